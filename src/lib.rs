@@ -1,0 +1,3 @@
+//! Leader election that keeps exactly one leader in office.
+pub mod clock;
+pub mod lock;

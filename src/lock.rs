@@ -1,0 +1,413 @@
+//! The trait that a backend implements, and its words.
+//!
+//! A lock holds at most one *entry* an election and grants conditional writes on it. It translates between these words
+//! and what its server speaks; it decides nothing. Every rule about who may lead, and when, is in
+//! [`protocol`](crate::protocol).
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+/// The version of an entry: every write to an election gives it a greater one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+/// The fencing token of a term: the revision at which its holder created the entry.
+///
+/// A later term has a greater token, so a resource that remembers the greatest token it has seen can refuse the
+/// writes of an earlier leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Revision> for Token {
+    fn from(create: Revision) -> Self {
+        Self(create.0)
+    }
+}
+
+/// What tells one campaigner from every other, whatever identity they show: drawn at random for each campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nonce(pub u64);
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Which write of which campaigner an entry is, so that a write whose reply was lost can be recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WriteId {
+    /// The campaigner.
+    pub nonce: Nonce,
+    /// Its writes, counted from 1.
+    pub number: u64,
+}
+
+/// What a campaigner of this library adds to the identity in an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Which write this is.
+    pub write: WriteId,
+    /// How long from the write its writer may lead, or must be waited for.
+    pub lease: Duration,
+    /// The term's token; `None` in the write that creates the entry, whose own revision it is.
+    pub token: Option<Token>,
+    /// When the term began, by the wall clock of its holder, in milliseconds since the Unix epoch: for people, never
+    /// compared.
+    pub since_unix_ms: u64,
+}
+
+/// Who holds an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What people read.
+    pub identity: Arc<str>,
+    /// `None` where the writer is not of this library.
+    pub mark: Option<Mark>,
+    /// How long after this write the lock frees the entry by itself.
+    pub life: Duration,
+}
+
+/// How an entry came to be gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tombstone {
+    /// Its holder released it, after its work had stopped.
+    Released {
+        /// The holder.
+        by: Nonce,
+        /// How long, from now, an even earlier holder may still be leading: what was left of the holder's cool-down.
+        left: Duration,
+    },
+    /// The lock freed it, because nobody renewed it.
+    Expired,
+    /// Anything else: somebody deleted it.
+    Deleted,
+}
+
+/// What stands under an election's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Somebody holds it.
+    Held(Entry),
+    /// Nobody does.
+    Vacant(Tombstone),
+}
+
+/// The last write to an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The revision of that write.
+    pub revision: Revision,
+    /// What it says.
+    pub content: Content,
+}
+
+/// The answer to [`Lock::read`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// The last write.
+    Found(Record),
+    /// There is none. `proof`: whether the lock vouches that nobody has written for as long as any lease may last.
+    Empty {
+        /// Whether emptiness shows that no earlier holder can still be leading.
+        proof: bool,
+    },
+}
+
+/// A conditional write of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The revision that must still be the last one; `None`: there must be none.
+    pub expected: Option<Revision>,
+    /// What people read.
+    pub identity: Arc<str>,
+    /// The rest of the entry.
+    pub mark: Mark,
+    /// How long the entry must live at the least, from this write.
+    pub life: Duration,
+    /// How long to wait for the answer.
+    pub timeout: Duration,
+}
+
+/// A conditional delete of one's own entry, marked as its holder's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// The revision that must still be the last one.
+    pub expected: Revision,
+    /// The holder.
+    pub by: Nonce,
+    /// What is left of the holder's own cool-down.
+    pub left: Duration,
+    /// Why, in one word, for people.
+    pub cause: &'static str,
+    /// How long to wait for the answer.
+    pub timeout: Duration,
+}
+
+/// A deposed holder's word that its work has stopped and that it will not lead in this term again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concession {
+    /// The holder.
+    pub by: Nonce,
+    /// Its term.
+    pub token: Token,
+    /// Its last write that it knows of.
+    pub revision: Revision,
+    /// What was left of its cool-down.
+    pub left: Duration,
+}
+
+/// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
+/// to a conditional write does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// A write that the lock has stored.
+    Stored {
+        /// The write.
+        record: Record,
+        /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
+        previous: Option<Option<Revision>>,
+        /// When the lock stored it, by the lock's own clock, since the Unix epoch: only differences between hints are
+        /// used, to see how evenly they arrive.
+        stored_at: Option<Duration>,
+    },
+    /// A holder concedes.
+    Conceded(Concession),
+    /// Something may have changed.
+    Look,
+    /// How much hints can be relied on from now on.
+    Coverage(Coverage),
+}
+
+/// How much a lock's hints tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Coverage {
+    /// None come: poll.
+    #[default]
+    None,
+    /// Some changes are heard; renewals are not, so silence means nothing.
+    Partial,
+    /// Every stored write is heard, renewals too, so silence for longer than an entry lives is news.
+    Full,
+}
+
+/// What a lock can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The longest lease that anybody may hold here: how long to wait where nothing is known about the last holder.
+    pub longest_lease: Duration,
+    /// Whether this campaigner may read the entry. Without it an unknown outcome cannot be settled.
+    pub reads: bool,
+    /// The most bytes an identity may have.
+    pub longest_identity: usize,
+}
+
+/// What a backend implements: conditional writes on one entry an election.
+///
+/// Dropping a returned future may leave the request applied or not: its outcome is then unknown.
+pub trait Lock: fmt::Debug + Send + Sync + 'static {
+    /// What it can do, as far as is known now.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Refuses the names that it cannot hold, saying the rule.
+    fn check_name(&self, name: &str) -> Result<(), String>;
+
+    /// Reads the last write to an election, never a stale one.
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>>;
+
+    /// Writes an entry if the last revision is the expected one, and answers the new revision.
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>>;
+
+    /// Deletes the entry if the last revision is the expected one, leaving the holder's mark.
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>>;
+
+    /// Tells candidates that the work of a deposed holder has stopped. Best effort.
+    fn concede<'a>(
+        &'a self,
+        name: &'a str,
+        concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>>;
+
+    /// Sends hints about an election into `sink` until the returned subscription is dropped.
+    ///
+    /// Does no I/O itself: what it needs it starts, and it tells by [`Hint::Coverage`] once hints flow.
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription;
+}
+
+impl<L: Lock + ?Sized> Lock for Arc<L> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        (**self).check_name(name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        (**self).read(name, timeout)
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        (**self).write(name, write)
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        (**self).release(name, release)
+    }
+
+    fn concede<'a>(
+        &'a self,
+        name: &'a str,
+        concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        (**self).concede(name, concession)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        (**self).subscribe(name, sink)
+    }
+}
+
+/// Where a backend puts the hints of one election. Cheap to clone; never blocks.
+#[derive(Clone)]
+pub struct HintSink(Arc<dyn Fn(Hint) + Send + Sync>);
+
+impl HintSink {
+    /// A sink that calls `deliver` with each hint. `deliver` must not block.
+    pub fn new(deliver: impl Fn(Hint) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(deliver))
+    }
+
+    /// Delivers a hint.
+    pub fn send(&self, hint: Hint) {
+        (self.0)(hint);
+    }
+}
+
+impl fmt::Debug for HintSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HintSink")
+    }
+}
+
+/// Keeps hints coming; dropping it ends them.
+#[must_use = "dropping a subscription ends its hints"]
+pub struct Subscription(
+    #[allow(dead_code, reason = "held for its Drop")] Option<Box<dyn Any + Send + Sync>>,
+);
+
+impl Subscription {
+    /// A subscription that lasts as long as `guard`.
+    pub fn new(guard: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+
+    /// A subscription of a lock that sends no hints.
+    pub fn none() -> Self {
+        Self(None)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscription")
+    }
+}
+
+/// Which of the answers a failed request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LockErrorKind {
+    /// The expected revision is not the last one: somebody else wrote, or the entry is gone.
+    Conflict,
+    /// The request may have been applied or not: no answer came.
+    Unknown,
+    /// The request was not applied; try again.
+    Unavailable,
+    /// The server refuses us the right.
+    Denied,
+    /// The lock is not what it must be, and trying again does not help until somebody mends it.
+    Misconfigured,
+}
+
+/// Why a request to a lock failed.
+#[derive(Debug)]
+pub struct LockError {
+    kind: LockErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl LockError {
+    /// A failure that has no cause beneath it.
+    pub fn new(kind: LockErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same with the error that led to it.
+    pub fn with_source(
+        kind: LockErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Which answer it is.
+    pub fn kind(&self) -> LockErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for LockError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|e| e as &(dyn Error + 'static))
+    }
+}
