@@ -193,11 +193,11 @@ impl Campaign {
             self.pending.retain(|p| p.number != number);
         }
         let heard_meanwhile = self.learned_at > outstanding.sent;
-        if let (Ok(revision), Some(wait)) = (&answer, wait) {
-            if !(heard_meanwhile && self.newest_revision() > *revision) {
-                return self.take_office(now, *revision, outstanding.sent, wait);
-            }
-            // Deposed before the answer came.
+        if let (Ok(revision), Some(wait)) = (&answer, wait)
+            && !(heard_meanwhile && self.newest_revision() > *revision)
+        // deposed before the answer came
+        {
+            return self.take_office(now, *revision, outstanding.sent, wait);
         }
         if self.stopping {
             return self.leave_standby(now);
