@@ -15,6 +15,7 @@ mod driver;
 mod election;
 mod leadership;
 pub mod lock;
+pub mod memory;
 pub mod protocol;
 mod telemetry;
 mod term_end;
