@@ -115,6 +115,14 @@ mod tests {
     }
 
     #[test]
+    fn make_tools_installs_every_version() {
+        let script = fs::read_to_string(workspace_root().join("scripts/tools.sh")).unwrap();
+        let numbers: Vec<_> = Version::ALL.into_iter().map(Version::number).collect();
+        assert!(script.contains(&format!("set -- {}\n", numbers.join(" "))));
+        assert!(script.contains(&format!("\ndefault={}\n", Version::default())));
+    }
+
+    #[test]
     fn the_variable_wins_over_path_and_path_over_tools() {
         let dir = tempfile::tempdir().unwrap();
         let named = touch(&dir.path().join("named/server"));
