@@ -14,10 +14,10 @@ LOCK ?= nats
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: rust ## Ten workers elect a leader, it dies, another takes over (LOCK=memory: without a server)
+demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=memory: in one process, without a server)
 	@[ "$(LOCK)" = memory ] || scripts/tools.sh 2.15.1
-	@$(CARGO) build --quiet --release --example ten_workers
-	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/release/examples/ten_workers" --demo
+	$(CARGO) build --release --example ten_workers
+	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/release/examples/ten_workers"
 
 test: rust lint tools ## Lint, then run every test, against real servers
 	$(CARGO) test --workspace --all-features
