@@ -174,6 +174,22 @@ pub struct Concession {
     pub left: Duration,
 }
 
+/// What is asked of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// [`Lock::read`].
+    Read {
+        /// How long to wait for the answer.
+        timeout: Duration,
+    },
+    /// [`Lock::write`].
+    Write(Write),
+    /// [`Lock::release`].
+    Release(Release),
+    /// [`Lock::concede`].
+    Concede(Concession),
+}
+
 /// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
 /// to a conditional write does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,6 +231,9 @@ pub struct Capabilities {
     pub longest_lease: Duration,
     /// Whether this campaigner may read the entry. Without it an unknown outcome cannot be settled.
     pub reads: bool,
+    /// For a campaigner that may not read: whether a create over nothing shows that nobody has written for as long as any
+    /// lease may last.
+    pub empty_is_proof: bool,
     /// The most bytes an identity may have.
     pub longest_identity: usize,
 }

@@ -220,6 +220,20 @@ impl Inner {
         }
     }
 
+    /// Asks anew what an empty key shows. Where that cannot be found out, it shows nothing.
+    pub(super) async fn weigh_emptiness(&self, timeout: Duration) -> Result<bool, BucketError> {
+        match self.ask(timeout).await {
+            Ok(info) => Ok(self.learn(&info, false)?.empty_is_proof),
+            Err(error) => {
+                let mut known = self.known();
+                if let Some(facts) = &mut known.facts {
+                    Arc::make_mut(facts).empty_is_proof = false;
+                }
+                if error.kind() == BucketErrorKind::Missing { Err(error) } else { Ok(false) }
+            }
+        }
+    }
+
     /// To be called when an answer shows that the bucket is not what it was.
     pub(super) fn suspect(&self) {
         self.stale.store(true, Ordering::Relaxed);
@@ -244,6 +258,7 @@ impl Inner {
                 ),
             ));
         }
+        facts.empty_is_proof = facts.emptiness_proves(info);
         let facts = Arc::new(facts);
         known.facts = Some(facts.clone());
         self.stale.store(false, Ordering::Relaxed);

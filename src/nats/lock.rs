@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::api::{Failure, StoredMessage, code};
 use super::bucket::{Bucket, Inner};
 use super::connection::RequestFailure;
-use super::error::BucketErrorKind;
+use super::error::BucketError;
 use super::stream::Facts;
 use super::{hints, wire};
 use crate::lock::{
@@ -52,7 +52,7 @@ impl NatsLock {
     ) -> Result<(Arc<Facts>, Duration), LockError> {
         check_key(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
         let start = Instant::now();
-        let facts = self.inner().facts(timeout).await.map_err(|e| e.into_lock_error())?;
+        let facts = self.inner().facts(timeout).await.map_err(BucketError::into_lock_error)?;
         Ok((facts, timeout.saturating_sub(start.elapsed())))
     }
 
@@ -77,6 +77,12 @@ impl NatsLock {
                 ),
             ));
         }
+        let start = Instant::now();
+        if write.expected.is_none() && !self.inner().may_read() {
+            // Who may not read takes the answer to a create for one, and asks `capabilities` what it is worth.
+            self.inner().weigh_emptiness(left).await.map_err(BucketError::into_lock_error)?;
+        }
+        let left = left.saturating_sub(start.elapsed());
         let headers = wire::entry_headers(&write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.inner().api.publish(name, headers, value, left).await {
@@ -107,7 +113,8 @@ impl NatsLock {
             }
             None => {
                 let left = left.saturating_sub(start.elapsed());
-                Ok(Reading::Empty { proof: self.emptiness_proves(left).await? })
+                let proof = self.inner().weigh_emptiness(left).await;
+                Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })
             }
         }
     }
@@ -186,19 +193,6 @@ impl NatsLock {
             ),
         )
     }
-
-    /// Whether an empty key shows that nobody leads. Looks at the bucket, which may not be the one it was.
-    async fn emptiness_proves(&self, timeout: Duration) -> Result<bool, LockError> {
-        let inner = self.inner();
-        match inner.ask(timeout).await {
-            Ok(info) => {
-                let facts = inner.learn(&info, false).map_err(|e| e.into_lock_error())?;
-                Ok(facts.emptiness_proves(&info))
-            }
-            Err(error) if error.kind() == BucketErrorKind::Missing => Err(error.into_lock_error()),
-            Err(_) => Ok(false),
-        }
-    }
 }
 
 /// Whether a failure shows that the bucket is not what it was.
@@ -224,6 +218,7 @@ impl Lock for NatsLock {
         Capabilities {
             longest_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
             reads: inner.may_read(),
+            empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),
             longest_identity: facts
                 .map_or(wire::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
         }

@@ -122,6 +122,8 @@ pub(super) struct Facts {
     pub(super) created: String,
     /// Whether this handle made it, and knew of none before it.
     pub(super) made_here: bool,
+    /// Whether an empty key showed that nobody leads, when the server was last asked.
+    pub(super) empty_is_proof: bool,
 }
 
 impl Facts {
@@ -158,7 +160,13 @@ impl Facts {
                 wire::LONGEST_HEADERS + wire::LEAST_IDENTITY
             ));
         }
-        Ok(Self { config: config.clone(), lease, created: info.created.clone(), made_here: false })
+        Ok(Self {
+            config: config.clone(),
+            lease,
+            created: info.created.clone(),
+            made_here: false,
+            empty_is_proof: false,
+        })
     }
 
     /// Whether the emptiness of a key shows that no earlier holder can still be leading.

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Checks that the project builds with the oldest Rust it promises, where rustup has that toolchain.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+toolchain=$(rustup toolchain list 2>/dev/null | grep -oE "^${oldest//./\\.}(\.[0-9]+)?-[^ ]+" | head -n 1 || true)
+if [ -z "$toolchain" ]; then
+    echo "not checked with Rust $oldest: rustup has no such toolchain"
+    exit 0
+fi
+set -x
+rustup run "$toolchain" cargo check --workspace --all-features

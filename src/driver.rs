@@ -1,0 +1,497 @@
+//! Runs one campaign against a lock and a clock: the only place where the protocol meets tokio.
+//!
+//! A hint or a timer wakes the driver; the driver hands the machine the event and the time; the machine answers actions; the
+//! driver performs them; their outcome is the next event. It decides nothing.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinHandle;
+use tracing::{Instrument, debug, error, info, info_span, warn};
+
+use crate::clock::{Clock, Instant};
+use crate::election::{Callback, Change};
+use crate::leadership::{Leadership, Loss, Term, as_ns, from_ns};
+use crate::lock::{
+    Capabilities, Hint, HintSink, Lock, LockError, LockErrorKind, Request, Subscription,
+};
+use crate::protocol::{Action, Answer, Campaign, Event, Failure, Leader, State};
+use crate::telemetry::Telemetry;
+use crate::term_end::TermEnd;
+
+/// How many hints may wait for a busy driver before they are replaced by one look.
+const HINTS_QUEUED: usize = 64;
+/// How many changes a slow reader may lag behind.
+const CHANGES_KEPT: usize = 64;
+/// tokio's timers stand still while the machine is suspended, so a leader's are cut into pieces: after waking up it
+/// finds within this time that its deadline has passed, and stops the work.
+const LONGEST_SLEEP_IN_OFFICE: Duration = Duration::from_millis(500);
+
+/// What the driver is told from outside.
+pub(crate) enum Input {
+    Hint(Box<Hint>),
+    /// Of the given term, or of whichever is current.
+    Resign {
+        term: Option<u64>,
+    },
+    WorkEnded {
+        term: u64,
+        panicked: bool,
+    },
+    Stop,
+}
+
+/// Where inputs are put. Never blocks.
+#[derive(Clone)]
+pub(crate) struct Inbox(mpsc::UnboundedSender<Input>);
+
+impl Inbox {
+    pub fn send(&self, input: Input) {
+        // An error means that the campaign has ended, and with it all that an input could change.
+        let _ = self.0.send(input);
+    }
+}
+
+/// User callbacks, each run in a task of its own.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    pub won: Option<Callback<Leadership>>,
+    pub lost: Option<Callback<Loss>>,
+    pub campaign: Option<Callback<State>>,
+}
+
+/// What handles of an election see. Only the driver writes it.
+pub(crate) struct Shared {
+    pub name: Arc<str>,
+    pub identity: Arc<str>,
+    pub clock: Arc<dyn Clock>,
+    pub inbox: Inbox,
+    pub status: watch::Sender<Status>,
+    /// Made when first asked for, as few elections are watched.
+    changes: OnceLock<broadcast::Sender<Change>>,
+    /// Until when this campaigner leads; 0 while it does not, or is told to stop.
+    leads_until_ns: AtomicU64,
+    hints_queued: AtomicUsize,
+    hints_missed: AtomicBool,
+}
+
+#[derive(Default)]
+pub(crate) struct Status {
+    pub state: State,
+    pub leader: Option<Leader>,
+    pub trouble: Option<Failure>,
+    pub term: Option<Arc<Term>>,
+    pub stopping: bool,
+    pub finished: bool,
+}
+
+impl Shared {
+    pub fn new(
+        name: Arc<str>,
+        identity: Arc<str>,
+        clock: Arc<dyn Clock>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
+        let (sender, inputs) = mpsc::unbounded_channel();
+        let shared = Self {
+            name,
+            identity,
+            clock,
+            inbox: Inbox(sender),
+            status: watch::Sender::new(Status::default()),
+            changes: OnceLock::new(),
+            leads_until_ns: AtomicU64::new(0),
+            hints_queued: AtomicUsize::new(0),
+            hints_missed: AtomicBool::new(false),
+        };
+        (Arc::new(shared), inputs)
+    }
+
+    pub fn leads(&self) -> bool {
+        let until = self.leads_until_ns.load(Ordering::Acquire);
+        until != 0 && self.clock.now() < from_ns(until)
+    }
+
+    /// `None` once the campaign has ended.
+    pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
+        let changes = self.changes.get_or_init(|| broadcast::Sender::new(CHANGES_KEPT));
+        let receiver = changes.subscribe();
+        (!self.status.borrow().finished).then_some(receiver)
+    }
+
+    pub fn tell(&self, change: Change) {
+        if let Some(changes) = self.changes.get() {
+            let _ = changes.send(change); // an error means that nobody listens
+        }
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+    }
+
+    fn hint_sink(self: &Arc<Self>) -> HintSink {
+        let shared = Arc::downgrade(self);
+        HintSink::new(move |hint| {
+            let Some(shared) = shared.upgrade() else { return };
+            if shared.hints_queued.fetch_add(1, Ordering::AcqRel) < HINTS_QUEUED {
+                shared.inbox.send(Input::Hint(Box::new(hint)));
+            } else {
+                shared.hints_queued.fetch_sub(1, Ordering::AcqRel);
+                shared.hints_missed.store(true, Ordering::Release);
+            }
+        })
+    }
+}
+
+/// Spawns the campaign. Its task ends after [`Input::Stop`].
+pub(crate) fn spawn(
+    runtime: &Handle,
+    shared: Arc<Shared>,
+    inputs: mpsc::UnboundedReceiver<Input>,
+    lock: Arc<dyn Lock>,
+    campaign: Campaign,
+    callbacks: Callbacks,
+) {
+    let span = info_span!("election", name = %shared.name, identity = %shared.identity);
+    let capabilities = lock.capabilities();
+    let subscription = lock.subscribe(&shared.name, shared.hint_sink());
+    let driver = Driver {
+        telemetry: Telemetry::new(&shared.name, &shared.identity),
+        finish: Finish(shared),
+        lock,
+        campaign,
+        capabilities,
+        callbacks,
+        terms: 0,
+        request: None,
+        work: None,
+        ending: None,
+        campaigning: None,
+        vacant_since: None,
+        _subscription: subscription,
+    };
+    runtime.spawn(driver.run(inputs).instrument(span));
+}
+
+/// A request under way.
+struct Asked {
+    id: u64,
+    sent: Instant,
+    renews: bool,
+    answer: BoxFuture<'static, Answer>,
+}
+
+struct Driver {
+    telemetry: Telemetry,
+    finish: Finish,
+    lock: Arc<dyn Lock>,
+    campaign: Campaign,
+    capabilities: Capabilities,
+    callbacks: Callbacks,
+    terms: u64,
+    request: Option<Asked>,
+    /// The task of `on_won`.
+    work: Option<JoinHandle<()>>,
+    ending: Option<BoxFuture<'static, bool>>,
+    campaigning: Option<JoinHandle<()>>,
+    vacant_since: Option<Instant>,
+    _subscription: Subscription,
+}
+
+/// Says that the campaign is over, however its task ends.
+struct Finish(Arc<Shared>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.0.leads_until_ns.store(0, Ordering::Release);
+        self.0.update(|status| {
+            status.finished = true;
+            status.term = None;
+            status.leader = None;
+            status.state = State::Unknown;
+        });
+    }
+}
+
+impl Driver {
+    async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        self.handle(Event::Start);
+        loop {
+            if self.perform() {
+                return;
+            }
+            let wake = self.next_wake();
+            if let Some(wake) = wake {
+                sleep.as_mut().reset(tokio::time::Instant::now() + wake);
+            }
+            tokio::select! {
+                Some(input) = inputs.recv() => self.take(input),
+                answer = poll_asked(&mut self.request) => self.answered(answer),
+                work_stopped = poll_optional(&mut self.ending) => {
+                    self.ending = None;
+                    self.handle(Event::Ended { work_stopped });
+                }
+                panicked = poll_campaigning(&mut self.campaigning) => {
+                    self.campaigning = None;
+                    if panicked {
+                        self.handle(Event::WorkEnded { panicked });
+                    }
+                }
+                () = sleep.as_mut(), if wake.is_some() => self.handle(Event::Wake),
+            }
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.finish.0
+    }
+
+    fn now(&self) -> Instant {
+        self.shared().clock.now()
+    }
+
+    fn next_wake(&self) -> Option<Duration> {
+        let wait = self.campaign.next_wake()?.saturating_since(self.now());
+        Some(match self.campaign.deadline() {
+            Some(_) => wait.min(LONGEST_SLEEP_IN_OFFICE),
+            None => wait,
+        })
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now();
+        let capabilities = self.lock.capabilities();
+        if capabilities != self.capabilities {
+            self.capabilities = capabilities.clone();
+            self.campaign.handle(now, Event::Capabilities(capabilities));
+        }
+        self.campaign.handle(now, event);
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Hint(hint) => {
+                self.shared().hints_queued.fetch_sub(1, Ordering::AcqRel);
+                self.handle(Event::Hint(*hint));
+                if self.shared().hints_missed.swap(false, Ordering::AcqRel) {
+                    self.handle(Event::Hint(Hint::Look));
+                }
+            }
+            Input::Resign { term } if term.is_none_or(|term| term == self.terms) => {
+                self.handle(Event::Resign);
+            }
+            Input::WorkEnded { term, panicked } if term == self.terms => {
+                self.handle(Event::WorkEnded { panicked });
+            }
+            Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
+            Input::Stop => {
+                self.shared().update(|status| status.stopping = true);
+                self.handle(Event::Stop);
+            }
+        }
+    }
+
+    fn answered(&mut self, (id, answer, asked): (u64, Answer, (Instant, bool))) {
+        let (sent, renews) = asked;
+        if renews && matches!(answer, Answer::Written(Ok(_))) {
+            self.telemetry.renewed(self.now().saturating_since(sent));
+        }
+        self.handle(Event::Answered { id, answer });
+    }
+
+    /// Performs all that is to be done. Answers whether the campaign is over.
+    fn perform(&mut self) -> bool {
+        while let Some(action) = self.campaign.poll_action() {
+            match action {
+                Action::Request { id, request } => self.ask(id, request),
+                Action::Begin { token, deadline } => self.begin(token, deadline),
+                Action::Extend { deadline } => {
+                    let term = self.shared().status.borrow().term.clone();
+                    if let Some(term) = term {
+                        term.extend(deadline);
+                        self.shared().leads_until_ns.store(as_ns(deadline), Ordering::Release);
+                    }
+                }
+                Action::End { cause, by } => self.end(cause, by),
+                Action::Leader(leader) => self.leader_changed(leader),
+                Action::Trouble(failure) => {
+                    warn!(error = %failure.message, "the lock does not serve");
+                    self.shared().update(|status| status.trouble = Some(failure.clone()));
+                    self.shared().tell(Change::Trouble(failure));
+                }
+                Action::Recovered => {
+                    info!("the lock serves again");
+                    self.shared().update(|status| status.trouble = None);
+                    self.shared().tell(Change::Recovered);
+                }
+                Action::Finished => return true,
+            }
+        }
+        let state = self.campaign.state();
+        self.shared()
+            .status
+            .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
+        false
+    }
+
+    fn ask(&mut self, id: u64, request: Request) {
+        let campaigns = matches!(request, Request::Write(_));
+        let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
+        let (lock, name) = (Arc::clone(&self.lock), Arc::clone(&self.shared().name));
+        let answer = Box::pin(async move { perform(&*lock, &name, request).await });
+        self.request = Some(Asked { id, sent: self.now(), renews, answer });
+        if campaigns {
+            self.telemetry.campaigned(self.campaign.state());
+            if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
+                let (callback, state) = (Arc::clone(callback), self.campaign.state());
+                let call = async move { callback(state).await };
+                self.campaigning = Some(tokio::spawn(call.in_current_span()));
+            }
+        }
+    }
+
+    fn begin(&mut self, token: crate::lock::Token, deadline: Instant) {
+        self.terms += 1;
+        let shared = Arc::clone(self.shared());
+        let term = Term::new(
+            Arc::clone(&shared.name),
+            token,
+            self.terms,
+            deadline,
+            Arc::clone(&shared.clock),
+            shared.inbox.clone(),
+        );
+        let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
+        self.telemetry.won(takeover);
+        info!(%token, "won: this campaigner leads");
+        shared.leads_until_ns.store(as_ns(deadline), Ordering::Release);
+        if let (Some(callback), Some(leadership)) = (&self.callbacks.won, self.work_guard(&term)) {
+            let callback = Arc::clone(callback);
+            let work = async move { callback(leadership).await };
+            self.work = Some(tokio::spawn(work.in_current_span()));
+        }
+        shared.update(|status| {
+            status.state = State::Leader;
+            status.term = Some(term);
+        });
+        shared.tell(Change::Won { token });
+    }
+
+    fn work_guard(&self, term: &Arc<Term>) -> Option<Leadership> {
+        self.callbacks.won.as_ref().and_then(|_| term.guard())
+    }
+
+    fn end(&mut self, cause: crate::protocol::Cause, by: Instant) {
+        let shared = Arc::clone(self.shared());
+        shared.leads_until_ns.store(0, Ordering::Release);
+        let mut term = None;
+        shared.update(|status| {
+            status.state = State::Candidate;
+            term = status.term.take();
+        });
+        let Some(term) = term else {
+            error!("a term ended that had not begun: please report this");
+            return self.shared().inbox.send(Input::Stop);
+        };
+        self.telemetry.lost(&cause);
+        let loss = term.tell_end(cause, by);
+        let end = TermEnd {
+            shared,
+            term,
+            loss,
+            work: self.work.take(),
+            on_lost: self.callbacks.lost.clone(),
+            grace: self.campaign.settings().timing.grace(),
+        };
+        self.ending = Some(Box::pin(end.run()));
+    }
+
+    fn leader_changed(&mut self, leader: Option<Leader>) {
+        match &leader {
+            Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
+            Some(leader) => {
+                info!(leader = %leader.identity, token = ?leader.token.map(|t| t.0), "somebody leads");
+            }
+            None => debug!("nobody holds the election"),
+        }
+        self.vacant_since = match leader {
+            Some(ref leader) if !leader.is_me => None,
+            _ => self.vacant_since.or_else(|| Some(self.now())),
+        };
+        self.shared().update(|status| status.leader.clone_from(&leader));
+        self.shared().tell(Change::Leader(leader));
+    }
+}
+
+/// How long a concession, which nobody answers, may take to be sent.
+const CONCESSION_TIMEOUT: Duration = Duration::from_secs(1);
+
+async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
+    match request {
+        Request::Read { timeout } => Answer::Read(within(timeout, lock.read(name, timeout)).await),
+        Request::Write(write) => {
+            Answer::Written(within(write.timeout, lock.write(name, write)).await)
+        }
+        Request::Release(release) => {
+            Answer::Released(within(release.timeout, lock.release(name, release)).await)
+        }
+        Request::Concede(concession) => {
+            Answer::Conceded(within(CONCESSION_TIMEOUT, lock.concede(name, concession)).await)
+        }
+    }
+}
+
+/// A backend keeps to its timeout; a campaign does not depend on it.
+async fn within<T>(
+    timeout: Duration,
+    request: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(timeout + timeout / 8, request).await {
+        Ok(answer) => answer.map_err(|error| failure(&error)),
+        Err(_) => Err(Failure {
+            kind: LockErrorKind::Unknown,
+            message: format!("no answer in {timeout:?}").into(),
+        }),
+    }
+}
+
+/// The error with all that led to it, in one line.
+fn failure(error: &LockError) -> Failure {
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        message = format!("{message}: {error}");
+        source = error.source();
+    }
+    Failure { kind: error.kind(), message: message.into() }
+}
+
+/// Waits for the answer to the request under way, for ever if there is none. Cancel safe.
+async fn poll_asked(request: &mut Option<Asked>) -> (u64, Answer, (Instant, bool)) {
+    let Some(asked) = request else { return pending().await };
+    let answer = Pin::new(&mut asked.answer).await;
+    let told = (asked.id, answer, (asked.sent, asked.renews));
+    *request = None;
+    told
+}
+
+async fn poll_optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+/// Waits for the end of `on_campaign`, and answers whether it panicked. Cancel safe.
+async fn poll_campaigning(task: &mut Option<JoinHandle<()>>) -> bool {
+    match task {
+        Some(task) => task.await.is_err_and(|error| error.is_panic()),
+        None => pending().await,
+    }
+}

@@ -1,0 +1,230 @@
+//! What one holds while leading.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::clock::{Clock, Instant};
+use crate::driver::{Inbox, Input};
+use crate::lock::Token;
+use crate::protocol::Cause;
+
+/// The office: who holds one may do the leader's work.
+///
+/// It is also the sign that work is being done. A term whose every `Leadership` has been dropped ends
+/// ([`Cause::WorkEnded`], or [`Cause::WorkPanicked`] when that happened by a panic), the entry is released, and
+/// somebody else may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
+/// `Leadership` was ever taken goes on.
+#[must_use = "dropping the last Leadership of a term ends the term"]
+pub struct Leadership {
+    term: Arc<Term>,
+}
+
+impl Leadership {
+    /// The fencing token of this term: greater than that of every earlier term. Pass it with every write, and let what
+    /// is written to refuse a token that is smaller than one it has seen.
+    pub fn token(&self) -> Token {
+        self.term.token
+    }
+
+    /// When the right to lead ends, unless it is renewed before: on the election's [`Clock`](crate::clock::Clock).
+    ///
+    /// Once the term has been told to end it moves no more.
+    pub fn deadline(&self) -> Instant {
+        self.term.deadline()
+    }
+
+    /// How long this term's right to lead lasts if it is not renewed; zero when it is over.
+    ///
+    /// Compare it with how long a step of your work takes before you begin the step.
+    pub fn remaining(&self) -> Duration {
+        self.term.deadline().saturating_since(self.term.clock.now())
+    }
+
+    /// Whether this term still leads: false from the moment it is told to end, and when its deadline has passed.
+    pub fn is_valid(&self) -> bool {
+        self.term.end.borrow().is_none() && !self.remaining().is_zero()
+    }
+
+    /// Waits until the term is told to end, and answers why. The work has until [`Loss::stop_by`] to stop.
+    ///
+    /// Cancel safe.
+    pub async fn ended(&self) -> Loss {
+        let mut end = self.term.end.subscribe();
+        let told = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        told.unwrap_or_else(|| self.term.abandoned())
+    }
+
+    /// Does `work` until it is done or the term ends.
+    ///
+    /// When the term ends first, `work` is dropped at its next await point: at least the election's grace before the
+    /// deadline. Work that needs time to stop watches [`ended`](Self::ended) itself instead. Work that blocks its
+    /// thread cannot be stopped by anybody: give it the token, and move it to a thread of its own.
+    ///
+    /// # Errors
+    /// [`Loss`], if the term ended before the work was done.
+    ///
+    /// # Cancel safety
+    /// Dropping the returned future drops `work`.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
+        let ended = pin!(self.ended());
+        let work = pin!(work);
+        match select(ended, work).await {
+            Either::Left((loss, _)) => Err(loss),
+            Either::Right((done, _)) => Ok(done),
+        }
+    }
+
+    /// Gives up the office: the term ends with [`Cause::Resigned`] and others go first.
+    pub fn resign(&self) {
+        self.term.inbox.send(Input::Resign { term: Some(self.term.number) });
+    }
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("token", &self.term.token)
+            .field("deadline", &self.term.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        let mut guards = self.term.guards();
+        guards.held = guards.held.saturating_sub(1);
+        guards.panicked |= std::thread::panicking();
+        if guards.held == 0 {
+            guards.closed = true;
+            let panicked = guards.panicked;
+            drop(guards);
+            self.term.idle.send_replace(true);
+            self.term.inbox.send(Input::WorkEnded { term: self.term.number, panicked });
+        }
+    }
+}
+
+/// That a term has ended, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no longer the leader of {election} (term {token}): {cause}")]
+#[non_exhaustive]
+pub struct Loss {
+    /// The election.
+    pub election: Arc<str>,
+    /// The token of the term that ended.
+    pub token: Token,
+    /// Why it ended.
+    pub cause: Cause,
+    /// When work of the term is stopped by force: never after the deadline.
+    pub stop_by: Instant,
+}
+
+/// One term, as the driver and the holders of its [`Leadership`] share it.
+pub(crate) struct Term {
+    pub election: Arc<str>,
+    pub token: Token,
+    pub number: u64,
+    clock: Arc<dyn Clock>,
+    deadline_ns: AtomicU64,
+    end: watch::Sender<Option<Loss>>,
+    guards: Mutex<Guards>,
+    /// Whether no guard is held.
+    idle: watch::Sender<bool>,
+    inbox: Inbox,
+}
+
+#[derive(Default)]
+struct Guards {
+    held: usize,
+    panicked: bool,
+    /// No more are handed out.
+    closed: bool,
+}
+
+impl Term {
+    pub fn new(
+        election: Arc<str>,
+        token: Token,
+        number: u64,
+        deadline: Instant,
+        clock: Arc<dyn Clock>,
+        inbox: Inbox,
+    ) -> Arc<Self> {
+        let term = Self {
+            election,
+            token,
+            number,
+            clock,
+            deadline_ns: AtomicU64::new(0),
+            end: watch::Sender::new(None),
+            guards: Mutex::default(),
+            idle: watch::Sender::new(true),
+            inbox,
+        };
+        term.extend(deadline);
+        Arc::new(term)
+    }
+
+    pub fn extend(&self, deadline: Instant) {
+        self.deadline_ns.store(as_ns(deadline), Ordering::Release);
+    }
+
+    pub fn deadline(&self) -> Instant {
+        from_ns(self.deadline_ns.load(Ordering::Acquire))
+    }
+
+    /// A share of the office, unless the term has ended.
+    pub fn guard(self: &Arc<Self>) -> Option<Leadership> {
+        let mut guards = self.guards();
+        if guards.closed {
+            return None;
+        }
+        guards.held += 1;
+        drop(guards);
+        self.idle.send_replace(false);
+        Some(Leadership { term: Arc::clone(self) })
+    }
+
+    /// Tells every holder that the term is over.
+    pub fn tell_end(&self, cause: Cause, stop_by: Instant) -> Loss {
+        self.guards().closed = true;
+        let loss = Loss { election: Arc::clone(&self.election), token: self.token, cause, stop_by };
+        self.end.send_replace(Some(loss.clone()));
+        loss
+    }
+
+    /// Waits until no guard is held. Cancel safe.
+    pub async fn idle(&self) {
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = self.idle.subscribe().wait_for(|idle| *idle).await;
+    }
+
+    fn guards(&self) -> std::sync::MutexGuard<'_, Guards> {
+        self.guards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn abandoned(&self) -> Loss {
+        Loss {
+            election: Arc::clone(&self.election),
+            token: self.token,
+            cause: Cause::Stopped,
+            stop_by: self.deadline(),
+        }
+    }
+}
+
+pub(crate) fn as_ns(instant: Instant) -> u64 {
+    u64::try_from(instant.since_origin().as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn from_ns(ns: u64) -> Instant {
+    Instant::from_origin(Duration::from_nanos(ns))
+}

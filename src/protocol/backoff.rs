@@ -1,0 +1,102 @@
+//! How stand-bys that must poll slow down.
+
+use std::time::Duration;
+
+/// How long a stand-by waits before it polls again.
+///
+/// Only stand-bys that hear no hints poll. A closure of the same shape is a policy too.
+pub trait BackoffPolicy: Send + 'static {
+    /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is uniform in [0, 1): a
+    /// policy that ignores it makes all stand-bys poll in step.
+    fn delay(&mut self, attempt: u32, random: f64) -> Duration;
+}
+
+impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
+    fn delay(&mut self, attempt: u32, random: f64) -> Duration {
+        self(attempt, random)
+    }
+}
+
+/// Choria's policies: a list of waits, each jittered by 0.5 to 1.5, staying at the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    millis: &'static [u16],
+}
+
+impl Backoff {
+    /// From half a second up to five seconds: Choria's default, and ours.
+    pub const FIVE_SEC: Self =
+        Self { millis: &[500, 750, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000] };
+
+    /// [`FIVE_SEC`](Self::FIVE_SEC) after a few rapid polls at the start.
+    pub const FIVE_SEC_START_GRACE: Self = Self {
+        millis: &[
+            0, 25, 50, 75, 100, 125, 150, 200, 250, 500, 750, 1000, 1500, 2000, 2500, 3000, 3500,
+            4000, 4500, 5000,
+        ],
+    };
+
+    /// From half a second up to twenty seconds, for fleets of hundreds.
+    pub const TWENTY_SEC: Self = Self {
+        millis: &[
+            500, 750, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500, 5750, 6000, 6500,
+            7000, 7500, 8000, 8500, 9000, 9500, 10_000, 10_500, 10_750, 11_000, 11_500, 12_000,
+            12_500, 13_000, 13_500, 14_000, 14_500, 15_000, 15_500, 15_750, 16_000, 16_500, 17_000,
+            17_500, 18_000, 18_500, 19_000, 19_500, 20_000,
+        ],
+    };
+}
+
+impl BackoffPolicy for Backoff {
+    fn delay(&mut self, attempt: u32, random: f64) -> Duration {
+        let step = usize::try_from(attempt).unwrap_or(usize::MAX);
+        let millis = self.millis.get(step).or(self.millis.last()).copied().unwrap_or(0);
+        Duration::from_millis(u64::from(millis)).mul_f64(0.5 + random.clamp(0.0, 1.0))
+    }
+}
+
+/// A policy of the `backoff` crate (feature `backoff`).
+///
+/// That crate's policies may give up; a campaign never does, so a policy that ends is reset and begins anew.
+#[cfg(feature = "backoff")]
+#[derive(Debug, Clone)]
+pub struct CrateBackoff<B>(pub B);
+
+#[cfg(feature = "backoff")]
+impl<B: backoff::backoff::Backoff + Send + 'static> BackoffPolicy for CrateBackoff<B> {
+    fn delay(&mut self, attempt: u32, _random: f64) -> Duration {
+        if attempt == 0 {
+            self.0.reset();
+        }
+        self.0.next_backoff().unwrap_or_else(|| {
+            self.0.reset();
+            self.0.next_backoff().unwrap_or(Duration::from_secs(5))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choria_policies_grow_jitter_and_stay_at_their_last_step() {
+        let mut policy = Backoff::TWENTY_SEC;
+        assert_eq!(policy.delay(0, 0.0), Duration::from_millis(250));
+        assert_eq!(policy.delay(0, 0.5), Duration::from_millis(500));
+        assert_eq!(policy.delay(4_000_000_000, 0.5), Duration::from_secs(20));
+        policy = Backoff::FIVE_SEC;
+        assert_eq!(policy.delay(10, 1.0), Duration::from_millis(7500));
+        policy = Backoff::FIVE_SEC_START_GRACE;
+        assert_eq!(policy.delay(0, 0.9), Duration::ZERO);
+    }
+
+    #[cfg(feature = "backoff")]
+    #[test]
+    fn a_policy_of_the_backoff_crate_that_gives_up_begins_anew() {
+        let mut policy = CrateBackoff(backoff::backoff::Stop {});
+        assert_eq!(policy.delay(0, 0.0), Duration::from_secs(5));
+        let mut constant = CrateBackoff(backoff::backoff::Constant::new(Duration::from_millis(30)));
+        assert_eq!(constant.delay(7, 0.0), Duration::from_millis(30));
+    }
+}

@@ -1,0 +1,60 @@
+//! The rules of an election as a pure state machine.
+//!
+//! A [`Campaign`] takes what happened and when, and answers what to do. It reads no clock, draws no randomness but from
+//! its seed, performs no I/O and knows nothing of async, so the same code runs in production, in a simulation and
+//! under a model checker:
+//!
+//! ```
+//! use std::time::Duration;
+//! use incumbent::clock::Instant;
+//! use incumbent::lock::{Capabilities, Nonce, Reading, Revision};
+//! use incumbent::protocol::{Action, Answer, Campaign, Event, Settings, Timing, TimingOptions};
+//!
+//! let lock = Capabilities { longest_lease: Duration::from_secs(5), reads: true, empty_is_proof: false, longest_identity: 100 };
+//! let timing = Timing::new(TimingOptions::default(), lock.longest_lease)?;
+//! let mut campaign = Campaign::new(Settings::new("c1", Nonce(1), timing), lock);
+//! let mut now = Instant::from_origin(Duration::from_secs(100));
+//!
+//! // The election is empty, and the lock vouches that nobody wrote for a lease: the first create leads at once.
+//! campaign.handle(now, Event::Start);
+//! loop {
+//!     match campaign.poll_action() {
+//!         Some(Action::Request { id, request }) => {
+//!             let answer = match request {
+//!                 incumbent::lock::Request::Read { .. } => Answer::Read(Ok(Reading::Empty { proof: true })),
+//!                 incumbent::lock::Request::Write(_) => Answer::Written(Ok(Revision(20))),
+//!                 other => unreachable!("{other:?}"),
+//!             };
+//!             campaign.handle(now, Event::Answered { id, answer });
+//!         }
+//!         Some(Action::Begin { token, .. }) => {
+//!             assert_eq!(token.0, 20);
+//!             break;
+//!         }
+//!         Some(_) => {}
+//!         None => {
+//!             now = campaign.next_wake().expect("a campaign always waits for something");
+//!             campaign.handle(now, Event::Wake);
+//!         }
+//!     }
+//! }
+//! # Ok::<(), incumbent::protocol::TimingError>(())
+//! ```
+
+mod backoff;
+mod campaign;
+mod cause;
+mod leaving;
+mod office;
+mod spread;
+mod standby;
+mod timing;
+mod vacancy;
+
+#[cfg(feature = "backoff")]
+pub use backoff::CrateBackoff;
+pub use backoff::{Backoff, BackoffPolicy};
+pub use campaign::{Action, Answer, Campaign, Event, Failure, Leader, Settings, State};
+pub use cause::Cause;
+pub use timing::{GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions};
+pub use vacancy::CoolDown;

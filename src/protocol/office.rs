@@ -1,0 +1,274 @@
+//! Holding the entry: cooling down, leading, renewing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::ExponentialBackoff;
+
+use super::campaign::{Action, Campaign, Draft, Failure, Kind, Leader, Outstanding, Phase};
+use super::cause::Cause;
+use super::vacancy::{Conceded, Predecessor, Wait};
+use crate::clock::Instant;
+use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
+
+#[derive(Debug)]
+pub(super) struct Office {
+    pub token: Token,
+    pub revision: Revision,
+    pub since: Instant,
+    /// When the right to lead ends: from before the sending of the last write that succeeded.
+    pub deadline: Instant,
+    /// When the cool-down is over.
+    pub lead_at: Instant,
+    /// What no concession can bring forward.
+    floor: Instant,
+    concedes: Option<Predecessor>,
+    /// Whether [`Action::Begin`] has been said.
+    pub began: bool,
+    renew_at: Instant,
+    retries: Option<ExponentialBackoff>,
+    last_failure: Option<Failure>,
+    /// Look at the entry before the next renewal.
+    pub check: bool,
+    checked_at: Option<Instant>,
+}
+
+impl Office {
+    pub(super) fn next_wake(&self, grace: Duration, busy: bool) -> Instant {
+        let mut at = self.deadline - grace;
+        if !self.began {
+            at = at.min(self.lead_at);
+        }
+        if !busy {
+            at = at.min(self.renew_at);
+        }
+        at
+    }
+
+    pub(super) fn hear_concession(&mut self, conceded: &Conceded) {
+        if self.concedes.is_some_and(|predecessor| predecessor.is(conceded)) {
+            self.lead_at = self.lead_at.min(conceded.clear_at.max(self.floor));
+        }
+    }
+
+    fn expired(&self) -> Cause {
+        match &self.last_failure {
+            Some(Failure { kind: LockErrorKind::Denied, message }) => {
+                Cause::Denied { error: Arc::clone(message) }
+            }
+            failure => {
+                Cause::Expired { last_error: failure.as_ref().map(|f| Arc::clone(&f.message)) }
+            }
+        }
+    }
+}
+
+impl Campaign {
+    pub(super) fn take_office(
+        &mut self,
+        now: Instant,
+        created: Revision,
+        sent: Instant,
+        wait: Wait,
+    ) {
+        self.pending.clear();
+        self.vacancy = None;
+        let mut office = Office {
+            token: created.into(),
+            revision: created,
+            since: sent,
+            deadline: sent + self.settings.timing.tenure(),
+            lead_at: wait.ends(now),
+            floor: wait.floor,
+            concedes: wait.concedes,
+            began: false,
+            renew_at: sent + self.settings.timing.renewal(),
+            retries: None,
+            last_failure: None,
+            check: false,
+            checked_at: None,
+        };
+        for conceded in &self.conceded {
+            office.hear_concession(conceded);
+        }
+        self.own_cool_down_ends = office.lead_at;
+        self.tell_leader(Some(Leader {
+            identity: Arc::clone(&self.settings.identity),
+            token: Some(office.token),
+            since_unix_ms: None,
+            seen: now,
+            is_me: true,
+        }));
+        self.phase = Phase::Office(office);
+        if self.stopping {
+            self.leave_office(now, Cause::Stopped, true);
+        }
+    }
+
+    /// A right that has ended is never revived: whatever is still under way comes too late.
+    pub(super) fn end_what_has_expired(&mut self, now: Instant) {
+        if let Phase::Office(office) = &self.phase
+            && now >= office.deadline
+        {
+            let cause = office.expired();
+            self.leave_office(now, cause, true);
+        }
+    }
+
+    pub(super) fn proceed_office(&mut self, now: Instant) {
+        let timing = self.settings.timing;
+        let Phase::Office(office) = &mut self.phase else { return };
+        let stop_at = office.deadline - timing.grace();
+        if now >= stop_at {
+            let cause = office.expired();
+            return self.leave_office(now, cause, true);
+        }
+        if !office.began && now >= office.lead_at {
+            office.began = true;
+            let (token, deadline) = (office.token, office.deadline);
+            self.own_cool_down_ends = now;
+            self.act(Action::Begin { token, deadline });
+        }
+        if self.outstanding.is_some() {
+            return;
+        }
+        let Phase::Office(office) = &mut self.phase else { return };
+        let timeout = timing.attempt().min(stop_at.saturating_since(now));
+        let may_check = office
+            .checked_at
+            .is_none_or(|at| now >= at + timing.renewal() / 8 || office.last_failure.is_some());
+        if office.check && may_check && self.capabilities.reads {
+            office.check = false;
+            office.checked_at = Some(now);
+            return self.request_read(now, timeout);
+        }
+        if now >= office.renew_at {
+            let (expected, token, since) = (office.revision, office.token, office.since);
+            let left =
+                if office.began { Duration::ZERO } else { office.lead_at.saturating_since(now) };
+            let life = self.life(left);
+            let (expected, token) = (Some(expected), Some(token));
+            self.request_write(now, Draft { expected, token, since, life, timeout, wait: None });
+        }
+    }
+
+    pub(super) fn renewal_answered(
+        &mut self,
+        now: Instant,
+        outstanding: Outstanding,
+        answer: Result<Revision, Failure>,
+    ) {
+        let Kind::Write { number } = outstanding.kind else { return };
+        let fresh = self.retries();
+        let reads = self.capabilities.reads;
+        let ambiguous = self.pending.iter().any(|p| p.number != number);
+        let timing = self.settings.timing;
+        let Phase::Office(office) = &mut self.phase else { return };
+        match answer {
+            Ok(revision) => {
+                office.revision = revision;
+                office.deadline = office.deadline.max(outstanding.sent + timing.tenure());
+                office.renew_at = outstanding.sent + timing.renewal();
+                office.retries = None;
+                office.last_failure = None;
+                let (began, deadline) = (office.began, office.deadline);
+                self.pending.clear();
+                if began {
+                    self.act(Action::Extend { deadline });
+                }
+            }
+            // Ours, applied and reported lost, or somebody else's: a look tells.
+            Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
+                self.pending.retain(|p| p.number != number);
+                office.check = true;
+                office.checked_at = None;
+            }
+            // It cannot be told. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
+            Err(failure) if failure.kind == LockErrorKind::Conflict => {
+                self.leave_office(now, Cause::Usurped { by: None }, !ambiguous);
+            }
+            Err(failure) => {
+                if failure.kind != LockErrorKind::Unknown {
+                    self.pending.retain(|p| p.number != number);
+                }
+                office.last_failure = Some(failure);
+                let delay = office.retries.get_or_insert(fresh).next();
+                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+            }
+        }
+    }
+
+    pub(super) fn office_read(&mut self, now: Instant, answer: Result<Reading, Failure>) {
+        let fresh = self.retries();
+        let timing = self.settings.timing;
+        let nonce = self.settings.nonce;
+        let Phase::Office(office) = &mut self.phase else { return };
+        match answer {
+            Err(failure) => {
+                office.last_failure = Some(failure);
+                office.check = true;
+                let delay = office.retries.get_or_insert(fresh).next();
+                office.checked_at = None;
+                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+            }
+            Ok(Reading::Empty { proof }) => {
+                self.learn_vacancy(now, None, None, proof);
+                self.leave_office(now, Cause::Evicted, true);
+            }
+            Ok(Reading::Found(record)) => {
+                let mine = match &record.content {
+                    Content::Held(entry) => entry.mark.as_ref().filter(|m| m.write.nonce == nonce),
+                    Content::Vacant(_) => None,
+                };
+                let Some(mark) = mine else {
+                    let cause = deposed_by(&record, office);
+                    self.learn(now, record, None, false);
+                    return self.leave_office(now, cause, true);
+                };
+                if record.revision > office.revision {
+                    // A renewal whose reply was lost. It counts from when *it* was sent.
+                    office.revision = record.revision;
+                    let write = self.pending.iter().find(|p| p.number == mark.write.number);
+                    if let Some(write) = write {
+                        office.deadline = office.deadline.max(write.sent + timing.tenure());
+                        office.renew_at = write.sent + timing.renewal();
+                        office.last_failure = None;
+                        let (began, deadline) = (office.began, office.deadline);
+                        self.pending.clear();
+                        if began {
+                            self.act(Action::Extend { deadline });
+                        }
+                    } else {
+                        office.renew_at = now;
+                    }
+                } else if office.last_failure.is_some() {
+                    office.renew_at = office.renew_at.min(now + Duration::from_millis(50));
+                }
+            }
+        }
+    }
+
+    /// Whether a stored write is no news to a holder: it is older than the holder's last one, or the holder's own,
+    /// whose answer is on the way.
+    pub(super) fn office_expects(&self, record: &Record) -> bool {
+        let Phase::Office(office) = &self.phase else { return false };
+        record.revision <= office.revision
+            || matches!(&record.content, Content::Held(entry) if self.is_mine(entry))
+    }
+
+    /// A stored write that is newer than ours and is not ours: the term is over.
+    pub(super) fn deposed_by_hint(&mut self, now: Instant, record: &Record) {
+        if let Phase::Office(office) = &self.phase {
+            let cause = deposed_by(record, office);
+            self.leave_office(now, cause, false);
+        }
+    }
+}
+
+fn deposed_by(record: &Record, office: &Office) -> Cause {
+    match &record.content {
+        Content::Held(entry) => Cause::Usurped { by: Some(Arc::clone(&entry.identity)) },
+        Content::Vacant(Tombstone::Expired) => office.expired(),
+        Content::Vacant(_) => Cause::Evicted,
+    }
+}

@@ -1,0 +1,308 @@
+//! Standing by: hearing or polling, and asking when the office is vacant.
+
+use std::time::Duration;
+
+use backon::ExponentialBackoff;
+
+use super::campaign::{Campaign, Draft, Failure, Kind, Outstanding, Pending, Phase};
+use super::spread;
+use super::timing::with_drift;
+use super::vacancy::{Vacancy, Wait};
+use crate::clock::Instant;
+use crate::lock::{Content, Coverage, LockErrorKind, Reading, Revision, Tombstone};
+
+/// Over how long stand-bys that hear of a change, but not of each other, spread their looks.
+const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
+/// The same where they hear each other.
+const FULL_SPREAD: Duration = Duration::from_millis(20);
+/// How long, at the most, a candidate without evidence lets the others go first.
+const GIVE_WAY: Duration = Duration::from_millis(300);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// See who holds the election.
+    Look,
+    /// Create the entry.
+    Ask { expected: Option<Revision> },
+}
+
+#[derive(Debug)]
+pub(super) struct Standby {
+    pub at: Instant,
+    pub plan: Plan,
+    /// Asks no earlier than this: a holder that gave up its office lets others go first.
+    pub not_before: Instant,
+    /// Polls that found the same holder.
+    polls: u32,
+    retries: Option<ExponentialBackoff>,
+    /// Hints began while a look was under way: what it saw may be old.
+    look_again: bool,
+}
+
+impl Campaign {
+    pub(super) fn stand_by(&mut self, at: Instant, plan: Plan) {
+        self.phase = Phase::Standby(Standby {
+            at,
+            plan,
+            not_before: at,
+            polls: 0,
+            retries: None,
+            look_again: false,
+        });
+    }
+
+    fn standby(&mut self) -> Option<&mut Standby> {
+        match &mut self.phase {
+            Phase::Standby(standby) => Some(standby),
+            _ => None,
+        }
+    }
+
+    pub(super) fn proceed_standby(&mut self, now: Instant) {
+        let timeout = self.settings.timing.attempt();
+        let (reads, stands) = (self.capabilities.reads, self.settings.stands);
+        let Phase::Standby(standby) = &mut self.phase else { return };
+        if self.outstanding.is_some() || now < standby.at {
+            return;
+        }
+        match standby.plan {
+            Plan::Look if reads => self.request_read(now, timeout),
+            Plan::Look if stands => self.ask(now, None),
+            Plan::Ask { expected } if stands => self.ask(now, expected),
+            Plan::Look | Plan::Ask { .. } => self.rest(now),
+        }
+    }
+
+    /// A hint suggests looking, or hints have begun or ended.
+    pub(super) fn look_soon(&mut self, now: Instant) {
+        let spread = match self.coverage {
+            Coverage::Full => FULL_SPREAD,
+            Coverage::Partial | Coverage::None => PARTIAL_SPREAD,
+        };
+        let soon = now + spread.mul_f64(self.random.f64());
+        let looking = self.outstanding.is_some();
+        match &mut self.phase {
+            Phase::Standby(standby) if looking => standby.look_again = true,
+            Phase::Standby(standby) if standby.plan == Plan::Look => {
+                standby.at = standby.at.min(soon).max(standby.not_before);
+            }
+            Phase::Office(office) => office.check = true,
+            _ => {}
+        }
+    }
+
+    /// Somebody holds the election: wait until that may have changed.
+    pub(super) fn rest(&mut self, now: Instant) {
+        let random = self.random.f64();
+        let lease = self.settings.timing.lease();
+        let silence_ends = self.last_seen.as_ref().map(|seen| {
+            let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
+            seen.at + seen.entry.life + slack.mul_f64(0.5 + random)
+        });
+        let hears_renewals = self.coverage == Coverage::Full && self.capabilities.reads;
+        let Phase::Standby(standby) = &mut self.phase else { return };
+        standby.plan = Plan::Look;
+        standby.retries = None;
+        standby.at = match silence_ends {
+            _ if standby.look_again => now,
+            Some(at) if hears_renewals && at > now => {
+                standby.polls = 0;
+                at
+            }
+            None if hears_renewals => now + lease.mul_f64(0.5 + random),
+            _ => {
+                let delay = self.settings.backoff.delay(standby.polls, random);
+                standby.polls = standby.polls.saturating_add(1);
+                now + delay.max(Duration::from_millis(10))
+            }
+        }
+        .max(standby.not_before);
+        standby.look_again = false;
+    }
+
+    /// Nobody holds it: ask after a delay. `woken`: others learned of it at the same moment.
+    pub(super) fn plan_to_ask(&mut self, now: Instant, woken: bool) {
+        if !self.settings.stands {
+            return self.rest(now);
+        }
+        let Some(vacancy) = &self.vacancy else { return self.rest(now) };
+        let uniform = self.random.f64();
+        let mut delay = Duration::ZERO;
+        if woken {
+            delay += spread::delay(self.hearing.window(), self.settings.priority, uniform);
+        }
+        let circumstances = self.circumstances(now);
+        if vacancy.is_unknown(&circumstances) {
+            delay += (circumstances.longest_lease / 4).min(GIVE_WAY).mul_f64(0.5 + uniform / 2.0);
+        }
+        let mut at = now + delay;
+        let was_mine =
+            self.last_seen.as_ref().is_some_and(|s| s.entry.identity == self.settings.identity);
+        if vacancy.is_vanished() && self.last_seen.is_some() && !was_mine {
+            at = at.max(vacancy.first_seen + self.settings.hold_back + delay);
+        }
+        let expected = vacancy.tombstone.as_ref().map(|(revision, _)| *revision);
+        if let Some(standby) = self.standby() {
+            standby.polls = 0;
+            standby.at = at.max(standby.not_before);
+            standby.plan = Plan::Ask { expected };
+        }
+    }
+
+    fn ask(&mut self, now: Instant, expected: Option<Revision>) {
+        let blind = Vacancy {
+            tombstone: None,
+            previous: None,
+            first_seen: now,
+            empty_is_proof: self.capabilities.empty_is_proof,
+        };
+        let wait = self
+            .vacancy
+            .as_ref()
+            .filter(|vacancy| vacancy.tombstone.as_ref().map(|(r, _)| *r) == expected)
+            .unwrap_or(&blind)
+            .wait(&self.circumstances(now), &self.conceded);
+        let left = wait.until.saturating_since(now).max(wait.after_create);
+        let life = self.life(left);
+        let timeout = self.settings.timing.attempt();
+        self.request_write(
+            now,
+            Draft { expected, token: None, since: now, life, timeout, wait: Some(wait) },
+        );
+    }
+
+    /// How long an entry must live whose writer still has to wait this long: at least until it may lead, so that the
+    /// expiry of its entry proves the end of everyone before it as well.
+    pub(super) fn life(&self, left: Duration) -> Duration {
+        let life = self.settings.timing.lease().max(with_drift(left));
+        Duration::from_millis(
+            u64::try_from(life.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX),
+        )
+    }
+
+    pub(super) fn create_answered(
+        &mut self,
+        now: Instant,
+        outstanding: Outstanding,
+        answer: Result<Revision, Failure>,
+    ) {
+        let Kind::Write { number } = outstanding.kind else { return };
+        let known = !matches!(&answer, Err(failure) if failure.kind == LockErrorKind::Unknown);
+        let wait = self.pending.iter().find(|p| p.number == number).and_then(|p| p.wait);
+        if known {
+            self.pending.retain(|p| p.number != number);
+        }
+        let heard_meanwhile = self.learned_at > outstanding.sent;
+        if let (Ok(revision), Some(wait)) = (&answer, wait)
+            && !(heard_meanwhile && self.newest_revision() > *revision)
+        // deposed before the answer came
+        {
+            return self.take_office(now, *revision, outstanding.sent, wait);
+        }
+        if self.stopping {
+            return self.leave_standby(now);
+        }
+        if heard_meanwhile {
+            return; // a hint has told more, and planned
+        }
+        let kind = answer.map_or_else(|failure| failure.kind, |_| LockErrorKind::Unknown);
+        let reads = self.capabilities.reads;
+        let random = self.random.f64();
+        let settles = !self.pending.is_empty();
+        let Phase::Standby(standby) = &mut self.phase else { return };
+        match kind {
+            LockErrorKind::Conflict if !reads => self.rest(now),
+            LockErrorKind::Conflict => {
+                // The winner's create is on its way to us as a hint; else look.
+                let wait = if settles { 0.0 } else { 0.25 * (0.5 + random) };
+                standby.plan = Plan::Look;
+                standby.at = now + Duration::from_secs_f64(wait);
+            }
+            // The same create again: if the first one was applied, the second one is refused, and a look tells.
+            LockErrorKind::Unknown => self.try_again_later(now, None),
+            _ => self.try_again_later(now, Some(Plan::Look)),
+        }
+    }
+
+    fn try_again_later(&mut self, now: Instant, plan: Option<Plan>) {
+        let fresh = self.retries();
+        let Some(standby) = self.standby() else { return };
+        let delay = standby.retries.get_or_insert(fresh).next().unwrap_or(Duration::from_secs(1));
+        standby.at = (now + delay).max(standby.not_before);
+        if let Some(plan) = plan {
+            standby.plan = plan;
+        }
+    }
+
+    pub(super) fn standby_read(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        answer: Result<Reading, Failure>,
+    ) {
+        let heard_meanwhile = self.learned_at > sent;
+        let full = self.coverage == Coverage::Full;
+        match answer {
+            Err(_) if heard_meanwhile => {}
+            Err(_) => self.try_again_later(now, Some(Plan::Look)),
+            // The hints that came meanwhile are newer than what was read, and have planned.
+            Ok(_) if heard_meanwhile => {}
+            Ok(Reading::Empty { proof }) => {
+                self.learn_vacancy(now, None, None, proof);
+                self.plan_to_ask(now, full);
+            }
+            Ok(Reading::Found(record)) => {
+                let revision = record.revision;
+                let mine = matches!(&record.content, Content::Held(entry) if self.is_mine(entry));
+                let entry = self.learn(now, record, None, false);
+                if mine {
+                    self.take_up_own(now, revision);
+                } else if entry {
+                    self.rest(now);
+                } else {
+                    self.plan_to_ask(now, full);
+                }
+            }
+        }
+    }
+
+    /// The entry is our own: a write that we had given up was applied after all. Nobody else may lead by it, so it is
+    /// as good as released, with what that write had to wait.
+    pub(super) fn take_up_own(&mut self, now: Instant, revision: Revision) {
+        let left = self.own_wait(now);
+        self.pending.clear();
+        self.vacancy = Some(Vacancy {
+            tombstone: Some((revision, Tombstone::Released { by: self.settings.nonce, left })),
+            previous: None,
+            first_seen: now,
+            empty_is_proof: false,
+        });
+        if let Some(standby) = self.standby() {
+            standby.at = now.max(standby.not_before);
+            standby.plan = Plan::Ask { expected: Some(revision) };
+        }
+    }
+
+    /// What our own writes so far had to wait for.
+    pub(super) fn own_wait(&self, now: Instant) -> Duration {
+        let pending = self.pending.iter().filter_map(|p| p.wait);
+        pending
+            .map(|wait| wait.until.saturating_since(now).max(wait.after_create))
+            .chain([self.own_cool_down_ends.saturating_since(now)])
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Whether a create of ours may stand, or may yet be applied, without our knowing.
+    pub(super) fn may_have_created(&self, now: Instant) -> bool {
+        let lease = self.capabilities.longest_lease;
+        self.pending.iter().any(|p: &Pending| now < p.sent + lease)
+    }
+}
+
+impl Wait {
+    /// When the winner may lead, if its create was stored no later than `created`.
+    pub(super) fn ends(&self, created: Instant) -> Instant {
+        self.until.max(created + self.after_create)
+    }
+}

@@ -1,0 +1,221 @@
+//! What a candidate can prove about how the entry came to be free, and the cool-down that it earns.
+//!
+//! A winner must not lead while an earlier holder still may. How long that is depends on what the winner knows: a
+//! release says that the holder's work has stopped; an expiry says that its lease has passed; a delete by somebody else
+//! says nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::timing::with_drift;
+use crate::clock::Instant;
+use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
+
+/// How much a winner waits between creating the entry and leading.
+///
+/// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the promise away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CoolDown {
+    /// Until no earlier holder can still be leading, by what the winner can prove. The default.
+    #[default]
+    Proven,
+    /// The same without trusting the lock's clock: an expiry that the winner has not watched earns a full lease.
+    Strict,
+    /// At least one campaign interval, 0.75 of the lease and 200 ms, as Choria's campaigners wait.
+    Campaign,
+    /// At least this long.
+    For(Duration),
+}
+
+/// Choria's campaigners renew every 0.75 of the bucket's TTL, and a renewal of theirs may hang for nats.go's 5 s.
+fn choria_learns_of_its_loss_after(longest_lease: Duration) -> Duration {
+    longest_lease * 3 / 4 + Duration::from_secs(5)
+}
+
+/// The last write of a holder that this campaigner knows of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sighting {
+    pub revision: Revision,
+    pub entry: Entry,
+    /// No earlier than the lock stored it.
+    pub at: Instant,
+    /// Heard as it was stored, not read some time later.
+    pub heard: bool,
+}
+
+impl Sighting {
+    /// The term it belongs to, where its writer says so.
+    pub fn term(&self) -> Option<(Nonce, Token)> {
+        let mark = self.entry.mark.as_ref()?;
+        Some((mark.write.nonce, mark.token.unwrap_or(self.revision.into())))
+    }
+
+    /// Until when its writer, and everyone its writer waited for, may lead at the latest.
+    pub fn right_ends(&self, longest_lease: Duration) -> Instant {
+        match &self.entry.mark {
+            Some(mark) => self.at + mark.lease,
+            None => self.at + choria_learns_of_its_loss_after(longest_lease).max(longest_lease),
+        }
+    }
+}
+
+/// A vacancy as this campaigner knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Vacancy {
+    /// The tombstone's revision and kind; `None` where nothing is left under the name.
+    pub tombstone: Option<(Revision, Tombstone)>,
+    /// The revision that the tombstone replaced, where known.
+    pub previous: Option<Revision>,
+    /// No earlier than the lock stored the tombstone.
+    pub first_seen: Instant,
+    /// Without a tombstone: whether the lock vouches that nobody wrote for as long as any lease lasts.
+    pub empty_is_proof: bool,
+}
+
+/// A concession as heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Conceded {
+    pub by: Nonce,
+    pub token: Token,
+    pub revision: Revision,
+    /// When nobody before that holder can be leading any more.
+    pub clear_at: Instant,
+}
+
+/// What else the wait depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Circumstances<'a> {
+    pub now: Instant,
+    pub longest_lease: Duration,
+    pub lease: Duration,
+    pub policy: CoolDown,
+    pub choria_peers: bool,
+    pub last_seen: Option<&'a Sighting>,
+    /// The latest [`Sighting::right_ends`] of all.
+    pub rights_seen_end: Instant,
+}
+
+/// How long a winner has to wait, as known when it sends its create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// Not before this.
+    pub until: Instant,
+    /// Nor before this long after the create was stored: where nothing is known about who wrote before it.
+    pub after_create: Duration,
+    /// What a concession cannot shorten.
+    pub floor: Instant,
+    /// Whose concession ends the wait.
+    pub concedes: Option<Predecessor>,
+}
+
+/// The holder whose entry was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Predecessor {
+    pub revision: Revision,
+    pub term: Option<(Nonce, Token)>,
+}
+
+impl Predecessor {
+    pub fn is(&self, conceded: &Conceded) -> bool {
+        self.revision == conceded.revision || self.term == Some((conceded.by, conceded.token))
+    }
+}
+
+impl Vacancy {
+    /// Whether asking now would earn a long wait for want of any evidence: then candidates that know more go first.
+    pub fn is_unknown(&self, c: &Circumstances<'_>) -> bool {
+        match &self.tombstone {
+            None => !self.empty_is_proof,
+            Some((_, Tombstone::Deleted)) => self.watched(c).is_none(),
+            Some(_) => false,
+        }
+    }
+
+    /// Whether the last holder went silent, rather than released its entry or was deleted.
+    pub fn is_vanished(&self) -> bool {
+        matches!(self.tombstone, None | Some((_, Tombstone::Expired)))
+    }
+
+    /// The last write before the tombstone, if we saw it and the tombstone shows that none followed.
+    fn watched<'a>(&self, c: &Circumstances<'a>) -> Option<&'a Sighting> {
+        c.last_seen.filter(|seen| self.previous == Some(seen.revision))
+    }
+
+    pub fn wait(&self, c: &Circumstances<'_>, conceded: &VecDeque<Conceded>) -> Wait {
+        let mut wait = self.proven(c, conceded);
+        let policy = match c.policy {
+            CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
+            CoolDown::Campaign => c.lease * 3 / 4 + Duration::from_millis(200),
+            CoolDown::For(duration) => duration,
+        };
+        wait.floor = wait.floor.max(c.now + policy);
+        wait.until = wait.until.max(wait.floor);
+        wait
+    }
+
+    fn proven(&self, c: &Circumstances<'_>, conceded: &VecDeque<Conceded>) -> Wait {
+        let none =
+            Wait { until: c.now, after_create: Duration::ZERO, floor: c.now, concedes: None };
+        let watched = self.watched(c);
+        let full = with_drift(c.longest_lease);
+        let choria = choria_learns_of_its_loss_after(c.longest_lease);
+        match &self.tombstone {
+            // What the holder vouches for counts from its release, which we saw no earlier.
+            Some((_, Tombstone::Released { left, .. })) => {
+                Wait { until: self.first_seen + with_drift(*left), ..none }
+            }
+            Some((_, Tombstone::Expired)) => {
+                // Our own clock as a second witness: a lock whose clock was stepped expires entries early.
+                let by_own_clock = match watched {
+                    Some(seen) if seen.heard => seen.right_ends(c.longest_lease),
+                    _ if c.policy == CoolDown::Strict => self.first_seen + full,
+                    _ => c.now,
+                };
+                // The expired entry was written a full life before its marker.
+                let foreign = match watched {
+                    Some(Sighting { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
+                    Some(_) => self.first_seen + (choria - c.longest_lease.min(choria)),
+                    None if c.choria_peers => {
+                        self.first_seen + (choria - c.longest_lease.min(choria))
+                    }
+                    None => c.now,
+                };
+                let until = by_own_clock.max(foreign);
+                Wait { until, floor: until, ..none }
+            }
+            Some((_, Tombstone::Deleted)) => {
+                let foreign = match watched {
+                    Some(Sighting { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
+                    Some(seen) => seen.at + choria,
+                    None if c.choria_peers => self.first_seen + choria,
+                    None => c.now,
+                };
+                let mut until = self.first_seen + full;
+                if let Some(seen) = watched {
+                    until = until.min(seen.right_ends(c.longest_lease));
+                }
+                let concedes = self.previous.map(|revision| Predecessor {
+                    revision,
+                    term: watched.and_then(Sighting::term),
+                });
+                if let Some(predecessor) = &concedes {
+                    for said in conceded.iter().filter(|said| predecessor.is(said)) {
+                        until = until.min(said.clear_at);
+                    }
+                }
+                Wait { until: until.max(foreign), floor: foreign, concedes, ..none }
+            }
+            None => {
+                let mut wait = Wait { until: c.rights_seen_end.max(c.now), ..none };
+                if !self.empty_is_proof || c.policy == CoolDown::Strict {
+                    wait.after_create = if c.choria_peers { full.max(choria) } else { full };
+                } else if c.choria_peers {
+                    wait.until = wait.until.max(c.now + (choria - c.longest_lease.min(choria)));
+                }
+                wait.floor = wait.until;
+                wait
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Callbacks that do what they should not.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use incumbent::{Cause, Change, Election};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::{LEASE, Service, change, soon};
+
+/// Asks an election everything that it can be asked.
+fn interrogate(election: &Election) {
+    let _ = (election.name(), election.identity(), election.is_leader(), election.state());
+    let _ = (election.leader(), election.trouble(), election.token(), election.changes());
+    let _ = format!("{election:?}");
+}
+
+/// No lock is held while a callback runs: each may call every method.
+pub async fn callbacks_may_call_every_method_of_the_election<S: Service>() {
+    let service = S::start().await;
+    let cell: Arc<OnceLock<Election>> = Arc::default();
+    let (won, lost, campaigned) = (Arc::clone(&cell), Arc::clone(&cell), Arc::clone(&cell));
+    let (done, mut dones) = mpsc::unbounded_channel();
+    let started = Arc::new(Notify::new());
+    let may_begin = Arc::clone(&started);
+    let election = service
+        .campaigner("only")
+        .await
+        .on_campaign(move |_| {
+            let cell = Arc::clone(&campaigned);
+            async move { cell.get().map_or((), interrogate) }
+        })
+        .on_won(move |leadership| {
+            let (cell, may_begin) = (Arc::clone(&won), Arc::clone(&may_begin));
+            async move {
+                may_begin.notified().await;
+                let election = cell.get().expect("it has started");
+                interrogate(election);
+                assert!(election.is_leader() && leadership.is_valid());
+                let second = election.won().await.expect("a share of the same term");
+                assert_eq!(second.token(), leadership.token());
+                election.resign();
+                leadership.ended().await;
+            }
+        })
+        .on_lost(move |loss| {
+            let (cell, done) = (Arc::clone(&lost), done.clone());
+            async move {
+                let election = cell.get().expect("it has started");
+                interrogate(election);
+                assert!(!election.is_leader());
+                election.resign();
+                let _ = done.send(loss.cause);
+            }
+        })
+        .start()
+        .unwrap();
+    assert!(cell.set(election.clone()).is_ok());
+    started.notify_one();
+    assert_eq!(soon("the loss", dones.recv()).await, Some(Cause::Resigned));
+    election.stop().await;
+}
+
+/// A panic in a callback ends the term; it does not end the campaign.
+pub async fn panics_in_callbacks_end_the_term_and_not_the_campaign<S: Service>() {
+    let service = S::start().await;
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let election = service
+        .campaigner("only")
+        .await
+        .on_campaign(move |_| {
+            let first_renewal = renewals.fetch_add(1, Ordering::SeqCst) == 1;
+            async move { assert!(!first_renewal, "on_campaign fails, as this test wants it to") }
+        })
+        .on_won(|leadership| async move {
+            leadership.ended().await;
+        })
+        .on_lost(|_| async { panic!("on_lost fails, as this test wants it to") })
+        .start()
+        .unwrap();
+    let mut changes = election.changes();
+    let cause = change(&mut changes, "the term ends", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert_eq!(cause.await, Cause::WorkPanicked);
+    change(&mut changes, "the next term", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    election.stop().await;
+}
+
+/// A callback that does not return in time is dropped (cilium/cilium#42920): neither `stop` nor the next leader waits for it
+/// longer than the lease.
+pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Service>() {
+    let service = S::start().await;
+    let (held, dropped) = oneshot::channel::<()>();
+    let held = Arc::new(std::sync::Mutex::new(Some(held)));
+    let election = service
+        .campaigner("first")
+        .await
+        .on_won(move |leadership| {
+            let held = held.lock().unwrap().take();
+            async move {
+                let _ = (&leadership, &held);
+                std::future::pending::<()>().await;
+            }
+        })
+        .on_lost(|_| std::future::pending())
+        .start()
+        .unwrap();
+    let mut changes = election.changes();
+    change(&mut changes, "it leads", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    let second = service.campaigner("second").await.start().unwrap();
+    soon("stop returns", election.stop()).await;
+    assert!(soon("the work is dropped", dropped).await.is_err());
+    let _leadership = soon("the second leads", second.won()).await.unwrap();
+}
+
+/// Work that blocks its thread cannot be stopped; but it leads no more, and somebody else does.
+pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() {
+    let service = S::start().await;
+    let (finish, finished) = std::sync::mpsc::channel::<()>();
+    let finished = Arc::new(std::sync::Mutex::new(finished));
+    let first = service
+        .campaigner("first")
+        .await
+        .on_won(move |leadership| {
+            let finished = Arc::clone(&finished);
+            async move {
+                let _ = finished.lock().unwrap().recv(); // blocks a thread of the runtime
+                assert!(!leadership.is_valid(), "the work is out of office when it wakes up");
+            }
+        })
+        .start()
+        .unwrap();
+    let mut changes = first.changes();
+    change(&mut changes, "it leads", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    first.resign();
+    let second = service.campaigner("second").await.start().unwrap();
+    let leadership = soon("the second leads", second.won()).await.unwrap();
+    assert!(!first.is_leader());
+    drop(finish);
+    let cause = change(&mut changes, "the loss is told when the work is done", |c| match c {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert_eq!(cause.await, Cause::Resigned);
+    assert!(second.is_leader() && leadership.is_valid());
+}
+
+/// The order at the end of a term: the work stops, the loss is told, then the entry is released.
+pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<S: Service>() {
+    let service = Arc::new(S::start().await);
+    let working = Arc::new(AtomicBool::new(false));
+    let (won, lost) = (Arc::clone(&working), Arc::clone(&working));
+    let asked = Arc::clone(&service);
+    let (told, tellings) = oneshot::channel();
+    let told = Arc::new(std::sync::Mutex::new(Some(told)));
+    let election = service
+        .campaigner("only")
+        .await
+        .lease(LEASE)
+        .on_won(move |leadership| {
+            let working = Arc::clone(&won);
+            async move {
+                working.store(true, Ordering::SeqCst);
+                leadership.ended().await;
+                tokio::task::yield_now().await;
+                working.store(false, Ordering::SeqCst);
+            }
+        })
+        .on_lost(move |_| {
+            let (working, service) = (Arc::clone(&lost), Arc::clone(&asked));
+            let told = told.lock().unwrap().take();
+            async move {
+                let seen = (working.load(Ordering::SeqCst), service.holder("my_app").await);
+                if let Some(told) = told {
+                    let _ = told.send(seen);
+                }
+            }
+        })
+        .start()
+        .unwrap();
+    let mut changes = election.changes();
+    change(&mut changes, "it leads", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    election.stop().await;
+    let (working, holder) = soon("the loss", tellings).await.unwrap();
+    assert!(!working, "the work has stopped before the loss is told");
+    assert_eq!(holder.as_deref(), Some("only"), "the entry is released after the loss is told");
+    assert_eq!(service.holder("my_app").await, None);
+}

@@ -1,0 +1,119 @@
+//! Why terms end, and what the work is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use incumbent::{Cause, Change};
+use tokio::sync::mpsc;
+
+use super::{Service, change, soon};
+
+/// The callbacks tell won, lost, won, lost, each loss with its own cause; so does the stream of changes.
+pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>() {
+    let service = S::start().await;
+    let (told, mut tellings) = mpsc::unbounded_channel();
+    let lost = told.clone();
+    let election = service
+        .campaigner("only")
+        .await
+        .on_won(move |leadership| {
+            let _ = told.send(format!("won {}", leadership.token()));
+            async move {
+                leadership.ended().await;
+            }
+        })
+        .on_lost(move |loss| {
+            let _ = lost.send(format!("lost {} {}", loss.token, loss.cause.word()));
+            async {}
+        })
+        .start()
+        .unwrap();
+    let mut changes = election.changes();
+    for cause in ["resigned", "evicted", "stopped"] {
+        let won = soon("a win", tellings.recv()).await.unwrap();
+        let token = won.strip_prefix("won ").expect("a win comes first").to_owned();
+        match cause {
+            "resigned" => election.resign(),
+            "evicted" => service.evict("my_app").await,
+            _ => election.stop().await,
+        }
+        let lost = soon("a loss", tellings.recv()).await.unwrap();
+        assert_eq!(lost, format!("lost {token} {cause}"));
+        let of_term = |change: &Change| match change {
+            Change::Lost { token, cause } => Some((token.to_string(), cause.word())),
+            Change::Won { .. } => None,
+            _ => None,
+        };
+        assert_eq!(change(&mut changes, "the change", of_term).await, (token, cause));
+    }
+    assert!(tellings.recv().await.is_none(), "nothing is told after the end");
+}
+
+/// A leader that finds somebody else's value in its entry stands down and says whose.
+pub async fn a_leader_whose_entry_is_overwritten_is_usurped<S: Service>() {
+    let service = S::start().await;
+    let election = service.campaigner("only").await.start().unwrap();
+    let leadership = soon("it leads", election.won()).await.unwrap();
+    service.overwrite("my_app", "mallory").await;
+    let loss = soon("the end", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::Usurped { by: Some("mallory".into()) });
+    assert!(!leadership.is_valid());
+    assert!(!election.is_leader());
+}
+
+/// Work that is done gives up the office (kubernetes-client/python#2670: the task had died, renewals went on).
+pub async fn work_that_ends_ends_the_term<S: Service>() {
+    let service = S::start().await;
+    let election = service.campaigner("only").await.on_won(|_leadership| async {}).start().unwrap();
+    let mut changes = election.changes();
+    let cause = change(&mut changes, "the term ends", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert_eq!(cause.await, Cause::WorkEnded);
+}
+
+/// Work that panics gives up the office, and the campaign goes on.
+pub async fn work_that_panics_ends_the_term<S: Service>() {
+    let service = S::start().await;
+    let failed = Arc::new(AtomicBool::new(false));
+    let election = service
+        .campaigner("only")
+        .await
+        .on_won(move |leadership| {
+            let first = !failed.swap(true, Ordering::SeqCst);
+            async move {
+                assert!(!first, "the work fails, as this test wants it to");
+                leadership.ended().await;
+            }
+        })
+        .start()
+        .unwrap();
+    let mut changes = election.changes();
+    let cause = change(&mut changes, "the term ends", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert_eq!(cause.await, Cause::WorkPanicked);
+    change(&mut changes, "the next term", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+}
+
+/// Work under a guard is dropped when the term ends, and its caller is told why.
+pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
+    let service = S::start().await;
+    let election = service.campaigner("only").await.start().unwrap();
+    let leadership = soon("it leads", election.won()).await.unwrap();
+    assert_eq!(leadership.run(async { 7 }).await.unwrap(), 7);
+    assert!(election.is_leader(), "the guard is still held");
+    let (work, mut working) = mpsc::unbounded_channel::<()>();
+    let run = leadership.run(async move {
+        let _work = work;
+        std::future::pending::<()>().await;
+    });
+    let (ended, ()) = tokio::join!(run, async { service.evict("my_app").await });
+    let loss = ended.unwrap_err();
+    assert_eq!(loss.cause, Cause::Evicted);
+    assert_eq!(&*loss.election, "my_app");
+    assert!(loss.stop_by <= leadership.deadline());
+    assert!(working.recv().await.is_none(), "the work is gone");
+}

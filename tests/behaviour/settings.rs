@@ -1,0 +1,47 @@
+//! Starting and stopping.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use incumbent::{StartError, new_election};
+
+use super::{LEASE, Service, soon};
+
+/// A stop that was called for is carried out even if nobody waits for it (google/trillian#3789, kubernetes#112023).
+pub async fn stop_goes_on_when_its_caller_is_cancelled<S: Service>() {
+    let service = S::start().await;
+    let first = service.campaigner("first").await.start().unwrap();
+    drop(soon("the first leads", first.won()).await.unwrap());
+    let second = service.campaigner("second").await.start().unwrap();
+    assert!(first.stop().now_or_never().is_none(), "the caller gives up at once");
+    let _leadership = soon("the second leads", second.won()).await.unwrap();
+}
+
+/// What cannot work is refused at the start, with the numbers, and nothing is started.
+pub async fn bad_settings_are_refused_in_the_users_words<S: Service>() {
+    let service = S::start().await;
+    let lock = service.lock().await;
+    let refused = |builder: incumbent::ElectionBuilder| builder.start().unwrap_err().to_string();
+    let new = || new_election("my_app", Arc::clone(&lock)).identity("only").lease(LEASE);
+    assert_eq!(
+        refused(new().lease(Duration::from_millis(500))),
+        "a lease of 500ms is shorter than the least, 1s"
+    );
+    assert_eq!(
+        refused(new().renewal(Duration::from_millis(900))),
+        "a renewal every 900ms comes too late: the lease less drift and grace is 829.333334ms"
+    );
+    assert_eq!(
+        refused(new().hold_back(Duration::from_secs(9999))),
+        "a hold_back of 9999s is longer than the greatest, 3600s"
+    );
+    assert_eq!(refused(new().identity("")), "\"\" cannot be an identity: it is empty");
+    assert_eq!(
+        refused(new().identity("two\nlines")),
+        "\"two\\nlines\" cannot be an identity: it has a control character"
+    );
+    let unnamed = new_election("", Arc::clone(&lock)).start();
+    assert!(matches!(unnamed, Err(StartError::Name { .. })));
+    assert_eq!(service.holder("my_app").await, None);
+}

@@ -1,0 +1,199 @@
+//! Who leads, and who leads next.
+
+use std::sync::Arc;
+
+use incumbent::{Cause, Change, State, Stopped, new_election, observe};
+use tokio::sync::mpsc;
+
+use super::{LEASE, Process, Service, Witness, change, sees, soon};
+
+/// Of ten campaigners one leads, the others know it, and each of the ten leads in turn as its leaders stop.
+pub async fn one_leader_of_ten<S: Service>() {
+    let service = S::start().await;
+    let witness = Arc::new(Witness::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let mut campaigners = Vec::new();
+    for i in 0..10 {
+        let identity = format!("c{i}");
+        let builder = witness.watch(service.campaigner(&identity).await, &identity, won.clone());
+        campaigners.push(builder.start().unwrap());
+    }
+    while !campaigners.is_empty() {
+        let leader = soon("somebody leads", wins.recv()).await.unwrap();
+        let leads = campaigners.iter().filter(|c| c.is_leader()).count();
+        assert!(leads <= 1, "{leads} say that they lead");
+        for campaigner in &campaigners {
+            sees(campaigner, &leader).await;
+        }
+        let leader = campaigners.iter().position(|c| c.identity() == leader).unwrap();
+        campaigners.swap_remove(leader).stop().await;
+    }
+    witness.verdict();
+}
+
+/// A leader whose process dies is replaced when its lease has run out.
+pub async fn a_crashed_leader_is_replaced<S: Service>() {
+    let service = Arc::new(S::start().await);
+    let first = Process::start(&service, "first").await;
+    let lost = soon("the first leads", first.election.won()).await.unwrap();
+    let second = service.campaigner("second").await.start().unwrap();
+    sees(&second, "first").await;
+    assert_eq!(second.state(), State::Candidate);
+    first.crash();
+    let leadership = soon("the second leads", second.won()).await.unwrap();
+    assert!(leadership.token() > lost.token());
+    assert!(!lost.is_valid());
+    assert!(leadership.remaining() <= LEASE);
+}
+
+/// A leader that stops releases its office.
+pub async fn a_stopped_leader_is_replaced<S: Service>() {
+    let service = S::start().await;
+    let first = service.campaigner("first").await.start().unwrap();
+    let leadership = soon("the first leads", first.won()).await.unwrap();
+    let second = service.campaigner("second").await.start().unwrap();
+    sees(&second, "first").await;
+    drop(leadership);
+    first.stop().await;
+    assert!(!first.is_leader());
+    assert_eq!(first.won().await.unwrap_err(), Stopped);
+    let _leadership = soon("the second leads", second.won()).await.unwrap();
+}
+
+/// A leader that resigns lets others go first, and stands again.
+pub async fn a_leader_that_resigned_is_replaced_and_stands_again<S: Service>() {
+    let service = S::start().await;
+    let first = service.campaigner("first").await.start().unwrap();
+    let leadership = soon("the first leads", first.won()).await.unwrap();
+    let second = service.campaigner("second").await.start().unwrap();
+    sees(&second, "first").await;
+    leadership.resign();
+    assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Resigned);
+    drop(leadership);
+    let leadership = soon("the second leads", second.won()).await.unwrap();
+    sees(&first, "second").await;
+    drop(leadership);
+    second.stop().await;
+    let _leadership = soon("the first leads again", first.won()).await.unwrap();
+}
+
+/// A leader whose entry an operator deletes stands down, another leads, and the evicted one stands again.
+pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
+    let service = S::start().await;
+    let witness = Arc::new(Witness::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let first = witness.watch(service.campaigner("first").await, "first", won.clone());
+    let first = first.start().unwrap();
+    let mut changes = first.changes();
+    assert_eq!(soon("the first leads", wins.recv()).await.unwrap(), "first");
+    let second = witness.watch(service.campaigner("second").await, "second", won);
+    let second = second.start().unwrap();
+    sees(&second, "first").await;
+    service.evict("my_app").await;
+    let cause = change(&mut changes, "the first loses", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert_eq!(cause.await, Cause::Evicted);
+    assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "second");
+    second.stop().await;
+    assert_eq!(soon("the first leads again", wins.recv()).await.unwrap(), "first");
+    witness.verdict();
+}
+
+/// Dropping the last handle of an election stops it as `stop` would.
+pub async fn the_last_handle_dropped_releases_the_office<S: Service>() {
+    let service = S::start().await;
+    let first = service.campaigner("first").await.start().unwrap();
+    drop(soon("the first leads", first.won()).await.unwrap());
+    let second = service.campaigner("second").await.start().unwrap();
+    sees(&second, "first").await;
+    drop(first);
+    let _leadership = soon("the second leads", second.won()).await.unwrap();
+}
+
+/// Whatever ends a term, the next one has a greater token.
+pub async fn tokens_grow_from_term_to_term<S: Service>() {
+    let service = S::start().await;
+    let election = service.campaigner("only").await.start().unwrap();
+    let mut last = 0;
+    for turn in 0..4 {
+        let leadership = soon("the only one leads", election.won()).await.unwrap();
+        assert!(leadership.token().0 > last, "{:?} after {last}", leadership.token());
+        assert_eq!(election.token(), Some(leadership.token()));
+        last = leadership.token().0;
+        match turn % 2 {
+            0 => leadership.resign(),
+            _ => service.evict("my_app").await,
+        }
+        drop(leadership);
+        let mut changes = election.changes();
+        if election.token().map(|t| t.0) == Some(last) {
+            change(&mut changes, "the term ends", |c| {
+                matches!(c, Change::Lost { .. }).then_some(())
+            })
+            .await;
+        }
+    }
+}
+
+/// Two campaigners that show the same identity (kubernetes/kubernetes#61151) are two: one of them leads.
+pub async fn two_campaigners_with_one_visible_identity_are_two<S: Service>() {
+    let service = S::start().await;
+    let witness = Arc::new(Witness::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let a = witness.watch(service.campaigner("twin").await, "a", won.clone()).start().unwrap();
+    let b = witness.watch(service.campaigner("twin").await, "b", won).start().unwrap();
+    for _ in 0..2 {
+        let leader = soon("a twin leads", wins.recv()).await.unwrap();
+        sees(&a, "twin").await;
+        sees(&b, "twin").await;
+        assert!(a.is_leader() != b.is_leader());
+        assert_eq!(a.leader().unwrap().is_me, a.is_leader());
+        let (leader, other) = if leader == "a" { (&a, &b) } else { (&b, &a) };
+        leader.resign();
+        assert_ne!(soon("the other twin leads", wins.recv()).await.unwrap(), "");
+        assert!(other.is_leader());
+        other.resign();
+    }
+    witness.verdict();
+}
+
+/// Watching an election shows who leads, and leaves it alone.
+pub async fn an_observer_sees_who_leads_and_never_stands<S: Service>() {
+    let service = S::start().await;
+    let observer = observe("my_app", service.lock().await).unwrap();
+    let mut changes = observer.changes();
+    let election = service.campaigner("first").await.start().unwrap();
+    let leadership = soon("the first leads", election.won()).await.unwrap();
+    let seen = change(&mut changes, "the observer sees it", |change| match change {
+        Change::Leader(Some(leader)) => Some(leader.clone()),
+        _ => None,
+    })
+    .await;
+    assert_eq!((&*seen.identity, seen.is_me), ("first", false));
+    assert_eq!(observer.leader().unwrap().token, Some(leadership.token()));
+    election.stop().await;
+    change(&mut changes, "the observer sees the vacancy", |change| {
+        matches!(change, Change::Leader(None)).then_some(())
+    })
+    .await;
+    assert_eq!(observer.leader(), None);
+    assert_eq!(service.holder("my_app").await, None);
+    observer.stop().await;
+}
+
+/// An election can be left and entered again by the same process.
+pub async fn a_campaigner_stands_again_after_stop_and_start<S: Service>() {
+    let service = S::start().await;
+    let lock = service.lock().await;
+    for _ in 0..3 {
+        let builder = new_election("my_app", Arc::clone(&lock)).identity("again").lease(LEASE);
+        let election = builder.start().unwrap();
+        let leadership = soon("it leads", election.won()).await.unwrap();
+        assert_eq!(service.holder("my_app").await.as_deref(), Some("again"));
+        drop(leadership);
+        election.stop().await;
+        assert_eq!(service.holder("my_app").await, None);
+    }
+}

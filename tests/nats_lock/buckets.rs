@@ -1,0 +1,240 @@
+//! Opening, making and examining buckets.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Lock, LockErrorKind, Tombstone};
+use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind, Finding, Severity, Storage};
+use incumbent_test_support::{Server, Version};
+use serde_json::json;
+
+use super::*;
+
+fn choria() -> serde_json::Value {
+    json!({
+        "name": "KV_CHORIA_LEADER_ELECTION", "subjects": ["$KV.CHORIA_LEADER_ELECTION.>"],
+        "retention": "limits", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1,
+        "max_age": 60_000_000_000_u64, "max_msgs_per_subject": 1, "max_msg_size": 1024,
+        "discard": "new", "storage": "file", "num_replicas": 1, "duplicate_window": 60_000_000_000_u64,
+        "deny_delete": true, "allow_rollup_hdrs": true, "allow_direct": true,
+    })
+}
+
+#[tokio::test]
+async fn a_bucket_is_made_with_what_the_server_has() {
+    for version in Version::ALL {
+        let server = Server::builder().version(version).start().await;
+        let client = server.connect().await;
+        let config = BucketConfig::new("B").ttl(TTL).description("who leads");
+        let bucket = Bucket::create(client.clone(), config).await.unwrap();
+        assert_eq!((bucket.name(), bucket.ttl()), ("B", TTL));
+
+        let info = api(&client, "STREAM.INFO.KV_B", json!({})).await;
+        let made = &info["config"];
+        let nanos = TTL.as_nanos() as u64;
+        for (setting, value) in [
+            ("max_age", json!(nanos)),
+            ("max_msgs_per_subject", json!(1)),
+            ("storage", json!("file")),
+            ("discard", json!("new")),
+            ("num_replicas", json!(1)),
+            ("deny_delete", json!(true)),
+            ("allow_rollup_hdrs", json!(true)),
+            ("allow_direct", json!(true)),
+            ("description", json!("who leads")),
+            ("republish", json!({ "src": "$KV.B.>", "dest": "incumbent.B.>" })),
+        ] {
+            assert_eq!(made[setting], value, "{version}: {setting}");
+        }
+        let findings = bucket.health().await.unwrap();
+        if version == Version::V2_10 {
+            assert_eq!(findings, [Finding::NoMarkers, Finding::NoMessageTtl]);
+        } else {
+            assert_eq!(made["allow_msg_ttl"], json!(true), "{version}");
+            assert_eq!(made["subject_delete_marker_ttl"], json!(nanos), "{version}");
+            assert_eq!(findings, [], "{version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_entry_is_read_as_it_was_written_and_released() {
+    for version in Version::ALL {
+        let server = Server::builder().version(version).start().await;
+        let lock = bucket_on(&server).await.lock();
+        let create = entry(7, 1, None);
+        let created = lock.write("a.b/c", create.clone()).await.unwrap();
+        let (revision, entry) = held(&lock, "a.b/c").await;
+        assert_eq!((revision, &*entry.identity), (created, "host7"));
+        assert_eq!(entry.mark, Some(create.mark));
+        let slack = if version == Version::V2_10 { 1_000 } else { 250 };
+        assert_eq!(entry.life, TTL + Duration::from_millis(slack), "{version}");
+
+        lock.release("a.b/c", release(7, created)).await.unwrap();
+        let left = Duration::from_millis(1_500);
+        let released = Tombstone::Released { by: Nonce(7), left };
+        assert_eq!(found(&lock, "a.b/c").await.content, Content::Vacant(released));
+    }
+}
+
+#[tokio::test]
+async fn tokens_grow_when_a_bucket_is_made_again() {
+    for version in [Version::V2_10, Version::V2_15] {
+        let server = Server::builder().version(version).start().await;
+        let client = server.connect().await;
+        let mut last = Revision(0);
+        for _ in 0..3 {
+            let config = BucketConfig::new("B").ttl(TTL);
+            let lock = Bucket::create(client.clone(), config).await.unwrap().lock();
+            for key in ["a", "b", "c"] {
+                let token = lock.write(key, entry(1, 1, None)).await.unwrap();
+                assert!(token > last, "{version}: {token} after {last}");
+                last = token;
+            }
+            api(&client, "STREAM.DELETE.KV_B", json!({})).await;
+        }
+    }
+}
+
+/// Incident 29: a bucket was "created" again and again with other settings.
+#[tokio::test]
+async fn an_existing_bucket_is_never_altered() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let config = BucketConfig::new("B").ttl(TTL);
+    Bucket::create(client.clone(), config.clone()).await.unwrap();
+    let before = api(&client, "STREAM.INFO.KV_B", json!({})).await["config"].clone();
+
+    Bucket::create(client.clone(), config.clone()).await.expect("the same settings");
+    let other = config.ttl(TTL * 2).storage(Storage::Memory);
+    let refused = Bucket::create(client.clone(), other.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), BucketErrorKind::Exists);
+    let says = "bucket B exists with a TTL of 20s instead of 40s, file storage instead of memory";
+    assert!(refused.to_string().starts_with(says), "{refused}");
+
+    let opened = Bucket::create_or_open(client.clone(), other.clone()).await.unwrap();
+    assert_eq!(opened.ttl(), TTL);
+    assert_eq!(Bucket::open_with(client.clone(), other).await.unwrap().ttl(), TTL);
+    let after = api(&client, "STREAM.INFO.KV_B", json!({})).await["config"].clone();
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn a_bucket_that_choria_made_works_as_it_is() {
+    for version in [Version::V2_10, Version::V2_15] {
+        let server = Server::builder().version(version).start().await;
+        let client = server.connect().await;
+        api(&client, "STREAM.CREATE.KV_CHORIA_LEADER_ELECTION", choria()).await;
+        let bucket = Bucket::open_with(client.clone(), BucketConfig::default()).await.unwrap();
+        assert_eq!(bucket.ttl(), Duration::from_secs(60));
+        let lock = bucket.lock();
+
+        let longest = lock.capabilities().longest_identity;
+        assert!(longest >= 512, "{longest}");
+        let mut create = entry(u64::MAX, u64::MAX, None);
+        create.identity = "x".repeat(longest).into();
+        create.mark.token = Some(incumbent::lock::Token(u64::MAX));
+        create.mark.since_unix_ms = u64::MAX;
+        lock.write("a", create.clone()).await.expect("the longest entry fits");
+        create.identity = "x".repeat(longest + 1).into();
+        let refused = lock.write("b", create).await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
+
+        let subject = "$KV.CHORIA_LEADER_ELECTION.c";
+        client.request(subject, "choria1.example.net".into()).await.unwrap();
+        let (_, theirs) = held(&lock, "c").await;
+        assert_eq!((&*theirs.identity, theirs.mark), ("choria1.example.net", None));
+
+        let findings = bucket.health().await.unwrap();
+        let expected = [
+            Finding::ForeignValues { keys: vec!["c".to_owned()] },
+            Finding::NoMarkers,
+            Finding::NoMessageTtl,
+            Finding::NoRepublish,
+        ];
+        assert_eq!(findings, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_cannot_carry_elections_is_refused() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let missing = Bucket::open(client.clone(), "NONE").await.unwrap_err();
+    assert_eq!(missing.kind(), BucketErrorKind::Missing);
+    for (name, max_age, size, says) in [
+        ("ETERNAL", 0_u64, -1, "has no TTL"),
+        (
+            "BRIEF",
+            500_000_000,
+            -1,
+            "its TTL of 500ms is shorter than the least an election can use, 1s",
+        ),
+        (
+            "LONG",
+            7_200_000_000_000,
+            -1,
+            "its TTL of 7200s is longer than the most an election can use, 3600s",
+        ),
+        ("TINY", 60_000_000_000, 200, "messages of at most 200 bytes"),
+    ] {
+        let stream = json!({
+            "name": format!("KV_{name}"), "subjects": [format!("$KV.{name}.>")], "max_age": max_age,
+            "max_msgs_per_subject": 1, "max_msg_size": size, "num_replicas": 1, "storage": "file",
+        });
+        api(&client, &format!("STREAM.CREATE.KV_{name}"), stream).await;
+        let refused = Bucket::open(client.clone(), name).await.unwrap_err();
+        assert_eq!(refused.kind(), BucketErrorKind::Unusable);
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    for name in ["", "a.b", "a b", "é"] {
+        let refused = Bucket::open(client.clone(), name).await.unwrap_err();
+        assert_eq!(refused.kind(), BucketErrorKind::Unusable);
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_whose_entries_alone_have_ttls_is_fine() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let stream = json!({
+        "name": "KV_B", "subjects": ["$KV.B.>"], "max_msgs_per_subject": 1, "num_replicas": 1,
+        "storage": "file", "allow_msg_ttl": true, "subject_delete_marker_ttl": 20_000_000_000_u64,
+        "allow_rollup_hdrs": true,
+    });
+    api(&client, "STREAM.CREATE.KV_B", stream).await;
+    let lock = Bucket::open(client, "B").await.unwrap().lock();
+    assert_eq!(lock.capabilities().longest_lease, TTL);
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    assert_eq!(held(&lock, "a").await.1.life, TTL + Duration::from_millis(250));
+    lock.release("a", release(1, created)).await.unwrap();
+}
+
+#[tokio::test]
+async fn health_finds_what_is_dangerous_and_says_how_to_mend_it() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let stream = json!({
+        "name": "KV_B", "subjects": ["$KV.B.>"], "max_age": 20_000_000_000_u64,
+        "max_msgs_per_subject": 5, "max_msg_size": 700, "num_replicas": 1, "storage": "memory",
+        "allow_msg_ttl": true, "subject_delete_marker_ttl": 2_000_000_000_u64,
+        "allow_rollup_hdrs": true, "deny_delete": true,
+    });
+    api(&client, "STREAM.CREATE.KV_B", stream).await;
+    let bucket = Bucket::open(client.clone(), "B").await.unwrap();
+    bucket.lock().write("ours", entry(1, 1, None)).await.unwrap();
+    client.request("$KV.B.junk", "{}".into()).await.unwrap();
+    let findings = bucket.health().await.unwrap();
+    for wanted in [
+        Finding::History { kept: 5 },
+        Finding::ShortMarkers { markers: Duration::from_secs(2), ttl: TTL },
+        Finding::SmallMessages { bytes: 700 },
+        Finding::InMemory,
+        Finding::ForeignValues { keys: vec!["junk".to_owned()] },
+        Finding::NoRepublish,
+    ] {
+        assert!(findings.contains(&wanted), "{wanted:?} not in {findings:?}");
+        assert!(wanted.to_string().contains(';'), "{wanted}");
+    }
+    let severities: Vec<Severity> = findings.iter().map(Finding::severity).collect();
+    assert!(severities.is_sorted_by(|a, b| a >= b), "{findings:?}");
+}

@@ -1,0 +1,143 @@
+//! The lock in a NATS bucket, against real servers: what it promises to the protocol above it.
+
+mod buckets;
+mod emptiness;
+mod hints;
+mod places;
+mod rights;
+mod traps;
+
+use std::time::Duration;
+
+use incumbent::lock::{
+    Content, Entry, Hint, HintSink, Lock, LockError, Mark, Nonce, Reading, Record, Release,
+    Revision, Subscription, Write, WriteId,
+};
+use incumbent::nats::{Bucket, BucketConfig, NatsLock};
+use incumbent_test_support::Server;
+use tokio::sync::mpsc;
+
+/// How long to wait for what must happen. No test measures it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+const TTL: Duration = Duration::from_secs(20);
+
+async fn bucket_on(server: &Server) -> Bucket {
+    Bucket::create_or_open(server.connect().await, BucketConfig::new("B").ttl(TTL)).await.unwrap()
+}
+
+/// A write of campaigner `nonce`, its `number`th, whose entry lives as long as the bucket's TTL.
+fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
+    Write {
+        expected,
+        identity: format!("host{nonce}").into(),
+        mark: Mark {
+            write: WriteId { nonce: Nonce(nonce), number },
+            lease: TTL,
+            token: None,
+            since_unix_ms: 1_700_000_000_000,
+        },
+        life: TTL,
+        timeout: TIMEOUT,
+    }
+}
+
+fn living(life: Duration, write: Write) -> Write {
+    Write { life, ..write }
+}
+
+fn within(timeout: Duration, write: Write) -> Write {
+    Write { timeout, ..write }
+}
+
+fn release(nonce: u64, expected: Revision) -> Release {
+    Release {
+        expected,
+        by: Nonce(nonce),
+        left: Duration::from_millis(1_500),
+        cause: "resigned",
+        timeout: TIMEOUT,
+    }
+}
+
+async fn read(lock: &NatsLock, name: &str) -> Result<Reading, LockError> {
+    lock.read(name, TIMEOUT).await
+}
+
+async fn found(lock: &NatsLock, name: &str) -> Record {
+    match read(lock, name).await.unwrap() {
+        Reading::Found(record) => record,
+        empty @ Reading::Empty { .. } => panic!("{name}: {empty:?}"),
+    }
+}
+
+async fn held(lock: &NatsLock, name: &str) -> (Revision, Entry) {
+    match found(lock, name).await {
+        Record { revision, content: Content::Held(entry) } => (revision, entry),
+        vacant => panic!("{name}: {vacant:?}"),
+    }
+}
+
+/// Asks the server something in JetStream's own words.
+async fn api(
+    client: &async_nats::Client,
+    verb: &str,
+    body: serde_json::Value,
+) -> serde_json::Value {
+    let answer = client.request(format!("$JS.API.{verb}"), body.to_string().into()).await.unwrap();
+    serde_json::from_slice(&answer.payload).unwrap()
+}
+
+/// The hints of one election, in their order.
+struct Heard {
+    hints: mpsc::UnboundedReceiver<Hint>,
+    _subscription: Subscription,
+}
+
+impl Heard {
+    fn about(lock: &NatsLock, name: &str) -> Self {
+        let (sender, hints) = mpsc::unbounded_channel();
+        let sink = HintSink::new(move |hint| drop(sender.send(hint)));
+        Self { hints, _subscription: lock.subscribe(name, sink) }
+    }
+
+    /// Drops hints until one that is wanted.
+    async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Hint) -> Option<T>) -> T {
+        let mut others = Vec::new();
+        let wait = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let hint = self.hints.recv().await.expect("hints have ended");
+                match wanted(&hint) {
+                    Some(wanted) => return wanted,
+                    None => others.push(hint),
+                }
+            }
+        });
+        match wait.await {
+            Ok(wanted) => wanted,
+            Err(_) => panic!("no {what} heard, but {others:?}"),
+        }
+    }
+
+    async fn coverage(&mut self, coverage: incumbent::lock::Coverage) {
+        self.until(&format!("{coverage:?}"), |hint| {
+            (*hint == Hint::Coverage(coverage)).then_some(())
+        })
+        .await;
+    }
+
+    async fn look(&mut self) {
+        self.until("look", |hint| (*hint == Hint::Look).then_some(())).await;
+    }
+
+    async fn stored(&mut self) -> (Record, Option<Option<Revision>>) {
+        self.until("write", |hint| match hint {
+            Hint::Stored { record, previous, .. } => Some((record.clone(), *previous)),
+            _ => None,
+        })
+        .await
+    }
+}

@@ -1,0 +1,153 @@
+//! The traps of NATS, a test each.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, Reading, Tombstone};
+use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind};
+use incumbent_test_support::{Cluster, Proxy, Server, Version};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const EXPIRED: Content = Content::Vacant(Tombstone::Expired);
+
+/// Waits until the server says that the entry has expired, long before the bucket's own TTL.
+async fn expires(heard: &mut Heard) -> Revision {
+    let mut stored = heard.stored().await.0;
+    while stored.content != EXPIRED {
+        stored = heard.stored().await.0;
+    }
+    stored.revision
+}
+
+async fn server_with(version: Version) -> (Server, NatsLock) {
+    let server = Server::builder().version(version).start().await;
+    let config = BucketConfig::new("B").ttl(Duration::from_secs(3600));
+    let lock = Bucket::create(server.connect().await, config).await.unwrap().lock();
+    (server, lock)
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_its_ttl() {
+    for version in [Version::V2_11, Version::V2_15] {
+        let (_server, lock) = server_with(version).await;
+        let mut heard = Heard::about(&lock, "a");
+        heard.coverage(Coverage::Full).await;
+        let created = lock.write("a", living(SECOND, entry(1, 1, None))).await.unwrap();
+        let renewal = living(SECOND, entry(1, 2, Some(created)));
+        lock.write("a", renewal).await.unwrap();
+        expires(&mut heard).await;
+    }
+}
+
+#[tokio::test]
+async fn a_create_over_a_tombstone_keeps_its_ttl() {
+    for version in [Version::V2_11, Version::V2_15] {
+        let (_server, lock) = server_with(version).await;
+        let mut heard = Heard::about(&lock, "a");
+        heard.coverage(Coverage::Full).await;
+        let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+        lock.release("a", release(1, created)).await.unwrap();
+        let tombstone = found(&lock, "a").await.revision;
+        lock.write("a", living(SECOND, entry(2, 1, Some(tombstone)))).await.unwrap();
+        let marker = expires(&mut heard).await;
+        // The marker is the last message: over it, too, a create is one request.
+        lock.write("a", living(SECOND, entry(3, 1, Some(marker)))).await.unwrap();
+        expires(&mut heard).await;
+    }
+}
+
+#[tokio::test]
+async fn somebody_elses_write_is_a_conflict() {
+    for version in Version::ALL {
+        let (_server, lock) = server_with(version).await;
+        let first = lock.write("a", entry(1, 1, None)).await.unwrap();
+        for expected in [None, Some(Revision(first.0 - 1)), Some(Revision(first.0 + 1))] {
+            let refused = lock.write("a", entry(2, 1, expected)).await.unwrap_err();
+            assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
+        }
+        let refused = lock.release("a", release(2, Revision(first.0 + 1))).await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
+    }
+}
+
+/// On a cluster a write that meets another in flight is refused as 10164, which clients have taken for a failure.
+#[tokio::test]
+async fn of_many_creates_at_once_one_wins_and_the_others_conflict() {
+    let cluster = Cluster::start().await;
+    let bucket = Bucket::create(cluster.connect().await, BucketConfig::new("B")).await.unwrap();
+    let lock = bucket.lock();
+    for round in 0..10 {
+        let name = format!("round{round}");
+        let creates = (0..20).map(|nonce| lock.write(&name, entry(nonce, 1, None)));
+        let answers = futures_util::future::join_all(creates).await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+        for refused in answers.into_iter().filter_map(Result::err) {
+            assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_create_that_landed_is_told_apart_from_somebody_elses() {
+    let server = Server::start().await;
+    let proxy = Proxy::start(server.address());
+    let bucket = bucket_on(&server).await;
+    let client = async_nats::connect(proxy.url()).await.unwrap();
+    let unlucky = Bucket::open(client, "B").await.unwrap().lock();
+
+    let mut lost = proxy.lose_reply(|request| request.subject == "$KV.B.a");
+    let create = entry(1, 1, None);
+    let unknown = unlucky.write("a", within(Duration::from_millis(500), create.clone())).await;
+    assert_eq!(unknown.unwrap_err().kind(), LockErrorKind::Unknown);
+    assert!(lost.caught().is_some());
+    let (_, ours) = held(&unlucky, "a").await;
+    assert_eq!(ours.mark.map(|mark| mark.write), Some(create.mark.write));
+
+    let other = entry(2, 1, None);
+    bucket.lock().write("b", other.clone()).await.unwrap();
+    let (_, theirs) = held(&unlucky, "b").await;
+    assert_eq!(theirs.mark.map(|mark| mark.write), Some(other.mark.write));
+}
+
+/// A replica may answer a direct get with an older value; only the stream's leader is asked.
+#[tokio::test]
+async fn a_stale_direct_read_is_never_asked_for() {
+    let rights = r#"
+        authorization: { users: [ { user: a, password: a, permissions: {
+            publish: { deny: ["$JS.API.DIRECT.>"] }
+        } } ] }"#;
+    let server = Server::builder().config(rights).start().await;
+    let proxy = Proxy::start(server.address());
+    let mut direct = proxy.lose_request(|request| request.subject.contains("DIRECT"));
+    let client = async_nats::connect(proxy.url_as("a", "a")).await.unwrap();
+    let lock = Bucket::create(client, BucketConfig::new("B").ttl(TTL)).await.unwrap().lock();
+    assert!(matches!(read(&lock, "a").await.unwrap(), Reading::Empty { .. }));
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    assert_eq!(held(&lock, "a").await.0, created);
+    lock.bucket().health().await.unwrap();
+    assert_eq!(direct.caught(), None);
+}
+
+#[tokio::test]
+async fn ttls_below_a_second_are_rounded_up_or_refused() {
+    let (_server, lock) = server_with(Version::V2_15).await;
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Full).await;
+    let brief = living(Duration::from_millis(1), entry(1, 1, None));
+    lock.write("a", brief).await.unwrap();
+    let (_, entry) = held(&lock, "a").await;
+    assert_eq!(entry.life, Duration::from_millis(1_250));
+    expires(&mut heard).await;
+
+    let client = lock.bucket().clone();
+    drop(client);
+    let server = Server::start().await;
+    for (ttl, words) in [(999, ["999ms", "1s"]), (3_600_001, ["3600.001s", "3600s"])] {
+        let config = BucketConfig::new("B").ttl(Duration::from_millis(ttl));
+        let refused = Bucket::create(server.connect().await, config).await.unwrap_err();
+        assert_eq!(refused.kind(), BucketErrorKind::Unusable);
+        assert!(words.iter().all(|word| refused.to_string().contains(word)), "{refused}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Real nats-servers for tests, and the faults to meet them with.
+//!
+//! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and reload.
+//! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
+//! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
+//!   lose the reply of one chosen request.
+//!
+//! No server outlives the process of its test. Nothing here waits longer than it must: what has no event is polled
+//! every few milliseconds, with a bound, and a bound that is reached panics with the server's log.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod binaries;
+mod cluster;
+mod http;
+mod poll;
+mod ports;
+mod process;
+mod proxy;
+mod server;
+
+pub use binaries::{Version, find};
+pub use cluster::{Cluster, ClusterBuilder};
+pub use poll::eventually;
+pub use proxy::{Flow, Proxy, Request, Trap, Way};
+pub use server::{Server, ServerBuilder};

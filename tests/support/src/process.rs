@@ -1,0 +1,97 @@
+//! A child process that ends with its owner, or with the process that started it.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+/// A running child. Dropping it kills it, paused or not.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts a program with its standard error going to the file `log`.
+    pub(crate) fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<Self> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+        let mut command = tied_to_us(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        launch(command).map(Self)
+    }
+
+    /// How it ended, once it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+
+    /// Sends a signal to it.
+    pub(crate) fn signal(&self, signal: Signal) {
+        // Our own child that we have not waited for: its id is nobody else's.
+        let _ = kill_process(Pid::from_child(&self.0), signal);
+    }
+
+    /// Stops its clock; returns once it stands still.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+        let events = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _ = waitid(WaitId::Pid(Pid::from_child(&self.0)), events);
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command that the kernel kills when the thread that starts it ends, where `setpriv` is there to ask for that.
+fn tied_to_us(program: &Path) -> Command {
+    static SETPRIV: OnceLock<bool> = OnceLock::new();
+    let setpriv = SETPRIV.get_or_init(|| {
+        let probe = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "true"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        probe.is_ok_and(|status| status.success())
+    });
+    if *setpriv {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
+type Order = (Command, Sender<io::Result<Child>>);
+
+/// Starts a command from a thread that lasts as long as the process: the kernel means the *thread* by "parent", and
+/// the thread of one test may end while a server that several share goes on.
+fn launch(command: Command) -> io::Result<Child> {
+    static LAUNCHER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
+    let launcher = LAUNCHER.get_or_init(|| {
+        let (orders, inbox) = channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        Mutex::new(orders)
+    });
+    let gone = || io::Error::other("the launching thread is gone");
+    let (answer, child) = channel();
+    let orders = launcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    orders.send((command, answer)).map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
+}

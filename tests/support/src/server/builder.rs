@@ -1,0 +1,108 @@
+//! What a nats-server is to be like, and the configuration file that says so.
+
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+
+use super::{Server, State};
+use crate::binaries::{Version, find};
+use crate::ports::Port;
+
+/// What a server is to be like.
+#[derive(Debug, Clone)]
+#[must_use = "a builder starts nothing until `start`"]
+pub struct ServerBuilder {
+    version: Version,
+    config: String,
+    jetstream: bool,
+    domain: Option<String>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new() -> Self {
+        Self { version: Version::default(), config: String::new(), jetstream: true, domain: None }
+    }
+
+    /// Runs this version instead of the default one.
+    pub fn version(mut self, version: Version) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Adds lines to the configuration file: accounts, users, permissions. The listeners and `jetstream` are written
+    /// already.
+    pub fn config(mut self, lines: impl Into<String>) -> Self {
+        self.config = lines.into();
+        self
+    }
+
+    /// Runs without JetStream.
+    pub fn without_jetstream(mut self) -> Self {
+        self.jetstream = false;
+        self
+    }
+
+    /// Puts JetStream into a domain.
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
+        self
+    }
+
+    /// Starts it and waits until it is healthy.
+    ///
+    /// # Panics
+    ///
+    /// Where no program of that version is found, or it does not become healthy.
+    pub async fn start(self) -> Server {
+        for _ in 0..5 {
+            let server = self.clone().prepare(None);
+            if server.launch().await {
+                return server;
+            }
+        }
+        panic!("five times another process took the port picked for nats-server");
+    }
+
+    /// A server that is not started, the member of a cluster where `cluster` gives that part of its configuration.
+    pub(crate) fn prepare(self, cluster: Option<(&Port, &[u16])>) -> Server {
+        let directory = TempDir::with_prefix("nats-server-").expect("a temporary directory");
+        let client = Port::pick();
+        let monitor = Port::pick();
+        let name = format!("n{:016x}", fastrand::u64(..));
+        let mut head = format!(
+            "server_name: {name}\nlisten: \"127.0.0.1:{}\"\nhttp: \"127.0.0.1:{}\"\n",
+            client.number(),
+            monitor.number()
+        );
+        if self.jetstream {
+            let store = directory.path().join("store");
+            head += &format!("jetstream {{\n  store_dir: {:?}\n", store.display().to_string());
+            if let Some(domain) = &self.domain {
+                head += &format!("  domain: {domain:?}\n");
+            }
+            head += "}\n";
+        }
+        if let Some((port, routes)) = cluster {
+            let routes: Vec<_> =
+                routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+            head += &format!(
+                "cluster {{\n  name: test\n  listen: \"127.0.0.1:{}\"\n  routes: [{}]\n}}\n",
+                port.number(),
+                routes.join(", ")
+            );
+        }
+        let server = Server {
+            version: self.version,
+            program: find(self.version),
+            name,
+            head,
+            config: Mutex::new(self.config),
+            state: Mutex::new(State::default()),
+            client,
+            monitor,
+            directory,
+        };
+        server.write_config();
+        server
+    }
+}
