@@ -1,1 +1,209 @@
+//! What a lock tells by itself.
 
+use std::time::Duration;
+
+use incumbent::lock::{Concession, Content, Coverage, Lock, Token, Tombstone};
+use incumbent_test_support::{Cluster, Server, Version};
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn every_stored_write_is_told_with_the_one_it_replaced() {
+    for version in Version::ALL {
+        let server = Server::builder().version(version).start().await;
+        let lock = bucket_on(&server).await.lock();
+        let other = bucket_on(&server).await.lock();
+        let mut heard = Heard::about(&lock, "a");
+        heard.coverage(Coverage::Full).await;
+        heard.look().await;
+
+        let create = entry(1, 1, None);
+        let created = other.write("a", create.clone()).await.unwrap();
+        let (record, previous) = heard.stored().await;
+        assert_eq!((record.revision, previous), (created, Some(None)), "{version}");
+        let Content::Held(entry_told) = record.content else { panic!("{record:?}") };
+        assert_eq!(entry_told.mark, Some(create.mark));
+        assert_eq!(&*entry_told.identity, "host1");
+
+        let renewed = other.write("a", entry(1, 2, Some(created))).await.unwrap();
+        let (record, previous) = heard.stored().await;
+        assert_eq!((record.revision, previous), (renewed, Some(Some(created))), "{version}");
+
+        other.release("a", release(1, renewed)).await.unwrap();
+        let (record, previous) = heard.stored().await;
+        let left = Duration::from_millis(1_500);
+        let released = Content::Vacant(Tombstone::Released { by: Nonce(1), left });
+        assert_eq!((record.content, previous), (released, Some(Some(renewed))), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn one_subscription_serves_all_elections_of_a_bucket() {
+    let server = Server::start().await;
+    let lock = bucket_on(&server).await.lock();
+    let names: Vec<String> = (0..50).map(|n| format!("election{n}")).collect();
+    let mut all = Vec::new();
+    for name in &names {
+        let mut heard = Heard::about(&lock, name);
+        heard.coverage(Coverage::Full).await;
+        all.push(heard);
+    }
+    let hearing = subscriptions(&server).await;
+    assert_eq!(hearing, ["incumbent.B.>"]);
+    for (name, heard) in names.iter().zip(&mut all) {
+        let created = lock.write(name, entry(1, 1, None)).await.unwrap();
+        assert_eq!(heard.stored().await.0.revision, created);
+    }
+    // A second listener to one of them.
+    let mut second = Heard::about(&lock, &names[7]);
+    second.coverage(Coverage::Full).await;
+    drop(all);
+    lock.write("election8", entry(2, 1, None)).await.unwrap_err();
+    let tombstone = found(&lock, &names[7]).await.revision;
+    lock.release(&names[7], release(1, tombstone)).await.unwrap();
+    second.stored().await;
+    drop(second);
+    none_is_left(&server).await;
+}
+
+async fn none_is_left(server: &Server) {
+    incumbent_test_support::eventually("the end of the subscription", async || {
+        subscriptions(server).await.is_empty().then_some(())
+    })
+    .await;
+}
+
+async fn subscriptions(server: &Server) -> Vec<String> {
+    let connections = server.connz().await;
+    let lists = connections["connections"].as_array().unwrap().iter();
+    let all = lists.filter_map(|connection| connection["subscriptions_list"].as_array()).flatten();
+    all.filter_map(|subject| subject.as_str())
+        .filter(|subject| subject.starts_with("incumbent.") || subject.starts_with("$KV."))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_lone_election_hears_its_own_key_only() {
+    let server = Server::start().await;
+    let lock = bucket_on(&server).await.lock();
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Full).await;
+    assert_eq!(subscriptions(&server).await, ["incumbent.B.a"]);
+    drop(heard);
+    none_is_left(&server).await;
+    // It can begin again.
+    let mut heard = Heard::about(&lock, "b");
+    heard.coverage(Coverage::Full).await;
+}
+
+#[tokio::test]
+async fn a_concession_reaches_candidates() {
+    for republishes in [true, false] {
+        let server = Server::start().await;
+        let client = server.connect().await;
+        if !republishes {
+            let stream = json!({
+                "name": "KV_B", "subjects": ["$KV.B.>"], "max_age": TTL.as_nanos() as u64,
+                "max_msgs_per_subject": 1, "num_replicas": 1, "storage": "file",
+            });
+            api(&client, "STREAM.CREATE.KV_B", stream).await;
+        }
+        let lock = bucket_on(&server).await.lock();
+        let mut heard = Heard::about(&lock, "a");
+        heard.look().await;
+        let said = Concession {
+            by: Nonce(3),
+            token: Token(17),
+            revision: Revision(20),
+            left: Duration::from_millis(40),
+        };
+        bucket_on(&server).await.lock().concede("a", said).await.unwrap();
+        let told = heard.until("concession", |hint| match hint {
+            Hint::Conceded(concession) => Some(*concession),
+            _ => None,
+        });
+        assert_eq!(told.await, said);
+    }
+}
+
+/// As Choria makes it: only the writes themselves are heard.
+#[tokio::test]
+async fn without_republish_deletes_and_forced_writes_say_look() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let stream = json!({
+        "name": "KV_B", "subjects": ["$KV.B.>"], "max_age": TTL.as_nanos() as u64,
+        "max_msgs_per_subject": 1, "num_replicas": 1, "storage": "file", "allow_rollup_hdrs": true,
+    });
+    api(&client, "STREAM.CREATE.KV_B", stream).await;
+    let lock = bucket_on(&server).await.lock();
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Partial).await;
+    heard.look().await;
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    lock.write("a", entry(1, 2, Some(created))).await.unwrap();
+    client.publish("$KV.B.a", "junk".into()).await.unwrap();
+    heard.look().await;
+    assert_eq!(&*held(&lock, "a").await.1.identity, "junk");
+    let mut delete = async_nats::HeaderMap::new();
+    delete.insert("KV-Operation", "DEL");
+    client.publish_with_headers("$KV.B.a", delete, "".into()).await.unwrap();
+    heard.look().await;
+    assert_eq!(found(&lock, "a").await.content, Content::Vacant(Tombstone::Deleted));
+}
+
+/// Incident 23: the watch was dead after a server restart and nobody noticed.
+#[tokio::test]
+async fn hints_come_again_after_the_server_was_restarted() {
+    let server = Server::start().await;
+    let lock = bucket_on(&server).await.lock();
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Full).await;
+    heard.look().await;
+    server.kill();
+    heard.coverage(Coverage::None).await;
+    server.start_again().await;
+    heard.coverage(Coverage::Full).await;
+    heard.look().await;
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    assert_eq!(heard.stored().await.0.revision, created);
+}
+
+#[tokio::test]
+async fn hints_come_again_after_the_bucket_was_made_again() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let lock = bucket_on(&server).await.lock();
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Full).await;
+    let before = lock.write("a", entry(1, 1, None)).await.unwrap();
+    heard.stored().await;
+    api(&client, "STREAM.DELETE.KV_B", json!({})).await;
+    let gone = lock.write("a", entry(1, 2, Some(before))).await.unwrap_err();
+    assert_eq!(gone.kind(), incumbent::lock::LockErrorKind::Unavailable, "{gone}");
+    bucket_on(&server).await;
+    let after = lock.write("a", entry(1, 3, None)).await.unwrap();
+    assert!(after > before);
+    assert_eq!(heard.stored().await.0.revision, after);
+}
+
+#[tokio::test]
+async fn hints_reach_every_server_of_a_cluster() {
+    let cluster = Cluster::start().await;
+    let client = cluster.connect().await;
+    let config = BucketConfig::new("B").ttl(TTL);
+    let bucket = Bucket::create(client.clone(), config).await.unwrap();
+    let info = api(&client, "STREAM.INFO.KV_B", json!({})).await;
+    assert_eq!(info["config"]["num_replicas"], json!(3));
+    assert_eq!(bucket.health().await.unwrap(), []);
+    for server in cluster.servers() {
+        let lock = Bucket::open(server.connect().await, "B").await.unwrap().lock();
+        let name = server.name();
+        let mut heard = Heard::about(&lock, name);
+        heard.coverage(Coverage::Full).await;
+        let created = bucket.lock().write(name, entry(1, 1, None)).await.unwrap();
+        assert_eq!(heard.stored().await.0.revision, created);
+    }
+}

@@ -81,6 +81,11 @@ async fn held(lock: &NatsLock, name: &str) -> (Revision, Entry) {
     }
 }
 
+/// The options of a user whose password is its name.
+fn user(name: &str) -> async_nats::ConnectOptions {
+    async_nats::ConnectOptions::new().user_and_password(name.to_owned(), name.to_owned())
+}
+
 /// Asks the server something in JetStream's own words.
 async fn api(
     client: &async_nats::Client,

@@ -1,1 +1,154 @@
+//! Missing rights, told and untold.
 
+use std::time::Duration;
+
+use incumbent::lock::{Coverage, Lock, LockErrorKind, Reading};
+use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
+use incumbent_test_support::{Server, ServerBuilder};
+
+use super::*;
+
+const BRIEF: Duration = Duration::from_millis(600);
+
+/// `admin`, who may do anything, and `a`, who may do what is told.
+fn server(publish: &str, subscribe: &str) -> ServerBuilder {
+    Server::builder().config(users(publish, subscribe))
+}
+
+fn users(publish: &str, subscribe: &str) -> String {
+    format!(
+        r#"authorization: {{ users: [
+            {{ user: admin, password: admin }},
+            {{ user: a, password: a, permissions: {{ publish: {publish}, subscribe: {subscribe} }} }},
+        ] }}"#
+    )
+}
+
+async fn made_by_admin(server: &Server) -> Bucket {
+    let admin = user("admin").connect(server.url()).await.unwrap();
+    Bucket::create_or_open(admin, BucketConfig::new("B").ttl(TTL)).await.unwrap()
+}
+
+const ALL: &str = "{ allow: \">\" }";
+
+#[tokio::test]
+async fn a_refused_write_is_denied_at_once() {
+    let server = server(r#"{ deny: ["$KV.B.a"] }"#, ALL).start().await;
+    made_by_admin(&server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    // Far longer than the test may take: the refusal wakes the request.
+    let write = within(PATIENCE * 100, entry(1, 1, None));
+    let denied = tokio::time::timeout(PATIENCE, lock.write("a", write)).await.unwrap().unwrap_err();
+    assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    lock.write("b", entry(1, 1, None)).await.expect("another key is granted");
+}
+
+#[tokio::test]
+async fn with_a_plain_client_a_refused_write_says_what_it_may_be() {
+    let server = server(r#"{ deny: ["$KV.B.a"] }"#, ALL).start().await;
+    made_by_admin(&server).await;
+    let client = user("a").connect(server.url()).await.unwrap();
+    let lock = Bucket::open(client, "B").await.unwrap().lock();
+    let unknown = lock.write("a", within(BRIEF, entry(1, 1, None))).await.unwrap_err();
+    assert_eq!(unknown.kind(), LockErrorKind::Unknown);
+    assert!(unknown.to_string().contains("a missing right to publish would look the same"));
+}
+
+#[tokio::test]
+async fn rights_revoked_while_leading_are_told() {
+    let server = server(ALL, ALL).start().await;
+    made_by_admin(&server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    server.reload(users(r#"{ deny: ["$KV.>"] }"#, ALL)).await;
+    let denied = incumbent_test_support::eventually("a denied renewal", async || {
+        let renewal = within(BRIEF, entry(1, 2, Some(created)));
+        let refused = lock.write("a", renewal).await.unwrap_err();
+        (refused.kind() == LockErrorKind::Denied).then_some(refused)
+    });
+    denied.await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_it_says_so() {
+    let rights = r#"{ deny: ["$JS.API.STREAM.MSG.GET.>"] }"#;
+    let server = server(rights, ALL).start().await;
+    made_by_admin(&server).await;
+    let told = nats::connect(server.url(), user("a")).await.unwrap();
+    let untold = user("a").connect(server.url()).await.unwrap();
+    for bucket in [Bucket::open(told, "B").await.unwrap(), Bucket::open(untold, "B").await.unwrap()]
+    {
+        let lock = bucket.lock();
+        assert!(lock.capabilities().reads);
+        let denied = lock.read("a", BRIEF).await.unwrap_err();
+        assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+        assert!(!lock.capabilities().reads);
+        // The other locks of the bucket know it as well, and do not ask.
+        assert!(!bucket.lock().capabilities().reads);
+        assert_eq!(bucket.lock().read("b", BRIEF).await.unwrap_err().kind(), LockErrorKind::Denied);
+    }
+}
+
+#[tokio::test]
+async fn the_right_to_read_is_tried_again_on_another_connection() {
+    let rights = r#"{ deny: ["$JS.API.STREAM.MSG.GET.>"] }"#;
+    let server = server(rights, ALL).start().await;
+    made_by_admin(&server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let client = connection.client().clone();
+    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    lock.read("a", BRIEF).await.unwrap_err();
+    server.reload(users(ALL, ALL)).await;
+    client.force_reconnect().await.unwrap();
+    incumbent_test_support::eventually("a read", async || {
+        let reads = lock.capabilities().reads;
+        (reads && matches!(lock.read("a", TIMEOUT).await, Ok(Reading::Empty { .. }))).then_some(())
+    })
+    .await;
+}
+
+/// A Choria client may publish to the bucket's information and to its keys, and do nothing else.
+#[tokio::test]
+async fn with_a_choria_clients_rights_it_writes_and_polls() {
+    let rights = r#"{ allow: ["$JS.API.STREAM.INFO.KV_B", "$KV.B.>"] }"#;
+    let server = server(rights, r#"{ allow: "_INBOX.>" }"#).start().await;
+    made_by_admin(&server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    lock.read("a", BRIEF).await.unwrap_err();
+    assert!(!lock.capabilities().reads);
+
+    let mut heard = Heard::about(&lock, "a");
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    let renewed = lock.write("a", entry(1, 2, Some(created))).await.unwrap();
+    let conflict = lock.write("a", entry(2, 1, None)).await.unwrap_err();
+    assert_eq!(conflict.kind(), LockErrorKind::Conflict);
+    lock.release("a", release(1, renewed)).await.unwrap();
+    heard.coverage(Coverage::None).await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_subscribe_to_what_is_told_it_hears_what_is_written() {
+    let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;
+    let admins = made_by_admin(&server).await.lock();
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Partial).await;
+    heard.look().await;
+    let created = admins.write("a", entry(1, 1, None)).await.unwrap();
+    admins.release("a", release(1, created)).await.unwrap();
+    heard.look().await;
+}
+
+#[tokio::test]
+async fn a_bucket_that_may_not_be_looked_at_is_denied() {
+    let server = server(r#"{ deny: ["$JS.API.STREAM.INFO.>"] }"#, ALL).start().await;
+    made_by_admin(&server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let denied = Bucket::open(connection, "B").await.unwrap_err();
+    assert_eq!(denied.kind(), BucketErrorKind::Denied);
+    assert!(denied.to_string().contains("grant it"), "{denied}");
+}

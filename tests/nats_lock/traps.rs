@@ -121,7 +121,7 @@ async fn a_stale_direct_read_is_never_asked_for() {
     let server = Server::builder().config(rights).start().await;
     let proxy = Proxy::start(server.address());
     let mut direct = proxy.lose_request(|request| request.subject.contains("DIRECT"));
-    let client = async_nats::connect(proxy.url_as("a", "a")).await.unwrap();
+    let client = user("a").connect(proxy.url()).await.unwrap();
     let lock = Bucket::create(client, BucketConfig::new("B").ttl(TTL)).await.unwrap().lock();
     assert!(matches!(read(&lock, "a").await.unwrap(), Reading::Empty { .. }));
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
@@ -141,8 +141,6 @@ async fn ttls_below_a_second_are_rounded_up_or_refused() {
     assert_eq!(entry.life, Duration::from_millis(1_250));
     expires(&mut heard).await;
 
-    let client = lock.bucket().clone();
-    drop(client);
     let server = Server::start().await;
     for (ttl, words) in [(999, ["999ms", "1s"]), (3_600_001, ["3600.001s", "3600s"])] {
         let config = BucketConfig::new("B").ttl(Duration::from_millis(ttl));
