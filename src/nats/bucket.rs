@@ -206,7 +206,9 @@ impl Inner {
         {
             return Ok(facts.clone());
         }
-        match (self.open(timeout).await, known) {
+        // What is known may do: most of the time is left for the request that this is for.
+        let patience = if known.is_some() { timeout / 3 } else { timeout };
+        match (self.open(patience).await, known) {
             (Err(error), Some(facts))
                 if !matches!(
                     error.kind(),

@@ -36,8 +36,8 @@ struct State {
     next_id: u64,
     listener: Option<JoinHandle<()>>,
     coverage: Coverage,
-    /// Whether the subscription hears every key, so that a new election need not wait.
-    hears_all: bool,
+    /// What the subscription hears, so that who joins it need not wait.
+    hears: Option<Wanted>,
     /// Whether writes were read that no hint has told.
     deaf: bool,
 }
@@ -106,6 +106,15 @@ pub(super) enum Wanted {
     All,
 }
 
+impl Wanted {
+    fn covers(&self, name: &str) -> bool {
+        match self {
+            Self::One(only) => **only == *name,
+            Self::All => true,
+        }
+    }
+}
+
 /// Ends one subscription.
 struct Guard {
     bucket: Arc<Inner>,
@@ -150,10 +159,11 @@ pub(super) fn subscribe(bucket: &Arc<Inner>, name: &str, sink: HintSink) -> Subs
         // A listener whose runtime has ended is finished, too.
         let running = state.listener.as_ref().is_some_and(|listener| !listener.is_finished());
         if !running {
-            (state.coverage, state.hears_all) = (Coverage::None, false);
+            (state.coverage, state.hears) = (Coverage::None, None);
             state.listener = Some(runtime.spawn(listen::listen(bucket.clone())));
         }
-        let coverage = if state.hears_all { state.coverage } else { Coverage::None };
+        let heard = state.hears.as_ref().is_some_and(|hears| hears.covers(&name));
+        let coverage = if heard { state.coverage } else { Coverage::None };
         (name, id, coverage)
     };
     if coverage > Coverage::None {
@@ -200,20 +210,20 @@ impl Hub {
             (Some(_), Some(_)) => Some(Wanted::All),
             (None, _) => {
                 state.listener = None;
-                (state.coverage, state.hears_all) = (Coverage::None, false);
+                (state.coverage, state.hears) = (Coverage::None, None);
                 None
             }
         }
     }
 
     /// Tells every election how much is heard from now on.
-    pub(super) fn announce(&self, coverage: Coverage, hears_all: bool) {
+    pub(super) fn announce(&self, coverage: Coverage, hears: Option<&Wanted>) {
         let sinks: Vec<HintSink> = {
             let mut state = self.state();
             if coverage == Coverage::None && state.coverage == Coverage::None && !state.deaf {
                 return;
             }
-            (state.coverage, state.hears_all, state.deaf) = (coverage, hears_all, false);
+            (state.coverage, state.hears, state.deaf) = (coverage, hears.cloned(), false);
             for route in state.routes.values_mut() {
                 (route.heard, route.unheard) = (0, None);
             }

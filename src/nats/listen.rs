@@ -96,7 +96,7 @@ pub(super) async fn listen(bucket: Arc<Inner>) {
         match listener.establish(wanted).await {
             Some(plan) => listener.hear(&plan).await,
             None => {
-                bucket.hub.announce(Coverage::None, false);
+                bucket.hub.announce(Coverage::None, None);
                 listener.messages = SelectAll::new();
                 listener.pause().await;
             }
@@ -157,7 +157,7 @@ impl Listener<'_> {
         if Plan::new(self.bucket, &facts, wanted, &self.denied) != plan {
             return None; // the bucket was made again with other settings, just now
         }
-        self.bucket.hub.announce(plan.coverage, plan.wanted == Wanted::All);
+        self.bucket.hub.announce(plan.coverage, Some(&plan.wanted));
         Some(plan)
     }
 
@@ -179,7 +179,7 @@ impl Listener<'_> {
                     Notice::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
                         warn!(bucket = %bucket.api.bucket(), %subject, "no right to subscribe");
                         self.denied.insert(subject.to_string());
-                        return bucket.hub.announce(Coverage::None, false);
+                        return bucket.hub.announce(Coverage::None, None);
                     }
                     Notice::Link if self.connection_changed() => return self.lost(),
                     _ => {}
@@ -197,7 +197,7 @@ impl Listener<'_> {
                     if bucket.hub.is_deaf() {
                         warn!(bucket = %bucket.api.bucket(), "hints do not come; is a right to subscribe missing?");
                         self.denied.extend(plan.told.iter().map(|under| subject(under, &plan.wanted)));
-                        return bucket.hub.announce(Coverage::None, false);
+                        return bucket.hub.announce(Coverage::None, None);
                     }
                     match bucket.hub.wanted() {
                         Some(wanted) if plan.covers(&wanted) => {}
@@ -215,8 +215,7 @@ impl Listener<'_> {
 
     fn lost(&mut self) {
         debug!(bucket = %self.bucket.api.bucket(), "connection lost: no hints until it is back");
-        self.bucket.hub.announce(Coverage::None, false);
-        self.bucket.suspect(); // whatever happened to it meanwhile
+        self.bucket.hub.announce(Coverage::None, None);
     }
 
     /// Waits before another attempt; less long where something changes.

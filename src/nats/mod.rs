@@ -42,6 +42,12 @@
 //!
 //! Whoever may publish to `incumbent.B.KEY` can say that a leader stopped, so grant that to campaigners only.
 //!
+//! # What an operator may do
+//! Deleting a key (`nats kv del`, `nats kv purge`) leaves a tombstone, which candidates wait out while the deposed leader
+//! learns of it. Purging the key's *stream* (`nats stream purge --subject`) leaves nothing: a campaigner that has never
+//! heard of the leader takes the key for one that was never used, and may lead beside it until its next renewal. Delete
+//! keys, never messages.
+//!
 //! # Tokens
 //! A token is a sequence of the stream. A bucket made here starts them at the wall clock in milliseconds, so that they
 //! go on growing when the bucket is deleted and made again (by this library).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockErrorKind, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind, Finding, Severity, Storage};
-use incumbent_test_support::{Server, Version};
+use incumbent_test_support::{Cluster, Server, Version};
 use serde_json::json;
 
 use super::*;
@@ -237,4 +237,14 @@ async fn health_finds_what_is_dangerous_and_says_how_to_mend_it() {
     }
     let severities: Vec<Severity> = findings.iter().map(Finding::severity).collect();
     assert!(severities.is_sorted_by(|a, b| a >= b), "{findings:?}");
+}
+
+#[tokio::test]
+async fn health_on_a_cluster() {
+    let cluster = Cluster::start().await;
+    let config = BucketConfig::new("B").ttl(Duration::from_secs(5)).replicas(1);
+    let bucket = Bucket::create(cluster.connect().await, config).await.unwrap();
+    let ttl = Duration::from_secs(5);
+    let expected = [Finding::ShortTtlOnCluster { ttl }, Finding::OneReplica];
+    assert_eq!(bucket.health().await.unwrap(), expected);
 }

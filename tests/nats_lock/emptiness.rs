@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, Reading, Tombstone};
+use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent_test_support::{Server, Version, eventually};
 use serde_json::json;
 
 use super::*;
 
-const BRIEF: BucketConfigFn = || BucketConfig::new("B").ttl(Duration::from_secs(2));
-
-type BucketConfigFn = fn() -> BucketConfig;
+fn brief() -> BucketConfig {
+    BucketConfig::new("B").ttl(Duration::from_secs(2))
+}
 
 async fn proof(lock: &NatsLock, name: &str) -> bool {
     match read(lock, name).await.unwrap() {
@@ -23,8 +23,8 @@ async fn proof(lock: &NatsLock, name: &str) -> bool {
 async fn a_bucket_made_here_is_known_to_be_fresh_and_anybody_elses_after_a_lease() {
     for version in Version::ALL {
         let server = Server::builder().version(version).start().await;
-        let maker = Bucket::create_or_open(server.connect().await, BRIEF()).await.unwrap().lock();
-        let opener = Bucket::create_or_open(server.connect().await, BRIEF()).await.unwrap().lock();
+        let maker = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
+        let opener = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
         assert!(proof(&maker, "a").await, "{version}");
         assert!(!proof(&opener, "a").await, "{version}");
         eventually("a bucket older than a lease", async || proof(&opener, "a").await.then_some(()))
@@ -37,7 +37,7 @@ async fn a_bucket_made_here_is_known_to_be_fresh_and_anybody_elses_after_a_lease
 async fn a_bucket_made_again_proves_nothing_to_who_knew_the_old_one() {
     let server = Server::start().await;
     let client = server.connect().await;
-    let bucket = Bucket::create_or_open(client.clone(), BRIEF().ttl(TTL)).await.unwrap();
+    let bucket = Bucket::create_or_open(client.clone(), brief().ttl(TTL)).await.unwrap();
     assert!(proof(&bucket.lock(), "a").await);
     api(&client, "STREAM.DELETE.KV_B", json!({})).await;
     let missing = read(&bucket.lock(), "a").await.unwrap_err();
@@ -51,7 +51,7 @@ async fn a_bucket_made_again_proves_nothing_to_who_knew_the_old_one() {
 async fn an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease() {
     for version in [Version::V2_10, Version::V2_15] {
         let server = Server::builder().version(version).start().await;
-        let lock = Bucket::create(server.connect().await, BRIEF()).await.unwrap().lock();
+        let lock = Bucket::create(server.connect().await, brief()).await.unwrap().lock();
         lock.write("a", living(Duration::from_secs(2), entry(1, 1, None))).await.unwrap();
         let vacant = eventually("an expiry", async || match read(&lock, "a").await.unwrap() {
             Reading::Found(record) => match record.content {
@@ -66,7 +66,7 @@ async fn an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease() 
     }
 }
 
-/// A purge through the API leaves no tombstone.
+/// A purge of the stream leaves no tombstone, only the time of the last write.
 #[tokio::test]
 async fn a_purged_bucket_proves_nothing_for_a_lease() {
     for version in Version::ALL {
@@ -80,26 +80,6 @@ async fn a_purged_bucket_proves_nothing_for_a_lease() {
             Reading::Found(record) => {
                 assert_eq!(record.content, Content::Vacant(Tombstone::Deleted), "{version}");
             }
-        }
-    }
-}
-
-/// Neither does one of a single key; what then shows it is that the key was heard of.
-#[tokio::test]
-async fn a_purged_key_proves_nothing_to_who_heard_of_it() {
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let client = server.connect().await;
-        let lock = bucket_on(&server).await.lock();
-        let mut heard = Heard::about(&lock, "a");
-        heard.coverage(Coverage::Full).await;
-        lock.write("a", entry(1, 1, None)).await.unwrap();
-        lock.write("b", entry(1, 1, None)).await.unwrap();
-        heard.stored().await;
-        api(&client, "STREAM.PURGE.KV_B", json!({ "filter": "$KV.B.a" })).await;
-        match read(&lock, "a").await.unwrap() {
-            Reading::Empty { proof } => eprintln!("{version}: empty, proof {proof}"),
-            Reading::Found(record) => eprintln!("{version}: {record:?}"),
         }
     }
 }

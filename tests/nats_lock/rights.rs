@@ -143,6 +143,26 @@ async fn without_the_right_to_subscribe_to_what_is_told_it_hears_what_is_written
     heard.look().await;
 }
 
+/// A plain client is not told that it may not subscribe; that it hears nothing of what it reads shows it.
+#[tokio::test]
+async fn a_subscription_that_stays_silent_is_found_out() {
+    let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;
+    let admins = made_by_admin(&server).await.lock();
+    let client = user("a").connect(server.url()).await.unwrap();
+    let lock = Bucket::open(client, "B").await.unwrap().lock();
+    let mut heard = Heard::about(&lock, "a");
+    heard.coverage(Coverage::Full).await;
+    let mut last = None;
+    incumbent_test_support::eventually("the end of trust", async || {
+        last = Some(admins.write("a", entry(1, 1, last)).await.unwrap());
+        found(&lock, "a").await;
+        let hints = std::iter::from_fn(|| heard.hints.try_recv().ok());
+        hints.into_iter().any(|hint| hint == Hint::Coverage(Coverage::None)).then_some(())
+    })
+    .await;
+    heard.coverage(Coverage::Partial).await;
+}
+
 #[tokio::test]
 async fn a_bucket_that_may_not_be_looked_at_is_denied() {
     let server = server(r#"{ deny: ["$JS.API.STREAM.INFO.>"] }"#, ALL).start().await;
