@@ -16,6 +16,8 @@ mod election;
 mod leadership;
 pub mod lock;
 pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod protocol;
 mod telemetry;
 mod term_end;

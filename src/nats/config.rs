@@ -1,0 +1,261 @@
+//! How a bucket is made, and where it is.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::error::{BucketError, BucketErrorKind};
+use super::time::since_epoch;
+
+/// The bucket that Choria's elections use.
+pub const DEFAULT_BUCKET: &str = "CHORIA_LEADER_ELECTION";
+
+/// The TTL that Choria's elections use.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(60);
+
+/// The least TTL of a bucket that carries elections.
+pub const MIN_TTL: Duration = Duration::from_secs(1);
+
+/// The greatest TTL of a bucket that carries elections.
+pub const MAX_TTL: Duration = Duration::from_secs(3600);
+
+/// Where a bucket keeps its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Storage {
+    /// On disk: elections outlive a restart of the server.
+    #[default]
+    File,
+    /// In memory: a restart of a single server ends every term at its deadline.
+    Memory,
+}
+
+impl Storage {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// How a bucket is made, and where it is.
+///
+/// Only the name, the domain and the prefix matter for a bucket that exists: its own settings hold, and are never
+/// altered.
+///
+/// ```
+/// use std::time::Duration;
+/// use incumbent::nats::BucketConfig;
+///
+/// let config = BucketConfig::new("JOBS").ttl(Duration::from_secs(10)).replicas(3);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a configuration does nothing by itself"]
+pub struct BucketConfig {
+    pub(super) name: String,
+    pub(super) ttl: Duration,
+    pub(super) replicas: Option<usize>,
+    pub(super) storage: Storage,
+    pub(super) description: Option<String>,
+    pub(super) api_prefix: Option<String>,
+    pub(super) create: bool,
+}
+
+impl Default for BucketConfig {
+    fn default() -> Self {
+        Self::new(DEFAULT_BUCKET)
+    }
+}
+
+impl BucketConfig {
+    /// A bucket of this name with Choria's settings: a TTL of 60 s, three replicas on a clustered server and one
+    /// elsewhere, on disk.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ttl: DEFAULT_TTL,
+            replicas: None,
+            storage: Storage::File,
+            description: None,
+            api_prefix: None,
+            create: false,
+        }
+    }
+
+    /// How long an entry lives that nobody renews: the longest lease. 1 s to 1 h, measured by the server's wall clock
+    /// from each write.
+    ///
+    /// On a cluster choose 10 s or more: electing a new leader for the bucket's stream takes 4 to 9 s, during which
+    /// nothing can be renewed.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How many servers keep the bucket. Unless told, three on a clustered server, else one.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = Some(replicas);
+        self
+    }
+
+    /// Where entries are kept. Unless told, on disk.
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
+    }
+
+    /// What people read about the bucket.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// The JetStream domain of the bucket. The same as the API prefix `$JS.DOMAIN.API`.
+    pub fn domain(self, domain: impl AsRef<str>) -> Self {
+        let prefix = format!("$JS.{}.API", domain.as_ref());
+        self.api_prefix(prefix)
+    }
+
+    /// The prefix of the JetStream API, `$JS.API` unless told. With any other the bucket's keys are written below it
+    /// too, at `PREFIX.$KV.BUCKET.KEY`, as every client of NATS does it.
+    pub fn api_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.api_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Whether [`Bucket::deferred`](super::Bucket::deferred) makes the bucket if it does not exist. Unless told, it
+    /// does not.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Refuses what no server would take, and what no election could use.
+    pub(super) fn check(&self) -> Result<(), BucketError> {
+        let refuse = |message| Err(BucketError::new(BucketErrorKind::Unusable, message));
+        let name_fits = !self.name.is_empty()
+            && self.name.len() <= 200
+            && self.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if !name_fits {
+            return refuse(format!(
+                "bucket name {:?}: must be 1 to 200 of the letters a-z, A-Z, 0-9, '-' and '_'",
+                self.name
+            ));
+        }
+        if let Some(prefix) = &self.api_prefix {
+            let fits = prefix.split('.').all(|token| {
+                !token.is_empty()
+                    && token.bytes().all(|b| b.is_ascii_graphic() && b != b'*' && b != b'>')
+            });
+            if !fits {
+                return refuse(format!(
+                    "JetStream API prefix or domain {prefix:?}: must be a subject without wildcards"
+                ));
+            }
+        }
+        if self.replicas.is_some_and(|n| !(1..=5).contains(&n)) {
+            return refuse(format!(
+                "{} replicas: must be 1 to 5",
+                self.replicas.unwrap_or_default()
+            ));
+        }
+        check_ttl(self.ttl, "TTL")
+    }
+
+    /// The stream behind the bucket, as the server is asked to make it.
+    ///
+    /// Servers before 2.11 ignore the settings that they do not know: what was granted is in the answer.
+    pub(super) fn stream(&self, replicas: usize, first_seq: u64) -> NewStream<'_> {
+        let name = &self.name;
+        NewStream {
+            name: format!("KV_{name}"),
+            description: self.description.as_deref(),
+            subjects: [format!("$KV.{name}.>")],
+            retention: "limits",
+            max_consumers: -1,
+            max_msgs: -1,
+            max_bytes: -1,
+            max_age: nanos(self.ttl),
+            max_msgs_per_subject: 1,
+            max_msg_size: -1,
+            discard: "new",
+            storage: self.storage.as_str(),
+            num_replicas: replicas,
+            duplicate_window: nanos(self.ttl.min(Duration::from_secs(120))),
+            deny_delete: true,
+            allow_rollup_hdrs: true,
+            allow_direct: true,
+            allow_msg_ttl: true,
+            subject_delete_marker_ttl: nanos(self.ttl),
+            republish: NewRepublish {
+                src: format!("$KV.{name}.>"),
+                dest: format!("incumbent.{name}.>"),
+            },
+            first_seq,
+        }
+    }
+}
+
+/// Refuses a TTL that is not within a second and an hour, with both numbers.
+pub(super) fn check_ttl(ttl: Duration, what: &str) -> Result<(), BucketError> {
+    let message = if ttl < MIN_TTL {
+        format!("{what} of {ttl:?} is shorter than the least an election can use, {MIN_TTL:?}")
+    } else if ttl > MAX_TTL {
+        format!("{what} of {ttl:?} is longer than the most an election can use, {MAX_TTL:?}")
+    } else {
+        return Ok(());
+    };
+    Err(BucketError::new(BucketErrorKind::Unusable, message))
+}
+
+/// The first sequence of a bucket made now: the wall clock in milliseconds.
+///
+/// Tokens are sequences. A bucket that is deleted and made again would count them from 1 again; from the wall clock,
+/// they go on growing, as long as the bucket took fewer than a thousand writes a second all its life.
+pub(super) fn first_sequence() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.ok().and_then(|d| u64::try_from(d.as_millis()).ok()).unwrap_or(1).max(1)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct NewStream<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    subjects: [String; 1],
+    retention: &'static str,
+    max_consumers: i64,
+    max_msgs: i64,
+    max_bytes: i64,
+    max_age: u64,
+    max_msgs_per_subject: i64,
+    max_msg_size: i64,
+    discard: &'static str,
+    storage: &'static str,
+    num_replicas: usize,
+    duplicate_window: u64,
+    deny_delete: bool,
+    allow_rollup_hdrs: bool,
+    allow_direct: bool,
+    allow_msg_ttl: bool,
+    subject_delete_marker_ttl: u64,
+    republish: NewRepublish,
+    first_seq: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct NewRepublish {
+    src: String,
+    dest: String,
+}
+
+/// How long `from` is before `to`, both written by one server; `None` where either is no time, zero where it is not
+/// before.
+pub(super) fn elapsed(from: &str, to: Option<&str>) -> Option<Duration> {
+    Some(since_epoch(to?)?.saturating_sub(since_epoch(from)?))
+}

@@ -1,0 +1,271 @@
+//! Entries as messages: the identity is the value, all else rides in headers.
+//!
+//! Reading is total: whatever stands in a bucket, it means something, and what cannot be read is taken for somebody
+//! else's.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, HeaderValue};
+use base64::Engine as _;
+
+use super::api::StoredMessage;
+use super::time::{FOREVER, lifetime, whole_seconds};
+use crate::lock::{
+    Concession, Content, Entry, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
+};
+
+const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+const TTL: &str = "Nats-TTL";
+const MARKER: &str = "Nats-Marker-Reason";
+const OPERATION: &str = "KV-Operation";
+const WRITE: &str = "Incumbent-Write";
+const LEASE: &str = "Incumbent-Lease";
+const TOKEN: &str = "Incumbent-Token";
+const SINCE: &str = "Incumbent-Since";
+const VERSION: &str = "Incumbent-Version";
+const RELEASE: &str = "Incumbent-Release";
+const BY: &str = "Incumbent-By";
+const LEFT: &str = "Incumbent-Left";
+const CONCEDED: &str = "Incumbent-Conceded";
+
+/// The version of these headers.
+const CURRENT: &str = "1";
+
+/// The most bytes that the headers of an entry take.
+pub(super) const LONGEST_HEADERS: usize = 288;
+
+/// The most bytes of an identity that are written or read.
+pub(super) const LONGEST_IDENTITY: usize = 1_024;
+
+/// The room for an identity below which a bucket is of no use.
+pub(super) const LEAST_IDENTITY: usize = 32;
+
+/// The longest span that is believed of a mark: no lease is longer than an hour, no cool-down much longer than a lease.
+const LONGEST_SPAN: Duration = Duration::from_secs(24 * 3600);
+
+/// When a bucket frees an entry whose writer has not said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expiry {
+    pub(super) max_age: Option<Duration>,
+    /// How late it may be.
+    pub(super) slack: Duration,
+}
+
+/// Headers, live ones or stored ones.
+pub(super) trait Headers {
+    fn value(&self, name: &str) -> Option<&str>;
+}
+
+impl Headers for HeaderMap {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.get(name).map(HeaderValue::as_str)
+    }
+}
+
+impl<H: Headers> Headers for Option<H> {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.as_ref()?.value(name)
+    }
+}
+
+/// A block of headers as it is stored: a line `NATS/1.0`, then `name: value` lines.
+#[derive(Debug)]
+pub(super) struct Block(String);
+
+impl Headers for Block {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            (found == name).then(|| value.trim())
+        })
+    }
+}
+
+/// What a stored message says.
+pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content {
+    let decode = |text: &Option<String>| {
+        let text = text.as_deref().unwrap_or_default();
+        base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
+    };
+    let block = Block(String::from_utf8_lossy(&decode(&message.hdrs)).into_owned());
+    content(&block, &decode(&message.data), expiry)
+}
+
+/// What a message says.
+pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> Content {
+    if let Some(reason) = headers.value(MARKER) {
+        let expired = reason == "MaxAge";
+        return Content::Vacant(if expired { Tombstone::Expired } else { Tombstone::Deleted });
+    }
+    if let Some("DEL" | "PURGE") = headers.value(OPERATION) {
+        return Content::Vacant(released(headers).unwrap_or(Tombstone::Deleted));
+    }
+    let own = headers.value(TTL).and_then(lifetime);
+    let life = own.or(expiry.max_age).unwrap_or(FOREVER);
+    Content::Held(Entry {
+        identity: identity(value),
+        mark: mark(headers),
+        life: life.saturating_add(expiry.slack),
+    })
+}
+
+/// Whether a key-value write is one of this library, a release included.
+pub(super) fn is_ours(content: &Content) -> bool {
+    match content {
+        Content::Held(entry) => entry.mark.is_some(),
+        Content::Vacant(_) => true,
+    }
+}
+
+/// Whether a message that is about to be stored may change who holds the key, as seen before the server decides: a
+/// delete, or a write that expects nothing.
+pub(super) fn is_forced(headers: &impl Headers) -> bool {
+    headers.value(OPERATION).is_some() || headers.value(EXPECTED).is_none()
+}
+
+/// The headers of an entry.
+pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
+    let mut headers = expecting(write.expected);
+    if ttl {
+        put(&mut headers, TTL, whole_seconds(write.life).to_string());
+    }
+    let mark = &write.mark;
+    let WriteId { nonce, number } = mark.write;
+    put(&mut headers, VERSION, CURRENT);
+    put(&mut headers, WRITE, format!("{nonce}-{number}"));
+    put(&mut headers, LEASE, millis(mark.lease).to_string());
+    if let Some(token) = mark.token {
+        put(&mut headers, TOKEN, token.to_string());
+    }
+    put(&mut headers, SINCE, mark.since_unix_ms.to_string());
+    headers
+}
+
+/// The headers of a delete by the holder. `ttl`: how long the tombstone is to stay, where the bucket has no age.
+pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
+    let mut headers = expecting(Some(release.expected));
+    if let Some(ttl) = ttl {
+        put(&mut headers, TTL, whole_seconds(ttl).to_string());
+    }
+    put(&mut headers, OPERATION, "DEL");
+    put(&mut headers, VERSION, CURRENT);
+    let cause = release.cause.chars().filter(|c| c.is_ascii_graphic()).take(32);
+    put(&mut headers, RELEASE, cause.collect::<String>());
+    put(&mut headers, BY, release.by.to_string());
+    put(&mut headers, LEFT, millis(release.left).to_string());
+    headers
+}
+
+/// The headers of a concession, a message that is not stored.
+pub(super) fn concession_headers(concession: &Concession) -> HeaderMap {
+    let Concession { by, token, revision, left } = concession;
+    let mut headers = HeaderMap::new();
+    put(&mut headers, CONCEDED, format!("{by}-{token}-{revision}-{}", millis(*left)));
+    headers
+}
+
+/// Reads a concession.
+pub(super) fn concession(headers: &impl Headers) -> Option<Concession> {
+    let mut parts = headers.value(CONCEDED)?.split('-');
+    let concession = Concession {
+        by: nonce(parts.next()?)?,
+        token: Token(number(parts.next()?)?),
+        revision: Revision(number(parts.next()?)?),
+        left: span(parts.next()?)?,
+    };
+    parts.next().is_none().then_some(concession)
+}
+
+/// The headers that the server adds to a message it repeats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repeated {
+    pub(super) revision: Revision,
+    pub(super) previous: Option<Option<Revision>>,
+    pub(super) stored_at: Option<Duration>,
+}
+
+/// Reads them; `None` where the message is not one that the server has stored in `stream`.
+pub(super) fn repeated(headers: &impl Headers, stream: &str) -> Option<Repeated> {
+    if headers.value("Nats-Stream")? != stream {
+        return None;
+    }
+    let revision = Revision(number(headers.value("Nats-Sequence")?)?);
+    let previous = headers.value("Nats-Last-Sequence").and_then(number);
+    Some(Repeated {
+        revision,
+        previous: previous.map(|n| (n > 0).then_some(Revision(n))),
+        stored_at: headers.value("Nats-Time-Stamp").and_then(super::time::since_epoch),
+    })
+}
+
+fn expecting(expected: Option<Revision>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    put(&mut headers, EXPECTED, expected.map_or(0, |revision| revision.0).to_string());
+    headers
+}
+
+/// A value that no header can hold is left out; none of ours is.
+fn put(headers: &mut HeaderMap, name: &'static str, value: impl AsRef<str>) {
+    if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+        headers.insert(name, value);
+    }
+}
+
+fn mark(headers: &impl Headers) -> Option<Mark> {
+    if headers.value(VERSION)? != CURRENT {
+        return None;
+    }
+    let (by, count) = headers.value(WRITE)?.split_once('-')?;
+    Some(Mark {
+        write: WriteId { nonce: nonce(by)?, number: number(count)? },
+        lease: span(headers.value(LEASE)?)?,
+        token: match headers.value(TOKEN) {
+            Some(text) => Some(Token(number(text)?)),
+            None => None,
+        },
+        since_unix_ms: headers.value(SINCE).and_then(number).unwrap_or(0),
+    })
+}
+
+fn released(headers: &impl Headers) -> Option<Tombstone> {
+    if headers.value(VERSION)? != CURRENT {
+        return None;
+    }
+    Some(Tombstone::Released { by: nonce(headers.value(BY)?)?, left: span(headers.value(LEFT)?)? })
+}
+
+fn nonce(text: &str) -> Option<Nonce> {
+    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
+}
+
+fn number(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if plain { u64::from_str(text).ok() } else { None }
+}
+
+fn span(text: &str) -> Option<Duration> {
+    number(text).map(Duration::from_millis).filter(|span| *span <= LONGEST_SPAN)
+}
+
+/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
+fn millis(span: Duration) -> u128 {
+    span.as_nanos().div_ceil(1_000_000)
+}
+
+fn identity(value: &[u8]) -> Arc<str> {
+    let head = value.get(..LONGEST_IDENTITY).unwrap_or(value);
+    let text = String::from_utf8_lossy(head);
+    // What is not UTF-8 grows when it is replaced.
+    let mut end = LONGEST_IDENTITY.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Arc::from(text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;
