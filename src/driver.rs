@@ -4,9 +4,10 @@
 //! driver performs them; their outcome is the next event. It decides nothing.
 
 use std::future::{Future, pending};
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -38,10 +39,10 @@ pub(crate) enum Input {
     Hint(Box<Hint>),
     /// Of the given term, or of whichever is current.
     Resign {
-        term: Option<u64>,
+        term: Option<NonZeroU32>,
     },
     WorkEnded {
-        term: u64,
+        term: NonZeroU32,
         panicked: bool,
     },
     Stop,
@@ -73,12 +74,22 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub inbox: Inbox,
     pub status: watch::Sender<Status>,
-    /// Made when first asked for, as few elections are watched.
-    changes: OnceLock<broadcast::Sender<Change>>,
+    changes: Mutex<Audience>,
     /// Until when this campaigner leads; 0 while it does not, or is told to stop.
     leads_until_ns: AtomicU64,
     hints_queued: AtomicUsize,
     hints_missed: AtomicBool,
+}
+
+/// Who listens to changes.
+#[derive(Default)]
+enum Audience {
+    /// Nobody yet, as few elections are watched.
+    #[default]
+    Nobody,
+    Listeners(broadcast::Sender<Change>),
+    /// The campaign has ended.
+    Gone,
 }
 
 #[derive(Default)]
@@ -104,7 +115,7 @@ impl Shared {
             clock,
             inbox: Inbox(sender),
             status: watch::Sender::new(Status::default()),
-            changes: OnceLock::new(),
+            changes: Mutex::default(),
             leads_until_ns: AtomicU64::new(0),
             hints_queued: AtomicUsize::new(0),
             hints_missed: AtomicBool::new(false),
@@ -119,15 +130,26 @@ impl Shared {
 
     /// `None` once the campaign has ended.
     pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
-        let changes = self.changes.get_or_init(|| broadcast::Sender::new(CHANGES_KEPT));
-        let receiver = changes.subscribe();
-        (!self.status.borrow().finished).then_some(receiver)
+        let mut audience = self.audience();
+        match &*audience {
+            Audience::Nobody => {
+                let (sender, receiver) = broadcast::channel(CHANGES_KEPT);
+                *audience = Audience::Listeners(sender);
+                Some(receiver)
+            }
+            Audience::Listeners(sender) => Some(sender.subscribe()),
+            Audience::Gone => None,
+        }
     }
 
     pub fn tell(&self, change: Change) {
-        if let Some(changes) = self.changes.get() {
-            let _ = changes.send(change); // an error means that nobody listens
+        if let Audience::Listeners(sender) = &*self.audience() {
+            let _ = sender.send(change); // an error means that nobody listens
         }
+    }
+
+    fn audience(&self) -> MutexGuard<'_, Audience> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn update(&self, change: impl FnOnce(&mut Status)) {
@@ -167,7 +189,7 @@ pub(crate) fn spawn(
         campaign,
         capabilities,
         callbacks,
-        terms: 0,
+        term: None,
         request: None,
         work: None,
         ending: None,
@@ -193,7 +215,8 @@ struct Driver {
     campaign: Campaign,
     capabilities: Capabilities,
     callbacks: Callbacks,
-    terms: u64,
+    /// The number of the current term, or of the last one.
+    term: Option<NonZeroU32>,
     request: Option<Asked>,
     /// The task of `on_won`.
     work: Option<JoinHandle<()>>,
@@ -215,35 +238,43 @@ impl Drop for Finish {
             status.leader = None;
             status.state = State::Unknown;
         });
+        *self.0.audience() = Audience::Gone;
     }
 }
 
 impl Driver {
-    async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
-        let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-        self.handle(Event::Start);
-        loop {
-            if self.perform() {
-                return;
-            }
-            let wake = self.next_wake();
-            if let Some(wake) = wake {
-                sleep.as_mut().reset(tokio::time::Instant::now() + wake);
-            }
-            tokio::select! {
-                Some(input) = inputs.recv() => self.take(input),
-                answer = poll_asked(&mut self.request) => self.answered(answer),
-                work_stopped = poll_optional(&mut self.ending) => {
-                    self.ending = None;
-                    self.handle(Event::Ended { work_stopped });
+    /// An async block instead of an `async fn`: that would keep `self` twice, as argument and as variable.
+    #[allow(clippy::manual_async_fn)]
+    fn run(
+        mut self,
+        mut inputs: mpsc::UnboundedReceiver<Input>,
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+            self.handle(Event::Start);
+            loop {
+                if self.perform() {
+                    return;
                 }
-                panicked = poll_campaigning(&mut self.campaigning) => {
-                    self.campaigning = None;
-                    if panicked {
-                        self.handle(Event::WorkEnded { panicked });
+                let wake = self.next_wake();
+                if let Some(wake) = wake {
+                    sleep.as_mut().reset(tokio::time::Instant::now() + wake);
+                }
+                tokio::select! {
+                    Some(input) = inputs.recv() => self.take(input),
+                    answer = poll_asked(&mut self.request) => self.answered(answer),
+                    work_stopped = poll_optional(&mut self.ending) => {
+                        self.ending = None;
+                        self.handle(Event::Ended { work_stopped });
                     }
+                    panicked = poll_campaigning(&mut self.campaigning) => {
+                        self.campaigning = None;
+                        if panicked {
+                            self.handle(Event::WorkEnded { panicked });
+                        }
+                    }
+                    () = sleep.as_mut(), if wake.is_some() => self.handle(Event::Wake),
                 }
-                () = sleep.as_mut(), if wake.is_some() => self.handle(Event::Wake),
             }
         }
     }
@@ -283,10 +314,10 @@ impl Driver {
                     self.handle(Event::Hint(Hint::Look));
                 }
             }
-            Input::Resign { term } if term.is_none_or(|term| term == self.terms) => {
+            Input::Resign { term } if term.is_none() || term == self.term => {
                 self.handle(Event::Resign);
             }
-            Input::WorkEnded { term, panicked } if term == self.terms => {
+            Input::WorkEnded { term, panicked } if Some(term) == self.term => {
                 self.handle(Event::WorkEnded { panicked });
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
@@ -307,6 +338,10 @@ impl Driver {
 
     /// Performs all that is to be done. Answers whether the campaign is over.
     fn perform(&mut self) -> bool {
+        let state = self.campaign.state();
+        self.shared()
+            .status
+            .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
         while let Some(action) = self.campaign.poll_action() {
             match action {
                 Action::Request { id, request } => self.ask(id, request),
@@ -357,12 +392,14 @@ impl Driver {
     }
 
     fn begin(&mut self, token: crate::lock::Token, deadline: Instant) {
-        self.terms += 1;
+        // Terms are told apart from their neighbours only, so the count may begin anew.
+        let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU32::MIN);
+        self.term = Some(number);
         let shared = Arc::clone(self.shared());
         let term = Term::new(
             Arc::clone(&shared.name),
             token,
-            self.terms,
+            number,
             deadline,
             Arc::clone(&shared.clock),
             shared.inbox.clone(),

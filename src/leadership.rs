@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
 use crate::driver::{Inbox, Input};
@@ -50,16 +51,14 @@ impl Leadership {
 
     /// Whether this term still leads: false from the moment it is told to end, and when its deadline has passed.
     pub fn is_valid(&self) -> bool {
-        self.term.end.borrow().is_none() && !self.remaining().is_zero()
+        self.term.state().end.is_none() && !self.remaining().is_zero()
     }
 
     /// Waits until the term is told to end, and answers why. The work has until [`Loss::stop_by`] to stop.
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Loss {
-        let mut end = self.term.end.subscribe();
-        let told = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-        told.unwrap_or_else(|| self.term.abandoned())
+        self.term.wait(&self.term.ended, |state| state.end.clone()).await
     }
 
     /// Does `work` until it is done or the term ends.
@@ -99,16 +98,17 @@ impl fmt::Debug for Leadership {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        let mut guards = self.term.guards();
-        guards.held = guards.held.saturating_sub(1);
-        guards.panicked |= std::thread::panicking();
-        if guards.held == 0 {
-            guards.closed = true;
-            let panicked = guards.panicked;
-            drop(guards);
-            self.term.idle.send_replace(true);
-            self.term.inbox.send(Input::WorkEnded { term: self.term.number, panicked });
+        let mut state = self.term.state();
+        state.held = state.held.saturating_sub(1);
+        state.panicked |= std::thread::panicking();
+        if state.held > 0 {
+            return;
         }
+        state.closed = true;
+        let panicked = state.panicked;
+        drop(state);
+        self.term.idle.notify_waiters();
+        self.term.inbox.send(Input::WorkEnded { term: self.term.number, panicked });
     }
 }
 
@@ -131,29 +131,32 @@ pub struct Loss {
 pub(crate) struct Term {
     pub election: Arc<str>,
     pub token: Token,
-    pub number: u64,
+    pub number: NonZeroU32,
     clock: Arc<dyn Clock>,
     deadline_ns: AtomicU64,
-    end: watch::Sender<Option<Loss>>,
-    guards: Mutex<Guards>,
-    /// Whether no guard is held.
-    idle: watch::Sender<bool>,
+    state: Mutex<TermState>,
+    /// Wakes those who wait for the end.
+    ended: Notify,
+    /// Wakes the driver when no guard is held.
+    idle: Notify,
     inbox: Inbox,
 }
 
 #[derive(Default)]
-struct Guards {
+struct TermState {
+    /// How many guards there are.
     held: usize,
     panicked: bool,
-    /// No more are handed out.
+    /// No more guards are handed out.
     closed: bool,
+    end: Option<Loss>,
 }
 
 impl Term {
     pub fn new(
         election: Arc<str>,
         token: Token,
-        number: u64,
+        number: NonZeroU32,
         deadline: Instant,
         clock: Arc<dyn Clock>,
         inbox: Inbox,
@@ -164,9 +167,9 @@ impl Term {
             number,
             clock,
             deadline_ns: AtomicU64::new(0),
-            end: watch::Sender::new(None),
-            guards: Mutex::default(),
-            idle: watch::Sender::new(true),
+            state: Mutex::default(),
+            ended: Notify::new(),
+            idle: Notify::new(),
             inbox,
         };
         term.extend(deadline);
@@ -183,41 +186,46 @@ impl Term {
 
     /// A share of the office, unless the term has ended.
     pub fn guard(self: &Arc<Self>) -> Option<Leadership> {
-        let mut guards = self.guards();
-        if guards.closed {
+        let mut state = self.state();
+        if state.closed {
             return None;
         }
-        guards.held += 1;
-        drop(guards);
-        self.idle.send_replace(false);
+        state.held += 1;
+        drop(state);
         Some(Leadership { term: Arc::clone(self) })
     }
 
     /// Tells every holder that the term is over.
     pub fn tell_end(&self, cause: Cause, stop_by: Instant) -> Loss {
-        self.guards().closed = true;
-        let loss = Loss { election: Arc::clone(&self.election), token: self.token, cause, stop_by };
-        self.end.send_replace(Some(loss.clone()));
+        let (election, token) = (Arc::clone(&self.election), self.token);
+        let loss = Loss { election, token, cause, stop_by };
+        let mut state = self.state();
+        state.closed = true;
+        state.end = Some(loss.clone());
+        drop(state);
+        self.ended.notify_waiters();
         loss
     }
 
     /// Waits until no guard is held. Cancel safe.
     pub async fn idle(&self) {
-        // The sender lives as long as `self`, so this cannot fail.
-        let _ = self.idle.subscribe().wait_for(|idle| *idle).await;
+        self.wait(&self.idle, |state| (state.held == 0).then_some(())).await;
     }
 
-    fn guards(&self) -> std::sync::MutexGuard<'_, Guards> {
-        self.guards.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn abandoned(&self) -> Loss {
-        Loss {
-            election: Arc::clone(&self.election),
-            token: self.token,
-            cause: Cause::Stopped,
-            stop_by: self.deadline(),
+    /// Waits until `look` finds something; `notify` tells when to look again. Cancel safe.
+    async fn wait<T>(&self, notify: &Notify, look: impl Fn(&TermState) -> Option<T>) -> T {
+        loop {
+            let mut notified = pin!(notify.notified());
+            notified.as_mut().enable(); // before looking, so that nothing is missed in between
+            if let Some(found) = look(&self.state()) {
+                return found;
+            }
+            notified.await;
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, TermState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

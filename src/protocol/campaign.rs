@@ -249,7 +249,7 @@ pub(super) struct Pending {
     pub number: u64,
     pub sent: Instant,
     /// For a create: the wait it earns.
-    pub wait: Option<Wait>,
+    pub wait: Option<Box<Wait>>,
 }
 
 /// One campaigner's part in one election.
@@ -648,7 +648,8 @@ impl Campaign {
         if self.pending.len() == Self::REMEMBERED {
             self.pending.pop_front();
         }
-        self.pending.push_back(Pending { number, sent: now, wait: draft.wait });
+        let wait = draft.wait.map(Box::new);
+        self.pending.push_back(Pending { number, sent: now, wait });
         let since_ms = u64::try_from(draft.since.since_origin().as_millis()).unwrap_or(u64::MAX);
         let write = Write {
             expected: draft.expected,

@@ -72,8 +72,12 @@ impl Hearing {
     }
 
     pub(super) fn window(&self) -> Duration {
-        let spread = match (self.offsets.iter().min(), self.offsets.iter().max()) {
-            (Some(least), Some(most)) => most.saturating_sub(*least),
+        // The third quartile, so that one hint that was late for reasons of its own does not slow a takeover.
+        let mut offsets: Vec<_> = self.offsets.iter().collect();
+        offsets.sort_unstable();
+        let quartile = offsets.len().saturating_sub(1) * 3 / 4;
+        let spread = match (offsets.first(), offsets.get(quartile)) {
+            (Some(least), Some(late)) => late.saturating_sub(**least),
             _ => 0,
         };
         let spread = Duration::from_nanos(u64::try_from(spread).unwrap_or(u64::MAX));
@@ -128,9 +132,15 @@ mod tests {
             heard(&mut hearing, i * 1000, 1);
         }
         assert_eq!(hearing.window(), LEAST_WINDOW);
-        heard(&mut hearing, 20_000, 26);
-        assert_eq!(hearing.window(), Duration::from_millis(100));
-        heard(&mut hearing, 21_000, 100_000);
+        heard(&mut hearing, 20_000, 500);
+        assert_eq!(hearing.window(), LEAST_WINDOW, "one late hint");
+        for i in 21..30 {
+            heard(&mut hearing, i * 1000, if i % 2 == 0 { 1 } else { 26 });
+        }
+        assert_eq!(hearing.window(), Duration::from_millis(100), "uneven hearing");
+        for i in 30..40 {
+            heard(&mut hearing, i * 1000, i * i * 100);
+        }
         assert_eq!(hearing.window(), GREATEST_WINDOW);
     }
 }

@@ -9,7 +9,7 @@ use super::spread;
 use super::timing::with_drift;
 use super::vacancy::{Vacancy, Wait};
 use crate::clock::Instant;
-use crate::lock::{Content, Coverage, LockErrorKind, Reading, Revision, Tombstone};
+use crate::lock::{Capabilities, Content, Coverage, LockErrorKind, Reading, Revision, Tombstone};
 
 /// Over how long stand-bys that hear of a change, but not of each other, spread their looks.
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
@@ -188,7 +188,8 @@ impl Campaign {
     ) {
         let Kind::Write { number } = outstanding.kind else { return };
         let known = !matches!(&answer, Err(failure) if failure.kind == LockErrorKind::Unknown);
-        let wait = self.pending.iter().find(|p| p.number == number).and_then(|p| p.wait);
+        let wait = self.pending.iter().find(|p| p.number == number);
+        let wait = wait.and_then(|p| p.wait.as_deref().copied());
         if known {
             self.pending.retain(|p| p.number != number);
         }
@@ -197,7 +198,7 @@ impl Campaign {
             && !(heard_meanwhile && self.newest_revision() > *revision)
         // deposed before the answer came
         {
-            return self.take_office(now, *revision, outstanding.sent, wait);
+            return self.take_office(now, *revision, outstanding.sent, self.blind(wait));
         }
         if self.stopping {
             return self.leave_standby(now);
@@ -222,6 +223,15 @@ impl Campaign {
             LockErrorKind::Unknown => self.try_again_later(now, None),
             _ => self.try_again_later(now, Some(Plan::Look)),
         }
+    }
+
+    /// What a wait that was reckoned without reading comes to, now that the lock has told what emptiness shows.
+    fn blind(&self, mut wait: Wait) -> Wait {
+        let Capabilities { reads, empty_is_proof, longest_lease, .. } = self.capabilities;
+        if !reads && !empty_is_proof && self.vacancy.is_none() {
+            wait.after_create = wait.after_create.max(with_drift(longest_lease));
+        }
+        wait
     }
 
     fn try_again_later(&mut self, now: Instant, plan: Option<Plan>) {
@@ -285,7 +295,7 @@ impl Campaign {
 
     /// What our own writes so far had to wait for.
     pub(super) fn own_wait(&self, now: Instant) -> Duration {
-        let pending = self.pending.iter().filter_map(|p| p.wait);
+        let pending = self.pending.iter().filter_map(|p| p.wait.as_deref());
         pending
             .map(|wait| wait.until.saturating_since(now).max(wait.after_create))
             .chain([self.own_cool_down_ends.saturating_since(now)])

@@ -47,6 +47,10 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
         assert_eq!(change(&mut changes, "the change", of_term).await, (token, cause));
     }
     assert!(tellings.recv().await.is_none(), "nothing is told after the end");
+    while let Some(change) = changes.next().await {
+        let of_term = matches!(change, Change::Won { .. } | Change::Lost { .. });
+        assert!(!of_term, "{change:?} after the end");
+    }
 }
 
 /// A leader that finds somebody else's value in its entry stands down and says whose.

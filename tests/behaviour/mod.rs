@@ -28,7 +28,7 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 /// One lock service, with what an operator does to it.
 pub trait Service: Send + Sync + Sized + 'static {
     /// A fresh service without elections.
-    fn start() -> impl Future<Output = Self> + Send;
+    fn start() -> impl Future<Output = Self>;
 
     /// The lock as another process would open it.
     fn lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send;

@@ -1,0 +1,124 @@
+//! What the pure machine costs: a renewal (wake, request, answer), a hint heard by a stand-by, a vacancy taken over.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use incumbent::clock::Instant;
+use incumbent::lock::{
+    Capabilities, Content, Coverage, Entry, Hint, Mark, Nonce, Reading, Record, Request, Revision,
+    Token, Tombstone, WriteId,
+};
+use incumbent::protocol::{Action, Answer, Campaign, Event, Settings, Timing, TimingOptions};
+
+const TTL: Duration = Duration::from_secs(5);
+
+/// A campaign with a server that grants every write at once.
+struct Lab {
+    campaign: Campaign,
+    now: Instant,
+    revision: u64,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let lock = Capabilities {
+            longest_lease: TTL,
+            reads: true,
+            empty_is_proof: true,
+            longest_identity: 100,
+        };
+        let timing = Timing::new(TimingOptions::default(), TTL).expect("valid timing");
+        let mut lab = Self {
+            campaign: Campaign::new(Settings::new("bench", Nonce(1), timing), lock),
+            now: Instant::from_origin(TTL),
+            revision: 0,
+        };
+        lab.handle(Event::Start);
+        lab.handle(Event::Hint(Hint::Coverage(Coverage::Full)));
+        lab
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.campaign.handle(self.now, event);
+        while let Some(action) = self.campaign.poll_action() {
+            let Action::Request { id, request } = action else { continue };
+            let answer = match request {
+                Request::Read { .. } => Answer::Read(Ok(Reading::Empty { proof: true })),
+                Request::Write(_) => {
+                    self.revision += 1;
+                    Answer::Written(Ok(Revision(self.revision)))
+                }
+                Request::Release(_) => Answer::Released(Ok(())),
+                Request::Concede(_) => Answer::Conceded(Ok(())),
+            };
+            self.campaign.handle(self.now, Event::Answered { id, answer });
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(at) = self.campaign.next_wake() {
+            self.now = self.now.max(at);
+        }
+        self.handle(Event::Wake);
+    }
+
+    fn hears(&mut self, content: Content) {
+        let previous = Some(Some(Revision(self.revision)));
+        self.revision += 1;
+        let record = Record { revision: Revision(self.revision), content };
+        let stored_at = Some(self.now.since_origin());
+        self.handle(Event::Hint(Hint::Stored { record, previous, stored_at }));
+    }
+}
+
+fn entry(number: u64) -> Content {
+    Content::Held(Entry {
+        identity: "other".into(),
+        mark: Some(Mark {
+            write: WriteId { nonce: Nonce(2), number },
+            lease: TTL,
+            token: Some(Token(1)),
+            since_unix_ms: 0,
+        }),
+        life: TTL,
+    })
+}
+
+fn machine(c: &mut Criterion) {
+    c.bench_function("renewal", |b| {
+        let mut lab = Lab::new();
+        lab.wake();
+        lab.wake();
+        assert!(lab.campaign.deadline().is_some(), "the campaign leads");
+        b.iter(|| lab.wake());
+        assert!(lab.campaign.deadline().is_some(), "the campaign still leads");
+    });
+    c.bench_function("renewal heard by a stand-by", |b| {
+        let mut lab = Lab::new();
+        let mut number = 0;
+        b.iter(|| {
+            number += 1;
+            lab.hears(black_box(entry(number)));
+        });
+    });
+    c.bench_function("takeover after a release", |b| {
+        b.iter_batched(
+            || {
+                let mut lab = Lab::new();
+                lab.hears(entry(1));
+                lab
+            },
+            |mut lab| {
+                let released = Tombstone::Released { by: Nonce(2), left: Duration::ZERO };
+                lab.hears(Content::Vacant(released));
+                lab.wake();
+                assert!(lab.campaign.deadline().is_some(), "the campaign leads");
+            },
+            BatchSize::SmallInput,
+        );
+    });
+}
+
+criterion_group!(benches, machine);
+criterion_main!(benches);

@@ -1,0 +1,149 @@
+//! What others do to the entry and to the bucket under a leader.
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use incumbent::nats::{Bucket, BucketConfig};
+use incumbent::{Cause, Change, Changes, Election, Leadership};
+
+use crate::behaviour::{change, sees, soon};
+use crate::scene::{BUCKET, Scene, leads};
+
+const TTL: Duration = Duration::from_secs(2);
+
+struct Office {
+    scene: Scene,
+    first: Election,
+    second: Election,
+    leadership: Leadership,
+    changes: Changes,
+}
+
+impl Office {
+    async fn open() -> Self {
+        let scene = Scene::with_ttl(TTL).await;
+        let first = scene.start("first").await;
+        let leadership = leads(&first).await;
+        let second = scene.start("second").await;
+        sees(&second, "first").await;
+        let changes = first.changes();
+        Self { scene, first, second, leadership, changes }
+    }
+
+    async fn loss(&mut self) -> Cause {
+        change(&mut self.changes, "the loss", |change| match change {
+            Change::Lost { cause, .. } => Some(cause.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Somebody leads, with a greater token, and not both.
+    async fn gets_filled_again(self) {
+        let before = self.leadership.token();
+        drop(self.leadership);
+        let next = soon("somebody leads", async {
+            tokio::select! {
+                next = self.first.won() => next.unwrap(),
+                next = self.second.won() => next.unwrap(),
+            }
+        })
+        .await;
+        assert!(next.token() > before, "{} after {before}", next.token());
+        assert!(self.first.is_leader() != self.second.is_leader());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_key_evicts() {
+    let mut office = Office::open().await;
+    office.scene.delete_key().await;
+    assert_eq!(office.loss().await, Cause::Evicted);
+    office.gets_filled_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purged_key_evicts() {
+    let mut office = Office::open().await;
+    let headers = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")];
+    office.scene.publish(&headers, "").await;
+    assert_eq!(office.loss().await, Cause::Evicted);
+    office.gets_filled_again().await;
+}
+
+/// A purge of the stream leaves no tombstone that anybody could hear of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purged_stream_evicts() {
+    let mut office = Office::open().await;
+    let js = jetstream::new(office.scene.client().await);
+    let stream = js.get_stream(format!("KV_{BUCKET}")).await.unwrap();
+    stream.purge().await.unwrap();
+    assert_eq!(office.loss().await, Cause::Evicted);
+    office.gets_filled_again().await;
+}
+
+/// Junk in the entry is a holder that never renews: it is waited out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn junk_in_the_entry_usurps_and_expires() {
+    let mut office = Office::open().await;
+    office.scene.publish(&[], "\u{1}junk\u{0}").await;
+    assert!(matches!(office.loss().await, Cause::Usurped { .. }));
+    office.gets_filled_again().await;
+}
+
+/// A value of another campaigner, headers and all, is another holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_given_to_another_holder_usurps() {
+    let mut office = Office::open().await;
+    let headers = [
+        ("Incumbent-Write", "00000000000000aa-1"),
+        ("Incumbent-Lease", "2000"),
+        ("Incumbent-Since", "1"),
+        ("Incumbent-Version", "1"),
+        ("Nats-TTL", "2"),
+    ];
+    office.scene.publish(&headers, "third").await;
+    assert_eq!(office.loss().await, Cause::Usurped { by: Some("third".into()) });
+    office.gets_filled_again().await;
+}
+
+/// Headers that no campaigner of ours would write change nothing but the holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_headers_are_survived() {
+    let mut office = Office::open().await;
+    let headers = [
+        ("Incumbent-Write", "zz-99999999999999999999"),
+        ("Incumbent-Lease", "-5"),
+        ("Incumbent-Token", "18446744073709551616"),
+        ("Incumbent-Version", "\u{fe0f}"),
+    ];
+    office.scene.publish(&headers, "").await;
+    assert!(matches!(office.loss().await, Cause::Usurped { .. }));
+    office.gets_filled_again().await;
+}
+
+/// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when the bucket is made again, the
+/// campaigns go on by themselves, and tokens go on growing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_deleted_and_made_again_is_found_again() {
+    let mut office = Office::open().await;
+    let client = office.scene.client().await;
+    let js = jetstream::new(client.clone());
+    js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
+    office.loss().await;
+    assert!(!office.first.is_leader() && !office.second.is_leader());
+    Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    office.gets_filled_again().await;
+}
+
+/// Made again at once, so that no request falls into the gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_replaced_under_a_leader_evicts_it() {
+    let mut office = Office::open().await;
+    let client = office.scene.client().await;
+    let js = jetstream::new(client.clone());
+    js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
+    Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    office.loss().await;
+    office.gets_filled_again().await;
+}

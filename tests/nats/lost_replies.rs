@@ -1,0 +1,118 @@
+//! Replies that are lost after the server has done what was asked.
+
+use std::time::Duration;
+
+use incumbent::{Cause, Change, new_election};
+use incumbent_test_support::{Proxy, Request};
+
+use crate::behaviour::{change, sees};
+use crate::scene::{KEY, Scene, leads, lock_at, working};
+
+const TTL: Duration = Duration::from_secs(6);
+
+fn is_create(request: &Request) -> bool {
+    request.subject == KEY
+        && request.header("KV-Operation").is_none()
+        && request.header("Incumbent-Token").is_none()
+}
+
+fn is_renewal(request: &Request) -> bool {
+    request.subject == KEY && request.header("Incumbent-Token").is_some()
+}
+
+fn is_release(request: &Request) -> bool {
+    request.subject == KEY && request.header("KV-Operation") == Some("DEL")
+}
+
+/// The write was applied, the reply was lost, the lock must not be thrown away (cirello-io/dynamolock#280).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_that_landed_and_whose_reply_was_lost_wins() {
+    let scene = Scene::with_ttl(TTL).await;
+    let proxy = Proxy::start(scene.server.address());
+    let mut trap = proxy.lose_reply(is_create);
+    let election = scene.start_at(&proxy.url(), "only").await;
+    trap.sprung().await;
+    let stands = scene.message().await.expect("the entry stands");
+    let leadership = leads(&election).await;
+    assert!(
+        leadership.token().0 > stands.sequence,
+        "the term began over the campaigner's own entry"
+    );
+    assert!(leadership.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
+    let scene = Scene::with_ttl(TTL).await;
+    let proxy = Proxy::start(scene.server.address());
+    let lock = lock_at(&proxy.url()).await;
+    let election = working(new_election("my_app", lock).identity("only")).start().unwrap();
+    let leadership = leads(&election).await;
+    let mut changes = election.changes();
+    let mut trap = proxy.lose_reply(is_renewal);
+    trap.sprung().await;
+    let landed = scene.message().await.expect("the renewal stands");
+    // The next renewal builds on the one whose reply was lost.
+    let mut next = proxy.hold_request(is_renewal);
+    loop {
+        let request = next.sprung().await;
+        next.release();
+        let expected = request.header("Nats-Expected-Last-Subject-Sequence");
+        if expected == Some(landed.sequence.to_string().as_str()) {
+            break;
+        }
+        next = proxy.hold_request(is_renewal);
+    }
+    assert!(leadership.is_valid());
+    assert_eq!(election.token(), Some(leadership.token()));
+    drop(next);
+    election.stop().await;
+    let first_loss = change(&mut changes, "the loss", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert_eq!(first_loss.await, Cause::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_office() {
+    let scene = Scene::with_ttl(TTL).await;
+    let proxy = Proxy::start(scene.server.address());
+    let first = scene.start_at(&proxy.url(), "first").await;
+    drop(leads(&first).await);
+    let second = scene.start("second").await;
+    sees(&second, "first").await;
+    let mut trap = proxy.lose_reply(is_release);
+    let (_, ()) = tokio::join!(trap.sprung(), first.stop());
+    drop(leads(&second).await);
+}
+
+/// A release that never arrives costs the lease and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
+    let scene = Scene::with_ttl(Duration::from_secs(2)).await;
+    let proxy = Proxy::start(scene.server.address());
+    let first = scene.start_at(&proxy.url(), "first").await;
+    drop(leads(&first).await);
+    let second = scene.start("second").await;
+    sees(&second, "first").await;
+    let _trap = proxy.lose_requests(is_release);
+    first.stop().await;
+    drop(leads(&second).await);
+}
+
+/// A create that arrives after its campaigner has given it up is found, and taken up or left to expire: the office is
+/// not blocked by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_that_arrives_late_blocks_nobody() {
+    let scene = Scene::with_ttl(TTL).await;
+    let proxy = Proxy::start(scene.server.address());
+    let mut trap = proxy.hold_request(is_create);
+    let election = scene.start_at(&proxy.url(), "only").await;
+    trap.sprung().await;
+    drop(leads(&election).await);
+    let token = election.token();
+    trap.release();
+    let leadership = leads(&election).await;
+    assert_eq!(Some(leadership.token()), token, "the late create is refused by its condition");
+}

@@ -1,0 +1,208 @@
+//! Servers that restart, die, stand still or fall silent, for less and for more than a lease.
+
+use std::time::Duration;
+
+use incumbent::lock::Lock;
+use incumbent::nats::{Bucket, BucketConfig};
+use incumbent::{Cause, Change, Election, new_election};
+use incumbent_test_support::{Proxy, Server, eventually};
+
+use crate::behaviour::{change, sees, soon};
+use crate::scene::{BUCKET, Scene, leads, working};
+
+const SHORT: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(30);
+
+/// Waits until the entry has been renewed, from now on.
+async fn renewed(scene: &Scene) {
+    let before = scene.message().await.map(|message| message.sequence);
+    eventually("a renewal", async || {
+        let now = scene.message().await.map(|message| message.sequence);
+        (now > before).then_some(())
+    })
+    .await;
+}
+
+async fn lost(changes: &mut incumbent::Changes) -> Cause {
+    change(changes, "the loss", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    })
+    .await
+}
+
+async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&Scene)) {
+    let scene = Scene::with_ttl(LONG).await;
+    let builder = scene.maker("only").renewal(Duration::from_millis(200));
+    let election = builder.start().unwrap();
+    let leadership = leads(&election).await;
+    let mut changes = election.changes();
+    outage(&scene).await;
+    renewed(&scene).await;
+    assert!(leadership.is_valid());
+    assert_eq!(election.token(), Some(leadership.token()));
+    election.stop().await;
+    let mut losses = 0;
+    while let Some(change) = changes.next().await {
+        losses += usize::from(matches!(change, Change::Lost { .. }));
+    }
+    assert_eq!(losses, 1, "the stop is the only end of a term");
+}
+
+/// The first slow call must not make the leader abdicate (home-operations/kopiur#324).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_within_the_lease_costs_nothing() {
+    a_leader_keeps_its_term_through(async |scene| scene.server.restart().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_that_returns_within_the_lease_costs_nothing() {
+    a_leader_keeps_its_term_through(async |scene| {
+        scene.server.kill();
+        scene.server.start_again().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_of_the_server_within_the_lease_costs_nothing() {
+    a_leader_keeps_its_term_through(async |scene| {
+        scene.server.pause();
+        // Long enough for a renewal to fall into it.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        scene.server.resume();
+    })
+    .await;
+}
+
+/// Stops whoever leads, by an outage that lasts longer than the lease, then sees somebody lead again.
+async fn an_outage_ends_the_term(begin: impl AsyncFnOnce(&Scene), end: impl AsyncFnOnce(&Scene)) {
+    let scene = Scene::with_ttl(SHORT).await;
+    let first = scene.start("first").await;
+    let leadership = leads(&first).await;
+    let second = scene.start("second").await;
+    sees(&second, "first").await;
+    let mut changes = first.changes();
+    begin(&scene).await;
+    assert!(matches!(lost(&mut changes).await, Cause::Expired { last_error: Some(_) }));
+    assert!(!first.is_leader() && !leadership.is_valid());
+    drop(leadership);
+    end(&scene).await;
+    let leadership = soon("somebody leads again", async {
+        tokio::select! {
+            leadership = first.won() => leadership.unwrap(),
+            leadership = second.won() => leadership.unwrap(),
+        }
+    })
+    .await;
+    assert!(leadership.is_valid());
+    assert!(first.is_leader() != second.is_leader());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_down_for_longer_than_a_lease_ends_the_term() {
+    an_outage_ends_the_term(
+        async |scene| scene.server.kill(),
+        async |scene| scene.server.start_again().await,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stands_still_for_longer_than_a_lease_ends_the_term() {
+    an_outage_ends_the_term(
+        async |scene| scene.server.pause(),
+        async |scene| scene.server.resume(),
+    )
+    .await;
+}
+
+/// Black-holed TCP (hashicorp/consul#18271): the leader notices by its own clock, and is replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_connection_falls_silent_is_out_by_its_own_deadline() {
+    let scene = Scene::with_ttl(SHORT).await;
+    let proxy = Proxy::start(scene.server.address());
+    let first = scene.start_at(&proxy.url(), "first").await;
+    let leadership = leads(&first).await;
+    let second = scene.start("second").await;
+    sees(&second, "first").await;
+    let mut changes = first.changes();
+    proxy.black_hole();
+    let next = leads(&second).await;
+    assert!(!first.is_leader(), "the first is out before the second is in");
+    assert!(next.token() > leadership.token());
+    assert!(matches!(lost(&mut changes).await, Cause::Expired { .. }));
+    drop(leadership);
+    proxy.pass();
+    proxy.cut();
+    sees(&first, "second").await;
+}
+
+/// A renewal that is answered when the lease is over extends nothing (kubernetes/kubernetes#44887).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_answered_too_late_extends_nothing() {
+    let scene = Scene::with_ttl(SHORT).await;
+    let proxy = Proxy::start(scene.server.address());
+    let first = scene.start_at(&proxy.url(), "first").await;
+    let leadership = leads(&first).await;
+    let second = scene.start("second").await;
+    sees(&second, "first").await;
+    proxy.hold();
+    drop(leadership);
+    let next = leads(&second).await;
+    proxy.pass();
+    sees(&first, "second").await;
+    assert!(!first.is_leader());
+    assert!(next.is_valid());
+}
+
+/// A campaign may start before its server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_may_start_before_its_server() {
+    let server = Server::start().await;
+    server.stop().await;
+    let client = async_nats::ConnectOptions::new()
+        .retry_on_initial_connect()
+        .reconnect_delay_callback(|_| Duration::from_millis(50))
+        .connect(server.url())
+        .await
+        .unwrap();
+    let config = BucketConfig::new(BUCKET).ttl(SHORT).create_if_missing(true);
+    let lock = Bucket::deferred(client, config).unwrap().lock();
+    assert_eq!(lock.capabilities().longest_lease, SHORT);
+    let election = working(new_election("my_app", lock).identity("early")).start().unwrap();
+    let mut changes = election.changes();
+    if election.trouble().is_none() {
+        change(&mut changes, "the trouble is told", |change| {
+            matches!(change, Change::Trouble(_)).then_some(())
+        })
+        .await;
+    }
+    server.start_again().await;
+    drop(leads(&election).await);
+    assert_eq!(election.trouble(), None);
+}
+
+/// Stand-bys hear of a vacancy after the server has been restarted under them (nats-io/nats.rs#1596: the watch was
+/// dead and nobody noticed).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stand_bys_hear_again_after_a_restart() {
+    let scene = Scene::with_ttl(LONG).await;
+    let first = scene.maker("first").start().unwrap();
+    drop(leads(&first).await);
+    let second = scene.start("second").await;
+    sees(&second, "first").await;
+    scene.server.restart().await;
+    let reconnected = |election: &Election| {
+        let election = election.clone();
+        async move {
+            eventually("the campaign is well", async || election.trouble().is_none().then_some(()))
+                .await;
+        }
+    };
+    reconnected(&first).await;
+    first.stop().await;
+    // Long before the lease is over, and long before a stand-by that hears would look by itself.
+    let leadership = leads(&second).await;
+    assert!(leadership.is_valid());
+}

@@ -1,0 +1,149 @@
+//! Campaigners that may do less than everything.
+
+use std::time::Duration;
+
+use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
+use incumbent::{Cause, Change, Election, State, new_election, observe};
+use incumbent_test_support::Server;
+
+use crate::behaviour::{change, sees};
+use crate::scene::{BUCKET, Scene, leads, working};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// The documented rights, as a server takes them.
+const DOCUMENTED: &str = concat!(
+    "ADMIN_PASSWORD: pw\nCAMPAIGNER_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
+    include_str!("../../docs/permissions.conf")
+);
+
+/// The right to write entries.
+const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
+
+/// Exactly what a Choria broker gives its clients.
+const CHORIA: &str = r#"authorization { users = [
+    { user: admin, password: pw }
+    { user: campaigner, password: pw, permissions: {
+        publish: ["$KV.CHORIA_LEADER_ELECTION.>", "$JS.API.STREAM.INFO.KV_CHORIA_LEADER_ELECTION"]
+        subscribe: ["_INBOX.>"]
+    } }
+] }"#;
+
+/// A server with these rights, and a bucket made by `admin`.
+async fn server_with(rights: &str) -> Server {
+    let server = Server::builder().config(rights).start().await;
+    let admin = connect_as(&server, "admin").await;
+    Bucket::create(admin, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    server
+}
+
+async fn connect_as(server: &Server, user: &str) -> nats::Connection {
+    let options = async_nats::ConnectOptions::with_user_and_password(user.into(), "pw".into())
+        .reconnect_delay_callback(|_| Duration::from_millis(50));
+    nats::connect(server.url(), options).await.unwrap()
+}
+
+async fn bucket_as(server: &Server, user: &str) -> Bucket {
+    Bucket::open(connect_as(server, user).await, BUCKET).await.unwrap()
+}
+
+async fn start_as(server: &Server, user: &str, identity: &str) -> Election {
+    let lock = bucket_as(server, user).await.lock();
+    working(new_election("my_app", lock).identity(identity)).start().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaigner_with_the_documented_rights_does_everything() {
+    let server = server_with(DOCUMENTED).await;
+    let first = start_as(&server, "campaigner", "first").await;
+    drop(leads(&first).await);
+    let second = start_as(&server, "campaigner", "second").await;
+    sees(&second, "first").await;
+    first.stop().await;
+    drop(leads(&second).await);
+    assert_eq!((first.trouble(), second.trouble()), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_with_the_documented_rights_sees_everything() {
+    let server = server_with(DOCUMENTED).await;
+    let observer = observe("my_app", bucket_as(&server, "observer").await.lock()).unwrap();
+    let mut changes = observer.changes();
+    let election = start_as(&server, "admin", "first").await;
+    drop(leads(&election).await);
+    for expected in [Some("first"), None] {
+        change(&mut changes, "the observer sees it", |change| match change {
+            Change::Leader(l) if l.as_ref().map(|l| &*l.identity) == expected => Some(()),
+            _ => None,
+        })
+        .await;
+        election.stop().await;
+    }
+}
+
+/// No reading, no hearing: stand-bys poll with creates, and tokens, deadlines and releases work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaigner_with_a_choria_clients_rights_leads_and_is_replaced() {
+    let server = server_with(CHORIA).await;
+    let first = start_as(&server, "campaigner", "first").await;
+    let leadership = leads(&first).await;
+    let second = start_as(&server, "campaigner", "second").await;
+    drop(leadership);
+    first.stop().await;
+    let next = leads(&second).await;
+    assert!(next.is_valid());
+}
+
+/// Somebody who may not campaign is told so, and never leads (kubernetes/kubernetes#23731: the holder got
+/// "forbidden" and still said that it was leader).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_to_publish_is_reported_and_never_leads() {
+    let server = server_with(DOCUMENTED).await;
+    let election = start_as(&server, "observer", "mute").await;
+    let mut changes = election.changes();
+    let failure = change(&mut changes, "the trouble is told", |change| match change {
+        Change::Trouble(failure) => Some(failure.clone()),
+        _ => None,
+    })
+    .await;
+    assert_eq!(failure.kind, incumbent::lock::LockErrorKind::Denied, "{}", failure.message);
+    assert!(!failure.message.contains("pw"), "no secret is shown: {}", failure.message);
+    assert_ne!(election.state(), State::Leader);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_revoked_while_leading_end_the_term_as_denied() {
+    let server = server_with(DOCUMENTED).await;
+    let election = start_as(&server, "campaigner", "first").await;
+    drop(leads(&election).await);
+    let mut changes = election.changes();
+    server.reload(DOCUMENTED.replace(WRITE, "")).await;
+    let cause = change(&mut changes, "the loss", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    })
+    .await;
+    assert!(matches!(cause, Cause::Denied { .. }), "{cause}");
+    server.reload(DOCUMENTED).await;
+    drop(leads(&election).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_right_to_create_a_bucket_is_reported_and_opening_works() {
+    let server = server_with(DOCUMENTED).await;
+    let connection = connect_as(&server, "campaigner").await;
+    let other = BucketConfig::new("OTHER").ttl(TTL);
+    let error = Bucket::create(connection.clone(), other).await.unwrap_err();
+    assert_eq!(error.kind(), BucketErrorKind::Denied, "{error}");
+    let config = BucketConfig::new(BUCKET).ttl(TTL);
+    Bucket::create_or_open(connection, config).await.expect("the bucket is there");
+}
+
+/// A server without users serves anybody; the scene of all other tests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_bucket_is_named() {
+    let scene = Scene::with_ttl(TTL).await;
+    let error = Bucket::open(scene.client().await, "NOT_THERE").await.unwrap_err();
+    assert_eq!(error.kind(), BucketErrorKind::Missing);
+    assert!(error.to_string().contains("NOT_THERE"), "{error}");
+}

@@ -1,0 +1,68 @@
+//! The behaviours that every lock must show, on the newest and the oldest server; one takeover on each between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::Lock;
+use incumbent_test_support::Version;
+
+use crate::behaviour::{self, LEASE, Service, soon};
+use crate::scene::Scene;
+use crate::suite;
+
+mod newest {
+    use super::*;
+    suite!(Scene);
+}
+
+mod oldest {
+    use super::*;
+    suite!(Oldest);
+}
+
+struct Oldest(Scene);
+
+impl Service for Oldest {
+    async fn start() -> Self {
+        Self(Scene::of_version(Version::V2_10, LEASE).await)
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        Service::lock(&self.0).await
+    }
+
+    async fn evict(&self, name: &str) {
+        self.0.evict(name).await;
+    }
+
+    async fn overwrite(&self, name: &str, identity: &str) {
+        self.0.overwrite(name, identity).await;
+    }
+
+    async fn holder(&self, name: &str) -> Option<String> {
+        self.0.holder(name).await
+    }
+}
+
+/// Win, crash, expiry, release and eviction on every server version that is supported.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn every_server_version_carries_an_election() {
+    for version in Version::ALL {
+        let scene = Arc::new(Scene::of_version(version, Duration::from_secs(1)).await);
+        let crashing = behaviour::Process::start(&scene, "crashes").await;
+        drop(soon("the first leads", crashing.election.won()).await.unwrap());
+        let second = scene.start("second").await;
+        behaviour::sees(&second, "crashes").await;
+        crashing.crash();
+        let leadership = soon("the second leads", second.won()).await.unwrap();
+        let third = scene.start("third").await;
+        behaviour::sees(&third, "second").await;
+        scene.delete_key().await;
+        let next = soon("the third leads", third.won()).await.unwrap();
+        assert!(next.token() > leadership.token(), "{version:?}");
+        assert!(!second.is_leader(), "{version:?}");
+        drop((leadership, next));
+        third.stop().await;
+        drop(soon("the second leads again", second.won()).await.unwrap());
+    }
+}
