@@ -36,6 +36,8 @@ pub(super) struct Inner {
     stale: AtomicBool,
     /// The connection, counted from 1, on which we found that we may not read; 0: none.
     unreadable: AtomicU64,
+    /// Held by who reads first on a connection: of thousands one finds out for all whether reads are answered.
+    pub(super) first_read: tokio::sync::Mutex<()>,
     /// The connection on which a read was answered; 0: none.
     readable: AtomicU64,
 }
@@ -181,6 +183,7 @@ impl Bucket {
             asking: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
+            first_read: tokio::sync::Mutex::default(),
             readable: AtomicU64::new(0),
         })))
     }

@@ -80,7 +80,8 @@ impl NatsLock {
         let start = Instant::now();
         if write.expected.is_none() && !self.inner().may_read() {
             // Who may not read takes the answer to a create for one, and asks `capabilities` what it is worth.
-            self.inner().weigh_emptiness(left).await.map_err(BucketError::into_lock_error)?;
+            let weighing = Box::pin(self.inner().weigh_emptiness(left));
+            weighing.await.map_err(BucketError::into_lock_error)?;
         }
         let left = left.saturating_sub(start.elapsed());
         let headers = wire::entry_headers(&write, facts.config.allow_msg_ttl);
@@ -113,7 +114,7 @@ impl NatsLock {
             }
             None => {
                 let left = left.saturating_sub(start.elapsed());
-                let proof = self.inner().weigh_emptiness(left).await;
+                let proof = Box::pin(self.inner().weigh_emptiness(left)).await;
                 Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })
             }
         }
@@ -131,32 +132,13 @@ impl NatsLock {
         // Without a watch over refusals a read that is refused is one that is never answered: where none has been
         // answered yet, another question tells the two apart.
         let wary = !inner.has_read();
-        let get = inner.api.last_message(name, timeout);
-        let answer = if wary {
-            let half = timeout / 2;
-            let probe = async {
-                tokio::time::sleep(half).await;
-                inner.api.info(timeout - half).await.is_ok()
-            };
-            tokio::pin!(get, probe);
-            let mut others_answer = false;
-            loop {
-                tokio::select! {
-                    answer = &mut get => break match answer {
-                        Err(Failure::Request(RequestFailure::TimedOut(_))) if others_answer =>
-                            Err(Failure::Request(RequestFailure::Denied)),
-                        answer => answer,
-                    },
-                    answered = &mut probe, if !others_answer => {
-                        if !answered {
-                            break get.await;
-                        }
-                        others_answer = true;
-                    }
-                }
-            }
+        let turn = inner.first_read.lock();
+        let first = if wary { tokio::time::timeout(timeout / 4, turn).await.ok() } else { None };
+        let answer = if wary && !inner.has_read() {
+            Box::pin(self.wary_last_message(name, timeout * 3 / 4)).await
         } else {
-            get.await
+            drop(first); // the others need no turn
+            inner.api.last_message(name, timeout).await
         };
         match answer {
             Ok(message) => {
@@ -180,6 +162,38 @@ impl NatsLock {
                     inner.suspect();
                 }
                 Err(inner.api.lock_error(failure, &format!("read of {name}"), false))
+            }
+        }
+    }
+
+    /// The same; a read that is not answered while another question is counts as refused.
+    async fn wary_last_message(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<StoredMessage, Failure> {
+        let inner = self.inner();
+        let half = timeout / 2;
+        let get = inner.api.last_message(name, timeout);
+        let probe = async {
+            tokio::time::sleep(half).await;
+            inner.api.info(timeout - half).await.is_ok()
+        };
+        tokio::pin!(get, probe);
+        let mut others_answer = false;
+        loop {
+            tokio::select! {
+                answer = &mut get => return match answer {
+                    Err(Failure::Request(RequestFailure::TimedOut(_))) if others_answer =>
+                        Err(Failure::Request(RequestFailure::Denied)),
+                    answer => answer,
+                },
+                answered = &mut probe, if !others_answer => {
+                    if !answered {
+                        return get.await;
+                    }
+                    others_answer = true;
+                }
             }
         }
     }
