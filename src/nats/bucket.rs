@@ -20,6 +20,9 @@ use super::stream::{Facts, StreamInfo};
 /// How long opening and making a bucket wait for each answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How many reads of a bucket may be under way at once.
+const LOOKS: usize = 256;
+
 /// A key-value bucket that carries elections. Cheap to clone; clones share one subscription.
 #[derive(Clone)]
 pub struct Bucket(pub(super) Arc<Inner>);
@@ -36,6 +39,8 @@ pub(super) struct Inner {
     stale: AtomicBool,
     /// The connection, counted from 1, on which we found that we may not read; 0: none.
     unreadable: AtomicU64,
+    /// How many reads may be under way.
+    pub(super) looks: tokio::sync::Semaphore,
     /// Held by who reads first on a connection: of thousands one finds out for all whether reads are answered.
     pub(super) first_read: tokio::sync::Mutex<()>,
     /// The connection on which a read was answered; 0: none.
@@ -183,6 +188,7 @@ impl Bucket {
             asking: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
+            looks: tokio::sync::Semaphore::new(LOOKS),
             first_read: tokio::sync::Mutex::default(),
             readable: AtomicU64::new(0),
         })))

@@ -247,7 +247,14 @@ impl Lock for NatsLock {
         name: &'a str,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        self.read_entry(name, timeout).boxed()
+        // Renewals never wait their turn; looks do, so that a process which starts thousands of elections at once
+        // neither floods the server nor holds thousands of requests in memory.
+        let looks = &self.inner().looks;
+        let look = async move {
+            let _turn = looks.acquire().await; // never closed
+            Box::pin(self.read_entry(name, timeout)).await
+        };
+        look.boxed()
     }
 
     fn write<'a>(
