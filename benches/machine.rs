@@ -67,8 +67,8 @@ impl Lab {
         let previous = Some(Some(Revision(self.revision)));
         self.revision += 1;
         let record = Record { revision: Revision(self.revision), content };
-        let stored_at = Some(self.now.since_origin());
-        self.handle(Event::Hint(Hint::Stored { record, previous, stored_at }));
+        let age = Some(Duration::ZERO);
+        self.handle(Event::Hint(Hint::Stored { record, previous, age }));
     }
 }
 

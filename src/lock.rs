@@ -200,9 +200,8 @@ pub enum Hint {
         record: Record,
         /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
         previous: Option<Option<Revision>>,
-        /// When the lock stored it, by the lock's own clock, since the Unix epoch: only differences between hints are
-        /// used, to see how evenly they arrive.
-        stored_at: Option<Duration>,
+        /// How long ago the lock stored it, as well as the backend can tell: only to spread candidates out.
+        age: Option<Duration>,
     },
     /// A holder concedes.
     Conceded(Concession),

@@ -290,15 +290,15 @@ impl State {
     fn store(&mut self, name: &str, content: Content, life: Duration, now: Instant) -> Revision {
         let stored = self.bucket.store(name, content, now, life);
         let revision = stored.record.revision;
-        self.tell_stored(stored, now);
+        self.tell_stored(stored);
         revision
     }
 
-    fn tell_stored(&mut self, stored: Stored, now: Instant) {
+    fn tell_stored(&mut self, stored: Stored) {
         if self.reachable {
             let Stored { name, record, previous } = stored;
-            let stored_at = Some(now.since_origin());
-            self.hints.tell(&name, &Hint::Stored { record, previous: Some(previous), stored_at });
+            let age = Some(Duration::ZERO);
+            self.hints.tell(&name, &Hint::Stored { record, previous: Some(previous), age });
         }
     }
 }
@@ -310,7 +310,7 @@ impl Shared {
         let answer = {
             let mut state = self.state();
             for stored in state.bucket.expire(now) {
-                state.tell_stored(stored, now);
+                state.tell_stored(stored);
             }
             let due = state.bucket.next_due();
             let answer = act(&mut state, now);

@@ -16,6 +16,7 @@ use super::health::Finding;
 use super::hints::Hub;
 use super::lock::NatsLock;
 use super::stream::{Facts, StreamInfo};
+use super::time::since_epoch;
 
 /// How long opening and making a bucket wait for each answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +34,8 @@ pub(super) struct Inner {
     pub(super) api: Api,
     pub(super) hub: Hub,
     known: Mutex<Known>,
+    /// What the server's clock showed, and when.
+    server_time: Mutex<Option<(Instant, Duration)>>,
     /// Held while somebody asks the server about the bucket.
     asking: tokio::sync::Mutex<()>,
     /// Whether a request showed that what is known is out of date.
@@ -185,6 +188,7 @@ impl Bucket {
             api,
             hub: Hub::default(),
             known: Mutex::default(),
+            server_time: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
@@ -278,7 +282,21 @@ impl Inner {
 
     /// Asks the server about the bucket.
     pub(super) async fn ask(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
-        self.api.info(timeout).await.map_err(|e| self.api.bucket_error(e, "cannot be looked at"))
+        let asked = Instant::now();
+        let answer = self.api.info(timeout).await;
+        let info = answer.map_err(|e| self.api.bucket_error(e, "cannot be looked at"))?;
+        if let Some(told) = info.ts.as_deref().and_then(since_epoch) {
+            let at = asked + asked.elapsed() / 2;
+            *self.server_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, told));
+        }
+        Ok(info)
+    }
+
+    /// How long ago the server's clock showed `time`, reckoned from when the server was last asked.
+    pub(super) fn age(&self, time: Duration) -> Option<Duration> {
+        let known = *self.server_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, told) = known?;
+        Some((told + at.elapsed()).saturating_sub(time))
     }
 
     /// Asks the server about the bucket, once for all who wait, and makes it if told so and it never was known.

@@ -19,7 +19,7 @@ use super::wire;
 use crate::lock::{Coverage, Hint, Record};
 
 /// How often the connection is looked at; a client without a watch does not tell when it changes.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(500);
 
 /// How long the server may take to confirm a subscription.
 const CONFIRM: Duration = Duration::from_secs(5);
@@ -242,8 +242,8 @@ impl Listener<'_> {
             if let Some(repeated) = wire::repeated(&message.headers, &stream) {
                 let content = wire::content(&message.headers, &message.payload, facts.expiry());
                 let record = Record { revision: repeated.revision, content };
-                let (previous, stored_at) = (repeated.previous, repeated.stored_at);
-                hub.tell(name, Hint::Stored { record, previous, stored_at });
+                let age = repeated.stored_at.and_then(|at| self.bucket.age(at));
+                hub.tell(name, Hint::Stored { record, previous: repeated.previous, age });
             } else if let Some(concession) = wire::concession(&message.headers) {
                 hub.tell(name, Hint::Conceded(concession));
             }

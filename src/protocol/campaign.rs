@@ -404,9 +404,9 @@ impl Campaign {
 
     fn take_hint(&mut self, now: Instant, hint: Hint) {
         match hint {
-            Hint::Stored { record, previous, stored_at } => {
-                if let Some(stored_at) = stored_at {
-                    self.hearing.heard(now, stored_at);
+            Hint::Stored { record, previous, age } => {
+                if let Some(age) = age {
+                    self.hearing.heard(age);
                 }
                 self.heard_from_lock = true;
                 self.hear(now, record, previous);
