@@ -5,6 +5,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 
 CARGO ?= cargo
+# Tests mostly wait for servers: more of them at once than there are cores.
+export RUST_TEST_THREADS ?= 6
 # `make demo LOCK=memory` runs the demo without a server.
 LOCK ?= nats
 

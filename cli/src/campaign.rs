@@ -82,10 +82,16 @@ impl Campaign {
 
     async fn bucket(&self) -> Result<nats::Bucket, Box<dyn Error>> {
         let options = match &self.creds {
-            Some(file) => async_nats::ConnectOptions::with_credentials_file(file).await?,
+            Some(file) => {
+                async_nats::ConnectOptions::with_credentials_file(file).await.map_err(|error| {
+                    format!("cannot read credentials in {}: {error}", file.display())
+                })?
+            }
             None => async_nats::ConnectOptions::new(),
         };
-        let connection = nats::connect(self.server.as_str(), options).await?;
+        let connection = nats::connect(self.server.as_str(), options).await.map_err(|error| {
+            format!("cannot reach a NATS server at {}: {error}", self.address())
+        })?;
         let mut config = nats::BucketConfig::new(&self.bucket);
         if let Some(lease) = self.lease {
             config = config.ttl(lease);
@@ -95,6 +101,12 @@ impl Campaign {
         } else {
             nats::Bucket::create_or_open(connection, config).await?
         })
+    }
+
+    /// The server's address without the user and password that a URL may carry.
+    fn address(&self) -> &str {
+        let address = self.server.rsplit('@').next().unwrap_or_default();
+        address.rsplit("//").next().unwrap_or_default()
     }
 
     fn print(&self, change: &Change) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::{
     Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, Request, RequestErrorKind,
-    ServerError, ToServerAddrs,
+    ServerAddr, ServerError, ToServerAddrs,
 };
 use bytes::Bytes;
 use tokio::sync::broadcast;
@@ -27,6 +27,8 @@ pub struct Connection {
 
 /// Connects with `options`, watching what the server refuses.
 ///
+/// A user and password in a server's URL are used, which [`ConnectOptions::connect`] does not do.
+///
 /// This sets the event callback of `options`. A callback that was set before is **replaced**: where you need your own,
 /// call [`PermissionWatch::observe`] from it and make the [`Connection`] by [`Connection::new`].
 ///
@@ -39,6 +41,14 @@ pub async fn connect(
     servers: impl ToServerAddrs,
     options: ConnectOptions,
 ) -> Result<Connection, ConnectError> {
+    let mut options = options;
+    if let Ok(mut addresses) = servers.to_server_addrs()
+        && let Some(address) = addresses.find(ServerAddr::has_user_pass)
+    {
+        let (user, password) = (address.username(), address.password());
+        let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
+        options = options.user_and_password(text(user), text(password));
+    }
     let watch = PermissionWatch::new();
     let observer = watch.clone();
     let options = options.event_callback(move |event| {

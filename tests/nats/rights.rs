@@ -38,9 +38,9 @@ async fn server_with(rights: &str) -> Server {
 }
 
 async fn connect_as(server: &Server, user: &str) -> nats::Connection {
-    let options = async_nats::ConnectOptions::with_user_and_password(user.into(), "pw".into())
-        .reconnect_delay_callback(|_| Duration::from_millis(50));
-    nats::connect(server.url(), options).await.unwrap()
+    let options =
+        async_nats::ConnectOptions::new().reconnect_delay_callback(|_| Duration::from_millis(50));
+    nats::connect(server.url_as(user, "pw"), options).await.unwrap()
 }
 
 async fn bucket_as(server: &Server, user: &str) -> Bucket {

@@ -1,0 +1,127 @@
+//! `incumbent` as a shell sees it: what it prints, where, and how it exits.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use incumbent_test_support::Server;
+
+fn incumbent(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_incumbent"));
+    command.args(args).env_remove("NATS_URL").env_remove("NATS_CREDS").stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    incumbent(args).output().expect("the program starts")
+}
+
+/// The one line on standard error, and the exit code.
+fn refusal(args: &[&str]) -> (String, Option<i32>) {
+    let output = run(args);
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.stdout, b"", "{error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    (error.trim_end().to_owned(), output.status.code())
+}
+
+/// A running campaigner, killed when the test ends.
+struct Campaigner {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Campaigner {
+    fn start(args: &[&str]) -> Self {
+        let mut child = incumbent(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        self.lines.next().map(|line| line.expect("text"))
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").arg(&id).status().expect("kill").success());
+        while self.line().is_some() {}
+        self.child.wait().expect("an exit").code()
+    }
+}
+
+impl Drop for Campaigner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_tells_its_version() {
+    let output = run(&["--version"]);
+    assert_eq!(output.stdout, format!("incumbent {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_wrong_flag_is_a_usage_error() {
+    let output = run(&["campaign", "my_app", "--leese", "5s"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--lease"),
+        "it suggests the right one"
+    );
+}
+
+#[test]
+fn no_server_is_one_clear_line() {
+    let (line, code) = refusal(&["campaign", "my_app", "-s", "nats://127.0.0.1:1"]);
+    assert!(line.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:1"), "{line}");
+    assert_eq!(code, Some(1));
+}
+
+#[tokio::test]
+async fn bad_input_is_one_clear_line() {
+    let server = Server::start().await;
+    let url = server.url();
+    let campaign = |args: &[&str]| refusal(&[&["campaign", "-s", url.as_str()], args].concat());
+    let (line, code) = campaign(&["a name"]);
+    assert!(line.contains("\"a name\" cannot be the name of an election"), "{line}");
+    assert_eq!(code, Some(1));
+    let (line, _) = campaign(&["my_app", "--lease", "500ms"]);
+    assert!(line.contains("500ms") && line.contains("1s"), "{line}");
+    let (line, _) = campaign(&["my_app", "--bucket", "not a bucket"]);
+    assert!(line.contains("not a bucket"), "{line}");
+    let (line, _) = campaign(&["my_app", "--bucket", "ABSENT", "--no-create"]);
+    assert!(line.contains("bucket ABSENT does not exist"), "{line}");
+    let (line, _) = campaign(&["my_app", "--creds", "/does/not/exist"]);
+    assert!(line.contains("/does/not/exist"), "{line}");
+}
+
+/// Win, be told who leads, hand over on SIGTERM: as text and as JSON lines.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
+    let server = Server::start().await;
+    let url = server.url();
+    let base = ["campaign", "my_app", "-s", &url, "--lease", "2s", "--identity"];
+    let mut first = Campaigner::start(&[&base[..], &["first"]].concat());
+    let won = first.line().expect("a line");
+    assert!(won.starts_with("won: leading with token "), "{won}");
+    let mut second = Campaigner::start(&[&base[..], &["second", "--output", "json"]].concat());
+    let seen: serde_json::Value = serde_json::from_str(&second.line().expect("a line")).unwrap();
+    assert_eq!((&seen["event"], &seen["leader"]), (&"leader".into(), &"first".into()));
+    assert_eq!(first.terminate(), Some(0));
+    loop {
+        let line: serde_json::Value =
+            serde_json::from_str(&second.line().expect("a line")).unwrap();
+        if line["event"] == "won" {
+            assert!(line["token"].is_u64());
+            break;
+        }
+    }
+    assert_eq!(second.terminate(), Some(0));
+}
