@@ -23,6 +23,8 @@ pub(super) struct Leaving {
     release: bool,
     /// Whether no work of the term is running any more.
     work_stopped: bool,
+    /// When the right to lead of this term ends, whatever its work does.
+    deadline: Instant,
     /// Not before this.
     at: Instant,
     /// When to stop trying: the entry then expires by itself.
@@ -61,6 +63,7 @@ impl Campaign {
             // A hint may be wrong: then the entry is still there, and must not keep others out.
             release: !(deposed && verified),
             work_stopped: true,
+            deadline: office.deadline,
             at: now,
             tries_end: self.tries_end(now, &cause),
             retries: None,
@@ -87,6 +90,7 @@ impl Campaign {
             concede: false,
             release: true,
             work_stopped: true,
+            deadline: now,
             at: now,
             tries_end: self.tries_end(now, &Cause::Stopped),
             retries: None,
@@ -126,6 +130,10 @@ impl Campaign {
         leaving.work_stopped = work_stopped;
         leaving.concede &= work_stopped;
         leaving.release &= work_stopped;
+        if !work_stopped {
+            // Nobody else leads before the entry has expired; nor do we, beside what still runs.
+            self.own_cool_down_ends = self.own_cool_down_ends.max(leaving.deadline);
+        }
     }
 
     /// How long to try to release: not at all where the lock has been out of reach for a lease already.

@@ -45,3 +45,18 @@ fn durations_without_end_do_not_panic() {
     desk.run(LEASE);
     assert!(desk.is_finished());
 }
+
+/// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
+#[test]
+fn work_that_would_not_stop_keeps_its_own_campaigner_out_until_its_deadline() {
+    let mut desk = Desk::leading();
+    desk.works_on = true;
+    let deadline = Desk::time(desk.machine.deadline().expect("it leads"));
+    desk.event(Event::Resign);
+    desk.run(SECOND * 2);
+    desk.event(Event::Ended { work_stopped: false });
+    assert!(desk.holds_entry(), "an entry whose work goes on is left to expire");
+    desk.run(LEASE * 3);
+    assert_eq!(desk.begins().len(), 2);
+    assert!(desk.begins()[1] >= deadline, "{:?} before {deadline:?}", desk.begins()[1]);
+}
