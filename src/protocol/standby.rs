@@ -270,6 +270,8 @@ impl Campaign {
     /// as good as released, with what that write had to wait.
     pub(super) fn take_up_own(&mut self, now: Instant, revision: Revision) {
         let left = self.own_wait(now);
+        // Looked at again, it must not look as if nothing had to be waited for.
+        self.own_cool_down_ends = self.own_cool_down_ends.max(now + left);
         self.pending.clear();
         self.vacancy = Some(Vacancy {
             tombstone: Some((revision, Tombstone::Released { by: self.settings.nonce, left })),

@@ -60,3 +60,26 @@ fn work_that_would_not_stop_keeps_its_own_campaigner_out_until_its_deadline() {
     assert_eq!(desk.begins().len(), 2);
     assert!(desk.begins()[1] >= deadline, "{:?} before {deadline:?}", desk.begins()[1]);
 }
+
+/// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
+#[test]
+fn an_entry_of_ones_own_seen_twice_still_earns_its_wait() {
+    let mut desk = Desk::standing_by();
+    desk.run(SECOND);
+    desk.holds = true;
+    // Evicted while nobody knows when the holder last renewed: a full lease.
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.next_write();
+    desk.lose_the_reply();
+    desk.next_write();
+    desk.serve();
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    desk.next_write();
+    desk.fail(LockErrorKind::Unavailable);
+    desk.holds = false;
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", desk.begins()[0]);
+}
