@@ -8,4 +8,5 @@ mod protocol {
     mod desk;
     mod server;
     mod found;
+    mod leaving;
 }

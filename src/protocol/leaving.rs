@@ -81,7 +81,7 @@ impl Campaign {
     /// Ends the campaign of a stand-by, which may have created an entry without knowing.
     pub(super) fn leave_standby(&mut self, now: Instant) {
         self.outstanding = None;
-        let settle = self.capabilities.reads && self.may_have_created(now);
+        let settle = self.capabilities.reads && now < self.entry_may_stand_until;
         self.phase = Phase::Leaving(Leaving {
             cause: Cause::Stopped,
             step: if settle { Step::Settle } else { Step::Done },
@@ -184,6 +184,7 @@ impl Campaign {
         let failed = match answer {
             Answer::Conceded(_) => return,
             Answer::Released(Ok(())) => {
+                self.entry_may_stand_until = now;
                 leaving.step = Step::Done;
                 return;
             }

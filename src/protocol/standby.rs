@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::ExponentialBackoff;
 
-use super::campaign::{Campaign, Draft, Failure, Kind, Outstanding, Pending, Phase};
+use super::campaign::{Campaign, Draft, Failure, Kind, Outstanding, Phase};
 use super::spread;
 use super::timing::with_drift;
 use super::vacancy::{Vacancy, Wait};
@@ -293,12 +293,6 @@ impl Campaign {
             .chain([self.own_cool_down_ends.saturating_since(now)])
             .max()
             .unwrap_or_default()
-    }
-
-    /// Whether a create of ours may stand, or may yet be applied, without our knowing.
-    pub(super) fn may_have_created(&self, now: Instant) -> bool {
-        let lease = self.capabilities.longest_lease;
-        self.pending.iter().any(|p: &Pending| now < p.sent + lease)
     }
 }
 
