@@ -196,9 +196,13 @@ impl Campaign {
             Answer::Read(Ok(Reading::Found(record))) => {
                 let mine = matches!(&record.content, Content::Held(entry)
                     if entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == nonce));
-                leaving.revision = Some(record.revision);
-                leaving.step = if mine { Step::Release } else { Step::Done };
-                if !mine {
+                if mine {
+                    leaving.revision = Some(record.revision);
+                    leaving.step = Step::Release;
+                } else {
+                    // It is not ours to give up: the revision stays that of our own last write.
+                    self.entry_may_stand_until = now;
+                    leaving.step = Step::Done;
                     self.learn(now, record, None, false);
                 }
                 return;

@@ -83,3 +83,25 @@ fn an_entry_of_ones_own_seen_twice_still_earns_its_wait() {
     desk.run(LEASE * 2);
     assert!(desk.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", desk.begins()[0]);
 }
+
+/// A deposed holder that looked who held the entry conceded, to itself, the *other* one's revision.
+#[test]
+fn a_deposed_holder_concedes_nothing_of_its_successor() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    desk.admin_deletes();
+    assert!(matches!(desk.next_request(), Request::Concede(_)));
+    desk.serve();
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    assert!(matches!(desk.next_request(), Request::Release(_)));
+    desk.serve();
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    desk.holds = false;
+    desk.run(SECOND * 5);
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.run(LEASE * 2);
+    let again = desk.begins()[1];
+    assert!(again >= evicted + LEASE / 3, "{again:?} after {evicted:?}");
+}
