@@ -190,8 +190,17 @@ impl Campaign {
             }
             Answer::Released(Err(failure)) if failure.kind == LockErrorKind::Conflict => {
                 leaving.step = if reads { Step::Settle } else { Step::Done };
-                leaving.at = now;
-                now >= leaving.tries_end
+                // At once, but only once: what refuses us may go on refusing.
+                let delay = match leaving.retries.replace(fresh) {
+                    None => Some(Duration::ZERO),
+                    Some(mut retries) => {
+                        let delay = retries.next();
+                        leaving.retries = Some(retries);
+                        delay
+                    }
+                };
+                leaving.at = now + delay.unwrap_or(Duration::from_secs(1));
+                leaving.at > leaving.tries_end
             }
             Answer::Read(Ok(Reading::Found(record))) => {
                 let mine = matches!(&record.content, Content::Held(entry)

@@ -105,3 +105,85 @@ fn a_deposed_holder_concedes_nothing_of_its_successor() {
     let again = desk.begins()[1];
     assert!(again >= evicted + LEASE / 3, "{again:?} after {evicted:?}");
 }
+
+/// An eviction says nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
+
+/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
+#[test]
+fn a_conflict_that_a_look_does_not_confirm_is_not_repeated_without_a_delay() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    let mut requests = 0;
+    let until = desk.now + SECOND * 5;
+    while desk.now < until && desk.machine.deadline().is_some() {
+        match desk.next_request() {
+            Request::Write(_) => desk.fail(LockErrorKind::Conflict),
+            _ => desk.serve(),
+        }
+        requests += 1;
+        assert!(requests < 60, "{requests} requests within {:?}", desk.now);
+    }
+}
+
+/// The same of a look that fails at once.
+#[test]
+fn looks_that_fail_are_not_repeated_without_a_delay_nor_keep_renewals_back() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    desk.event(Event::Hint(Hint::Look));
+    let (mut reads, mut writes) = (0, 0);
+    let until = desk.now + LEASE * 3;
+    while desk.now < until {
+        match desk.next_request() {
+            Request::Read { .. } => {
+                reads += 1;
+                desk.fail(LockErrorKind::Denied);
+            }
+            _ => {
+                writes += 1;
+                desk.serve();
+            }
+        }
+        assert!(reads < 80, "{reads} reads within {:?}", desk.now);
+    }
+    assert!(writes >= 8, "{writes} renewals in three leases");
+    assert_eq!(desk.ends(), []);
+}
+
+/// The same of a release that is refused though the entry is still there.
+#[test]
+fn a_release_that_is_refused_is_not_repeated_without_a_delay() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    desk.event(Event::Stop);
+    let mut requests = 0;
+    while !desk.is_finished() {
+        match desk.next_request() {
+            Request::Release(_) => desk.fail(LockErrorKind::Conflict),
+            _ => desk.serve(),
+        }
+        requests += 1;
+        assert!(requests < 60, "{requests} requests within {:?}", desk.now);
+    }
+}
+
+/// The same of a create that is refused while an earlier one is in doubt.
+#[test]
+fn a_create_that_is_refused_is_not_repeated_without_a_delay() {
+    let mut desk = Desk::started();
+    desk.holds = true;
+    desk.next_request();
+    desk.serve();
+    desk.next_write();
+    desk.fail(LockErrorKind::Unknown);
+    let until = desk.now + SECOND * 5;
+    let mut requests = 0;
+    while desk.now < until {
+        match desk.next_request() {
+            Request::Write(_) => desk.fail(LockErrorKind::Conflict),
+            _ => desk.serve(),
+        }
+        requests += 1;
+        assert!(requests < 100, "{requests} requests within {:?}", desk.now);
+    }
+}
