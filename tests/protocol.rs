@@ -5,8 +5,16 @@
 //! modules tell single stories.
 
 mod protocol {
+    mod campaigner;
+    mod checker;
+    mod choria;
     mod desk;
+    mod faults;
+    mod network;
+    mod scenario;
     mod server;
+    mod world;
     mod found;
     mod leaving;
+    mod standing_by;
 }

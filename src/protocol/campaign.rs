@@ -500,6 +500,11 @@ impl Campaign {
     }
 
     fn hear(&mut self, now: Instant, record: Record, previous: Option<Option<Revision>>) {
+        if let Some(known) = &mut self.vacancy
+            && known.tombstone.as_ref().is_some_and(|t| t.0 == record.revision)
+        {
+            known.previous = known.previous.or(previous.flatten()); // which a read does not tell
+        }
         if record.revision <= self.newest_revision() || self.office_expects(&record) {
             return;
         }

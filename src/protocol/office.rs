@@ -228,8 +228,11 @@ impl Campaign {
                 };
                 let Some(mark) = mine else {
                     let cause = deposed_by(&record, office);
+                    // Older than our own write: a lock that was made anew, or a read that went back in time. Then our
+                    // entry may still be there, and must not keep others out.
+                    let verified = record.revision > office.revision;
                     self.learn(now, record, None, false);
-                    return self.leave_office(now, cause, true);
+                    return self.leave_office(now, cause, verified);
                 };
                 if record.revision > office.revision {
                     // A renewal whose reply was lost. It counts from when *it* was sent.

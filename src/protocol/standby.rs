@@ -199,7 +199,7 @@ impl Campaign {
         }
         let heard_meanwhile = self.learned_at > outstanding.sent;
         if let (Ok(revision), Some(wait)) = (&answer, wait)
-            && !(heard_meanwhile && self.newest_revision() > *revision)
+            && !(self.learned_at >= outstanding.sent && self.newest_revision() > *revision)
         // deposed before the answer came
         {
             return self.take_office(now, *revision, outstanding.sent, wait);
