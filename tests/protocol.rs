@@ -14,7 +14,11 @@ mod protocol {
     mod scenario;
     mod server;
     mod world;
+
+    mod cool_down;
     mod found;
+    mod incidents;
     mod leaving;
+    mod random;
     mod standing_by;
 }

@@ -9,43 +9,6 @@ use super::desk::{Desk, LEASE, OTHER, capabilities, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// longer than a lease to learn of its own loss.
-#[test]
-fn whoever_follows_an_evicted_holder_waits_for_the_choria_campaigner_before_it() {
-    let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
-    let mut ours = settings();
-    ours.timing = Timing::new(options, LEASE).expect("a valid timing");
-    ours.choria_peers = true;
-    let mut desk = Desk::standing_by_with(ours, capabilities());
-    // Choria's campaigner may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
-    desk.other_writes(SECOND * 14);
-    desk.run(Duration::from_millis(10));
-    let evicted = desk.now;
-    desk.admin_deletes();
-    desk.run(LEASE * 3);
-    let wait = desk.begins()[0] - evicted;
-    assert!(wait >= SECOND * 13, "{wait:?}");
-}
-
-/// Whatever a server or a peer says, nothing overflows.
-#[test]
-fn durations_without_end_do_not_panic() {
-    let mut lock = capabilities();
-    lock.longest_lease = Duration::MAX;
-    let mut desk = Desk::standing_by_with(settings(), lock);
-    desk.other_writes(Duration::MAX);
-    let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
-    let concession = Concession { by: OTHER, token, revision, left: Duration::MAX };
-    desk.event(Event::Hint(Hint::Conceded(concession)));
-    desk.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::MAX }));
-    desk.run(LEASE);
-    desk.admin_deletes();
-    desk.run(LEASE);
-    desk.event(Event::Stop);
-    desk.run(LEASE);
-    assert!(desk.is_finished());
-}
-
 /// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
 #[test]
 fn work_that_would_not_stop_keeps_its_own_campaigner_out_until_its_deadline() {
@@ -107,6 +70,23 @@ fn a_deposed_holder_concedes_nothing_of_its_successor() {
 }
 
 /// An eviction says nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
+/// longer than a lease to learn of its own loss.
+#[test]
+fn whoever_follows_an_evicted_holder_waits_for_the_choria_campaigner_before_it() {
+    let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
+    let mut ours = settings();
+    ours.timing = Timing::new(options, LEASE).expect("a valid timing");
+    ours.choria_peers = true;
+    let mut desk = Desk::standing_by_with(ours, capabilities());
+    // Choria's campaigner may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
+    desk.other_writes(SECOND * 14);
+    desk.run(Duration::from_millis(10));
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.run(LEASE * 3);
+    let wait = desk.begins()[0] - evicted;
+    assert!(wait >= SECOND * 13, "{wait:?}");
+}
 
 /// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
 #[test]
@@ -186,4 +166,23 @@ fn a_create_that_is_refused_is_not_repeated_without_a_delay() {
         requests += 1;
         assert!(requests < 100, "{requests} requests within {:?}", desk.now);
     }
+}
+
+/// Whatever a server or a peer says, nothing overflows.
+#[test]
+fn durations_without_end_do_not_panic() {
+    let mut lock = capabilities();
+    lock.longest_lease = Duration::MAX;
+    let mut desk = Desk::standing_by_with(settings(), lock);
+    desk.other_writes(Duration::MAX);
+    let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
+    let concession = Concession { by: OTHER, token, revision, left: Duration::MAX };
+    desk.event(Event::Hint(Hint::Conceded(concession)));
+    desk.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::MAX }));
+    desk.run(LEASE);
+    desk.admin_deletes();
+    desk.run(LEASE);
+    desk.event(Event::Stop);
+    desk.run(LEASE);
+    assert!(desk.is_finished());
 }
