@@ -209,13 +209,13 @@ pub(super) fn check_ttl(ttl: Duration, what: &str) -> Result<(), BucketError> {
     Err(BucketError::new(BucketErrorKind::Unusable, message))
 }
 
-/// The first sequence of a bucket made now: the wall clock in milliseconds.
+/// The first sequence of a bucket made now: the wall clock in microseconds.
 ///
 /// Tokens are sequences. A bucket that is deleted and made again would count them from 1 again; from the wall clock,
-/// they go on growing, as long as the bucket took fewer than a thousand writes a second all its life.
+/// they go on growing, as long as the bucket took fewer than a million writes a second all its life.
 pub(super) fn first_sequence() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.ok().and_then(|d| u64::try_from(d.as_millis()).ok()).unwrap_or(1).max(1)
+    now.ok().and_then(|d| u64::try_from(d.as_micros()).ok()).unwrap_or(1).max(1)
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -49,7 +49,7 @@
 //! keys, never messages.
 //!
 //! # Tokens
-//! A token is a sequence of the stream. A bucket made here starts them at the wall clock in milliseconds, so that they
+//! A token is a sequence of the stream. A bucket made here starts them at the wall clock in microseconds, so that they
 //! go on growing when the bucket is deleted and made again (by this library).
 
 mod api;

@@ -272,6 +272,8 @@ pub struct Campaign {
     pub(super) heard_from_lock: bool,
     /// When nobody before us could be leading any more, by what our last time in office had to wait.
     pub(super) own_cool_down_ends: Instant,
+    /// Until when an entry of ours may stand in the lock, whether we know of it or not.
+    pub(super) entry_may_stand_until: Instant,
     leader: Option<Leader>,
     trouble: Option<Failure>,
     actions: VecDeque<Action>,
@@ -314,6 +316,7 @@ impl Campaign {
             stopping: false,
             heard_from_lock: false,
             own_cool_down_ends: Instant::ORIGIN,
+            entry_may_stand_until: Instant::ORIGIN,
             leader: None,
             trouble: None,
             actions: VecDeque::new(),
@@ -497,6 +500,11 @@ impl Campaign {
     }
 
     fn hear(&mut self, now: Instant, record: Record, previous: Option<Option<Revision>>) {
+        if let Some(known) = &mut self.vacancy
+            && known.tombstone.as_ref().is_some_and(|t| t.0 == record.revision)
+        {
+            known.previous = known.previous.or(previous.flatten()); // which a read does not tell
+        }
         if record.revision <= self.newest_revision() || self.office_expects(&record) {
             return;
         }
@@ -650,6 +658,7 @@ impl Campaign {
         }
         let wait = draft.wait.map(Box::new);
         self.pending.push_back(Pending { number, sent: now, wait });
+        self.entry_may_stand_until = self.entry_may_stand_until.max(now + draft.life);
         let since_ms = u64::try_from(draft.since.since_origin().as_millis()).unwrap_or(u64::MAX);
         let write = Write {
             expected: draft.expected,

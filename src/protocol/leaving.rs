@@ -23,6 +23,8 @@ pub(super) struct Leaving {
     release: bool,
     /// Whether no work of the term is running any more.
     work_stopped: bool,
+    /// When the right to lead of this term ends, whatever its work does.
+    deadline: Instant,
     /// Not before this.
     at: Instant,
     /// When to stop trying: the entry then expires by itself.
@@ -61,6 +63,7 @@ impl Campaign {
             // A hint may be wrong: then the entry is still there, and must not keep others out.
             release: !(deposed && verified),
             work_stopped: true,
+            deadline: office.deadline,
             at: now,
             tries_end: self.tries_end(now, &cause),
             retries: None,
@@ -78,7 +81,7 @@ impl Campaign {
     /// Ends the campaign of a stand-by, which may have created an entry without knowing.
     pub(super) fn leave_standby(&mut self, now: Instant) {
         self.outstanding = None;
-        let settle = self.capabilities.reads && self.may_have_created(now);
+        let settle = self.capabilities.reads && now < self.entry_may_stand_until;
         self.phase = Phase::Leaving(Leaving {
             cause: Cause::Stopped,
             step: if settle { Step::Settle } else { Step::Done },
@@ -87,6 +90,7 @@ impl Campaign {
             concede: false,
             release: true,
             work_stopped: true,
+            deadline: now,
             at: now,
             tries_end: self.tries_end(now, &Cause::Stopped),
             retries: None,
@@ -126,6 +130,10 @@ impl Campaign {
         leaving.work_stopped = work_stopped;
         leaving.concede &= work_stopped;
         leaving.release &= work_stopped;
+        if !work_stopped {
+            // Nobody else leads before the entry has expired; nor do we, beside what still runs.
+            self.own_cool_down_ends = self.own_cool_down_ends.max(leaving.deadline);
+        }
     }
 
     /// How long to try to release: not at all where the lock has been out of reach for a lease already.
@@ -176,20 +184,34 @@ impl Campaign {
         let failed = match answer {
             Answer::Conceded(_) => return,
             Answer::Released(Ok(())) => {
+                self.entry_may_stand_until = now;
                 leaving.step = Step::Done;
                 return;
             }
             Answer::Released(Err(failure)) if failure.kind == LockErrorKind::Conflict => {
                 leaving.step = if reads { Step::Settle } else { Step::Done };
-                leaving.at = now;
-                now >= leaving.tries_end
+                // At once, but only once: what refuses us may go on refusing.
+                let delay = match leaving.retries.replace(fresh) {
+                    None => Some(Duration::ZERO),
+                    Some(mut retries) => {
+                        let delay = retries.next();
+                        leaving.retries = Some(retries);
+                        delay
+                    }
+                };
+                leaving.at = now + delay.unwrap_or(Duration::from_secs(1));
+                leaving.at > leaving.tries_end
             }
             Answer::Read(Ok(Reading::Found(record))) => {
                 let mine = matches!(&record.content, Content::Held(entry)
                     if entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == nonce));
-                leaving.revision = Some(record.revision);
-                leaving.step = if mine { Step::Release } else { Step::Done };
-                if !mine {
+                if mine {
+                    leaving.revision = Some(record.revision);
+                    leaving.step = Step::Release;
+                } else {
+                    // It is not ours to give up: the revision stays that of our own last write.
+                    self.entry_may_stand_until = now;
+                    leaving.step = Step::Done;
                     self.learn(now, record, None, false);
                 }
                 return;

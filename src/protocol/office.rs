@@ -28,9 +28,10 @@ pub(super) struct Office {
     renew_at: Instant,
     retries: Option<ExponentialBackoff>,
     last_failure: Option<Failure>,
-    /// Look at the entry before the next renewal.
+    /// Look at the entry.
     pub check: bool,
-    checked_at: Option<Instant>,
+    /// No earlier than this.
+    check_from: Instant,
 }
 
 impl Office {
@@ -41,6 +42,9 @@ impl Office {
         }
         if !busy {
             at = at.min(self.renew_at);
+            if self.check {
+                at = at.min(self.check_from);
+            }
         }
         at
     }
@@ -86,7 +90,7 @@ impl Campaign {
             retries: None,
             last_failure: None,
             check: false,
-            checked_at: None,
+            check_from: now,
         };
         for conceded in &self.conceded {
             office.hear_concession(conceded);
@@ -134,21 +138,21 @@ impl Campaign {
         }
         let Phase::Office(office) = &mut self.phase else { return };
         let timeout = timing.attempt().min(stop_at.saturating_since(now));
-        let may_check = office
-            .checked_at
-            .is_none_or(|at| now >= at + timing.renewal() / 8 || office.last_failure.is_some());
-        if office.check && may_check && self.capabilities.reads {
-            office.check = false;
-            office.checked_at = Some(now);
-            return self.request_read(now, timeout);
-        }
         if now >= office.renew_at {
             let (expected, token, since) = (office.revision, office.token, office.since);
             let left =
                 if office.began { Duration::ZERO } else { office.lead_at.saturating_since(now) };
             let life = self.life(left);
             let (expected, token) = (Some(expected), Some(token));
-            self.request_write(now, Draft { expected, token, since, life, timeout, wait: None });
+            let draft = Draft { expected, token, since, life, timeout, wait: None };
+            return self.request_write(now, draft);
+        }
+        // After the renewal, which tells as much: looks that fail must not keep renewals from being sent.
+        office.check &= self.capabilities.reads;
+        if office.check && now >= office.check_from {
+            office.check = false;
+            office.check_from = now + timing.renewal() / 8;
+            self.request_read(now, timeout);
         }
     }
 
@@ -181,7 +185,10 @@ impl Campaign {
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
                 self.pending.retain(|p| p.number != number);
                 office.check = true;
-                office.checked_at = None;
+                office.check_from = now;
+                // A cluster also refuses for another write that is still in flight: not again without a delay.
+                let delay = office.retries.get_or_insert(fresh).next();
+                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
             }
             // It cannot be told. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
@@ -208,8 +215,7 @@ impl Campaign {
                 office.last_failure = Some(failure);
                 office.check = true;
                 let delay = office.retries.get_or_insert(fresh).next();
-                office.checked_at = None;
-                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+                office.check_from = now + delay.unwrap_or(Duration::from_secs(1));
             }
             Ok(Reading::Empty { proof }) => {
                 self.learn_vacancy(now, None, None, proof);
@@ -222,8 +228,11 @@ impl Campaign {
                 };
                 let Some(mark) = mine else {
                     let cause = deposed_by(&record, office);
+                    // Older than our own write: a lock that was made anew, or a read that went back in time. Then our
+                    // entry may still be there, and must not keep others out.
+                    let verified = record.revision > office.revision;
                     self.learn(now, record, None, false);
-                    return self.leave_office(now, cause, true);
+                    return self.leave_office(now, cause, verified);
                 };
                 if record.revision > office.revision {
                     // A renewal whose reply was lost. It counts from when *it* was sent.
@@ -232,6 +241,7 @@ impl Campaign {
                     if let Some(write) = write {
                         office.deadline = office.deadline.max(write.sent + timing.tenure());
                         office.renew_at = write.sent + timing.renewal();
+                        office.retries = None;
                         office.last_failure = None;
                         let (began, deadline) = (office.began, office.deadline);
                         self.pending.clear();
@@ -241,8 +251,6 @@ impl Campaign {
                     } else {
                         office.renew_at = now;
                     }
-                } else if office.last_failure.is_some() {
-                    office.renew_at = office.renew_at.min(now + Duration::from_millis(50));
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::ExponentialBackoff;
 
-use super::campaign::{Campaign, Draft, Failure, Kind, Outstanding, Pending, Phase};
+use super::campaign::{Campaign, Draft, Failure, Kind, Outstanding, Phase};
 use super::spread;
 use super::timing::with_drift;
 use super::vacancy::{Vacancy, Wait};
@@ -35,6 +35,8 @@ pub(super) struct Standby {
     /// Polls that found the same holder.
     polls: u32,
     retries: Option<ExponentialBackoff>,
+    /// A create in doubt has been looked for at once, since somebody else was last seen to hold the election.
+    settled: bool,
     /// Hints began while a look was under way: what it saw may be old.
     look_again: bool,
 }
@@ -47,6 +49,7 @@ impl Campaign {
             not_before: at,
             polls: 0,
             retries: None,
+            settled: false,
             look_again: false,
         });
     }
@@ -83,8 +86,9 @@ impl Campaign {
         let looking = self.outstanding.is_some();
         match &mut self.phase {
             Phase::Standby(standby) if looking => standby.look_again = true,
-            Phase::Standby(standby) if standby.plan == Plan::Look => {
-                standby.at = standby.at.min(soon).max(standby.not_before);
+            // Drawn once: the least of many draws would make a storm of requests from a storm of hints.
+            Phase::Standby(standby) if standby.plan == Plan::Look && standby.at > now + spread => {
+                standby.at = soon.max(standby.not_before);
             }
             Phase::Office(office) => office.check = true,
             _ => {}
@@ -103,6 +107,7 @@ impl Campaign {
         let Phase::Standby(standby) = &mut self.phase else { return };
         standby.plan = Plan::Look;
         standby.retries = None;
+        standby.settled = false;
         standby.at = match silence_ends {
             _ if standby.look_again => now,
             Some(at) if hears_renewals && at > now => {
@@ -195,7 +200,7 @@ impl Campaign {
         }
         let heard_meanwhile = self.learned_at > outstanding.sent;
         if let (Ok(revision), Some(wait)) = (&answer, wait)
-            && !(heard_meanwhile && self.newest_revision() > *revision)
+            && !(self.learned_at >= outstanding.sent && self.newest_revision() > *revision)
         // deposed before the answer came
         {
             return self.take_office(now, *revision, outstanding.sent, self.blind(wait));
@@ -214,8 +219,10 @@ impl Campaign {
         match kind {
             LockErrorKind::Conflict if !reads => self.rest(now),
             LockErrorKind::Conflict => {
-                // The winner's create is on its way to us as a hint; else look.
-                let wait = if settles { 0.0 } else { 0.25 * (0.5 + random) };
+                // The winner's create is on its way to us as a hint; else look. A create of ours in doubt is settled at
+                // once, but only once: what refuses us may go on refusing.
+                let at_once = settles && !std::mem::replace(&mut standby.settled, true);
+                let wait = if at_once { 0.0 } else { 0.25 * (0.5 + random) };
                 standby.plan = Plan::Look;
                 standby.at = now + Duration::from_secs_f64(wait);
             }
@@ -280,6 +287,8 @@ impl Campaign {
     /// as good as released, with what that write had to wait.
     pub(super) fn take_up_own(&mut self, now: Instant, revision: Revision) {
         let left = self.own_wait(now);
+        // Looked at again, it must not look as if nothing had to be waited for.
+        self.own_cool_down_ends = self.own_cool_down_ends.max(now + left);
         self.pending.clear();
         self.vacancy = Some(Vacancy {
             tombstone: Some((revision, Tombstone::Released { by: self.settings.nonce, left })),
@@ -301,12 +310,6 @@ impl Campaign {
             .chain([self.own_cool_down_ends.saturating_since(now)])
             .max()
             .unwrap_or_default()
-    }
-
-    /// Whether a create of ours may stand, or may yet be applied, without our knowing.
-    pub(super) fn may_have_created(&self, now: Instant) -> bool {
-        let lease = self.capabilities.longest_lease;
-        self.pending.iter().any(|p: &Pending| now < p.sent + lease)
     }
 }
 

@@ -61,7 +61,7 @@ impl Timing {
         }
         let drift = lease / DRIFT_DIVISOR;
         let tenure = if options.choria_peers {
-            (lease - drift).min(longest_lease * 3 / 4 - drift)
+            (lease - drift).min(three_quarters(longest_lease) - drift)
         } else {
             lease - drift
         };
@@ -114,7 +114,12 @@ impl Timing {
 
 /// Stretches a wait so that it is not cut short by a clock that runs fast.
 pub(super) fn with_drift(wait: Duration) -> Duration {
-    wait + wait / DRIFT_DIVISOR
+    wait.saturating_add(wait / DRIFT_DIVISOR)
+}
+
+/// Of a lease that may be as long as a server's answer says, so without overflow.
+pub(super) fn three_quarters(lease: Duration) -> Duration {
+    lease - lease / 4
 }
 
 /// Which durations do not go together.

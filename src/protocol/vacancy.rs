@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::timing::with_drift;
+use super::timing::{three_quarters, with_drift};
 use crate::clock::Instant;
 use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
 
@@ -30,7 +30,7 @@ pub enum CoolDown {
 
 /// Choria's campaigners renew every 0.75 of the bucket's TTL, and a renewal of theirs may hang for nats.go's 5 s.
 fn choria_learns_of_its_loss_after(longest_lease: Duration) -> Duration {
-    longest_lease * 3 / 4 + Duration::from_secs(5)
+    with_drift(three_quarters(longest_lease).saturating_add(Duration::from_secs(5)))
 }
 
 /// The last write of a holder that this campaigner knows of.
@@ -146,7 +146,7 @@ impl Vacancy {
         let mut wait = self.proven(c, conceded);
         let policy = match c.policy {
             CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
-            CoolDown::Campaign => c.lease * 3 / 4 + Duration::from_millis(200),
+            CoolDown::Campaign => three_quarters(c.lease) + Duration::from_millis(200),
             CoolDown::For(duration) => duration,
         };
         wait.floor = wait.floor.max(c.now + policy);
@@ -191,7 +191,9 @@ impl Vacancy {
                     None if c.choria_peers => self.first_seen + choria,
                     None => c.now,
                 };
-                let mut until = self.first_seen + full;
+                // A holder of ours may itself have been waiting for one of Choria's.
+                let longest = if c.choria_peers { full.max(choria) } else { full };
+                let mut until = self.first_seen + longest;
                 if let Some(seen) = watched {
                     until = until.min(seen.right_ends(c.longest_lease));
                 }

@@ -1,0 +1,144 @@
+//! One process with a production machine in it, its clock and its link.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{Capabilities, Coverage, Nonce};
+use incumbent::protocol::{Campaign, CoolDown, Settings, Timing, TimingOptions};
+
+use super::server::Time;
+
+/// How one campaigner is set up.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    pub lease_ms: u16,
+    pub coverage: Coverage,
+    pub reads: bool,
+    pub cool_down: CoolDown,
+    pub hold_back_ms: u16,
+    pub priority: u8,
+    /// How fast its clock runs, in parts per million.
+    pub ppm: i16,
+    /// Shows the same identity as the others.
+    pub twin: bool,
+    /// How often its work ends by itself or will not stop, of 255.
+    pub unruly: u8,
+}
+
+/// A clock with its own rate and origin.
+#[derive(Debug, Clone, Copy)]
+struct Drifting {
+    origin: Duration,
+    ppm: i64,
+}
+
+impl Drifting {
+    fn local(self, now: Time) -> Instant {
+        let nanos = now.as_nanos() as i128;
+        let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
+        Instant::from_origin(self.origin + Duration::from_nanos(local as u64))
+    }
+
+    /// The first instant of the world's time at which this clock shows `local`, or a little later.
+    fn real(self, local: Instant) -> Time {
+        let nanos = local.since_origin().saturating_sub(self.origin).as_nanos() as i128;
+        let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
+        Duration::from_nanos(real as u64 + 2)
+    }
+}
+
+#[derive(Debug)]
+pub struct Campaigner {
+    pub setup: Standing,
+    pub timing: Timing,
+    /// `None` while the process is down.
+    pub machine: Option<Campaign>,
+    /// Which process this is, counted from 1.
+    pub life: u32,
+    clock: Drifting,
+    pub paused_until: Time,
+    pub cut_out_until: Time,
+    pub cut_in_until: Time,
+    pub denied_until: Time,
+    pub stopping_since: Option<Time>,
+    /// The request whose answer is awaited.
+    pub request: Option<u64>,
+    pub wake: u64,
+    /// When each write of this process was sent.
+    pub sent: HashMap<u64, Instant>,
+    /// When the latest write that was applied had been sent.
+    pub entitled_from: Option<Instant>,
+}
+
+impl Campaigner {
+    pub fn new(setup: Standing, origin: Duration, bucket_ttl: Duration, choria: bool) -> Self {
+        let options = TimingOptions {
+            lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),
+            choria_peers: choria,
+            ..TimingOptions::default()
+        };
+        let timing = Timing::new(options, bucket_ttl).expect("scenarios have valid timings");
+        let clock = Drifting { origin, ppm: i64::from(setup.ppm) };
+        Self {
+            setup,
+            timing,
+            machine: None,
+            life: 0,
+            clock,
+            paused_until: Time::ZERO,
+            cut_out_until: Time::ZERO,
+            cut_in_until: Time::ZERO,
+            denied_until: Time::ZERO,
+            stopping_since: None,
+            request: None,
+            wake: 0,
+            sent: HashMap::new(),
+            entitled_from: None,
+        }
+    }
+
+    /// A new process.
+    pub fn start(&mut self, who: usize, seed: u64, choria: bool, lock: Capabilities) {
+        self.life += 1;
+        let nonce = Nonce(seed ^ ((who as u64 + 1) << 40) ^ (u64::from(self.life) << 8));
+        let name = if self.setup.twin { "twin".to_owned() } else { format!("c{who}") };
+        let mut settings = Settings::new(name, nonce, self.timing);
+        settings.cool_down = self.setup.cool_down;
+        settings.hold_back = Duration::from_millis(u64::from(self.setup.hold_back_ms));
+        settings.priority = self.setup.priority;
+        settings.choria_peers = choria;
+        self.machine = Some(Campaign::new(settings, lock));
+        self.request = None;
+        self.stopping_since = None;
+        self.sent.clear();
+        self.entitled_from = None;
+    }
+
+    pub fn crash(&mut self) {
+        self.machine = None;
+        self.request = None;
+        self.stopping_since = None;
+    }
+
+    pub fn local(&self, now: Time) -> Instant {
+        self.clock.local(now)
+    }
+
+    pub fn real(&self, local: Instant) -> Time {
+        self.clock.real(local)
+    }
+
+    pub fn is_paused(&self, now: Time) -> bool {
+        now < self.paused_until
+    }
+
+    pub fn is_cut_off(&self, now: Time) -> bool {
+        now < self.cut_out_until.max(self.cut_in_until).max(self.paused_until)
+    }
+
+    /// Notes that its write `number` was applied.
+    pub fn applied(&mut self, number: u64) {
+        self.entitled_from = self.entitled_from.max(self.sent.get(&number).copied());
+    }
+}

@@ -1,0 +1,194 @@
+//! What must hold at every step, whatever happens.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use incumbent::lock::Token;
+
+use super::server::Time;
+
+/// More requests than this in a second of one campaigner are a loop without a delay.
+const REQUESTS_A_SECOND: usize = 60;
+/// More wake-ups than this in a second are one too.
+const WAKES_A_SECOND: usize = 400;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Term {
+    None,
+    Leading {
+        deadline: Time,
+    },
+    /// Told to stop, and still at work.
+    Stopping {
+        deadline: Time,
+    },
+}
+
+#[derive(Debug)]
+struct Seat {
+    term: Term,
+    /// Work that would not stop may go on until here.
+    zombie_until: Time,
+    requests: VecDeque<Time>,
+    wakes: VecDeque<Time>,
+}
+
+#[derive(Debug, Default)]
+pub struct Checker {
+    seats: Vec<Seat>,
+    /// Seats of campaigners that are not of this library: leading or not.
+    peers: Vec<bool>,
+    last_token: Option<Token>,
+    pub terms: u64,
+    pub peer_terms: u64,
+    pub excused: u64,
+    pub requests: u64,
+    /// Requests to create an entry.
+    pub creates: u64,
+    pub violation: Option<String>,
+}
+
+impl Checker {
+    pub fn new(campaigners: usize, peers: usize) -> Self {
+        let seat = || Seat {
+            term: Term::None,
+            zombie_until: Time::ZERO,
+            requests: VecDeque::new(),
+            wakes: VecDeque::new(),
+        };
+        Self {
+            seats: (0..campaigners).map(|_| seat()).collect(),
+            peers: vec![false; peers],
+            ..Self::default()
+        }
+    }
+
+    pub fn fail(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    fn leads(&self, who: usize, now: Time) -> bool {
+        let seat = &self.seats[who];
+        let by_term = match seat.term {
+            Term::None => false,
+            Term::Leading { deadline } | Term::Stopping { deadline } => now < deadline,
+        };
+        by_term || now < seat.zombie_until
+    }
+
+    pub fn is_leading(&self, who: usize) -> bool {
+        matches!(self.seats[who].term, Term::Leading { .. })
+    }
+
+    /// Whether anybody leads, a campaigner that is not of this library included.
+    pub fn somebody_leads(&self) -> bool {
+        (0..self.seats.len()).any(|who| self.is_leading(who)) || self.peers.contains(&true)
+    }
+
+    fn sole(&mut self, who: usize, now: Time) {
+        for other in (0..self.seats.len()).filter(|other| *other != who) {
+            if self.leads(other, now) {
+                self.fail(format!("campaigners {who} and {other} both lead"));
+            }
+        }
+    }
+
+    pub fn begin(&mut self, who: usize, now: Time, token: Token, deadline: Time) {
+        self.terms += 1;
+        if self.seats[who].term != Term::None {
+            self.fail(format!("campaigner {who} begins a term within a term"));
+        }
+        if now < self.seats[who].zombie_until {
+            self.fail(format!("campaigner {who} leads beside its own work that would not stop"));
+        }
+        if deadline <= now {
+            self.fail(format!("campaigner {who} begins after its deadline"));
+        }
+        if self.last_token.is_some_and(|last| token <= last) {
+            self.fail(format!("token {token} of campaigner {who} is no greater than the last"));
+        }
+        self.last_token = Some(token);
+        self.seats[who].term = Term::Leading { deadline };
+        self.sole(who, now);
+    }
+
+    pub fn extend(&mut self, who: usize, now: Time, deadline: Time) {
+        match self.seats[who].term {
+            Term::Leading { deadline: before } if now < before && deadline >= before => {}
+            term => self.fail(format!("campaigner {who} extends {term:?} at {now:?}")),
+        }
+        self.seats[who].term = Term::Leading { deadline };
+        self.sole(who, now);
+    }
+
+    pub fn end(&mut self, who: usize) {
+        match self.seats[who].term {
+            Term::Leading { deadline } => self.seats[who].term = Term::Stopping { deadline },
+            term => self.fail(format!("campaigner {who} ends a term that is {term:?}")),
+        }
+    }
+
+    pub fn ended(&mut self, who: usize, work_stopped: bool) {
+        match self.seats[who].term {
+            Term::Stopping { deadline } if !work_stopped => {
+                self.seats[who].zombie_until = self.seats[who].zombie_until.max(deadline);
+            }
+            Term::Stopping { .. } => {}
+            term => self.fail(format!("campaigner {who} ended a term that is {term:?}")),
+        }
+        self.seats[who].term = Term::None;
+    }
+
+    /// The process is gone, and its work with it.
+    pub fn gone(&mut self, who: usize) {
+        self.seats[who].term = Term::None;
+        self.seats[who].zombie_until = Time::ZERO;
+    }
+
+    pub fn peer(&mut self, which: usize, leads: bool, now: Time, excused: impl Fn(usize) -> bool) {
+        self.peer_terms += u64::from(leads);
+        self.peers[which] = leads;
+        self.beside_peers(now, excused);
+    }
+
+    /// No campaigner of ours leads beside one of theirs, unless it is cut off or stopped: the documented exception.
+    pub fn beside_peers(&mut self, now: Time, excused: impl Fn(usize) -> bool) {
+        if !self.peers.contains(&true) {
+            return;
+        }
+        for who in 0..self.seats.len() {
+            if self.leads(who, now) {
+                if excused(who) {
+                    self.excused += 1;
+                } else {
+                    self.fail(format!("campaigner {who} leads beside one of Choria's"));
+                }
+            }
+        }
+    }
+
+    pub fn request(&mut self, who: usize, now: Time, gives_up: bool) {
+        self.requests += 1;
+        if gives_up && self.seats[who].term != Term::None {
+            self.fail(format!("campaigner {who} gives up its entry before its work has ended"));
+        }
+        if too_many(&mut self.seats[who].requests, now, REQUESTS_A_SECOND) {
+            self.fail(format!("campaigner {who} sends requests without a delay"));
+        }
+    }
+
+    pub fn wake(&mut self, who: usize, now: Time) {
+        if too_many(&mut self.seats[who].wakes, now, WAKES_A_SECOND) {
+            self.fail(format!("campaigner {who} wakes without a delay"));
+        }
+    }
+}
+
+fn too_many(log: &mut VecDeque<Time>, now: Time, limit: usize) -> bool {
+    log.push_back(now);
+    if log.len() > limit {
+        log.pop_front();
+        return log.front().is_some_and(|first| now < *first + Duration::from_secs(1));
+    }
+    false
+}

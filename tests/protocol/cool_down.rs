@@ -1,0 +1,302 @@
+//! How long a winner waits, for each kind of vacancy and each policy.
+
+use std::time::Duration;
+
+use incumbent::lock::{
+    Concession, Content, Coverage, Hint, LockErrorKind, Request, Revision, Token, Tombstone,
+};
+use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions};
+
+use super::desk::{Desk, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How long a candidate may wait before it asks.
+const ASKING: Duration = Duration::from_millis(350);
+
+/// What the candidate knows of the last holder, and how that one ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vacancy {
+    Released {
+        left: Duration,
+    },
+    /// Deleted, and conceded by the holder.
+    Conceded {
+        left: Duration,
+    },
+    /// Deleted three seconds after its last write, which was heard.
+    Watched,
+    /// Expired, its last write heard.
+    WatchedExpiry,
+    /// Expired, its last write not heard.
+    Expired,
+    /// Deleted, its last write not heard.
+    Evicted,
+    /// Nothing there.
+    Empty {
+        proof: bool,
+    },
+    /// One of Choria's, deleted three seconds after its last write, which was heard.
+    Foreign,
+    /// One of Choria's, expired.
+    ForeignExpiry,
+}
+
+fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
+    let mut ours = settings();
+    ours.cool_down = policy;
+    ours.choria_peers = choria_peers;
+    let options = TimingOptions { choria_peers, ..TimingOptions::default() };
+    ours.timing = Timing::new(options, LEASE).expect("a valid timing");
+    let mut desk = Desk::new(ours, capabilities());
+    desk.server.revision = 100;
+    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    let foreign = matches!(vacancy, Vacancy::Foreign | Vacancy::ForeignExpiry);
+    let holder = || if foreign { of_choria() } else { of_other(LEASE) };
+    desk.stores(holder());
+    desk.event(Event::Start);
+    desk.run(SECOND);
+    // The last write.
+    let unheard = matches!(vacancy, Vacancy::Expired | Vacancy::Evicted);
+    let revision = match vacancy {
+        Vacancy::Empty { .. } => Revision(0),
+        _ if unheard => desk.server.store(desk.now, holder(), LEASE),
+        _ => desk.stores(holder()),
+    };
+    let last_write = desk.now;
+    match vacancy {
+        Vacancy::WatchedExpiry | Vacancy::Expired | Vacancy::ForeignExpiry => {
+            desk.run(LEASE);
+            desk.tell_last();
+        }
+        Vacancy::Released { left } => {
+            desk.run(SECOND * 3);
+            desk.stores(Content::Vacant(Tombstone::Released { by: OTHER, left }));
+        }
+        Vacancy::Conceded { left } => {
+            desk.run(SECOND * 3);
+            let concession = Concession { by: OTHER, token: Token(1), revision, left };
+            desk.event(Event::Hint(Hint::Conceded(concession)));
+            desk.admin_deletes();
+        }
+        Vacancy::Watched | Vacancy::Evicted | Vacancy::Foreign => {
+            desk.run(SECOND * 3);
+            desk.admin_deletes();
+        }
+        Vacancy::Empty { proof } => {
+            desk.server.last = None;
+            desk.server.markers = proof;
+            desk.server.age = LEASE * 100;
+            desk.run(LEASE * 3);
+            let asked = desk.log.iter().find(|(_, action)| {
+                matches!(action, Action::Request { request: Request::Write(_), .. })
+            });
+            return desk.begins()[0] - asked.expect("it asked").0;
+        }
+    }
+    let vacant = if foreign { last_write } else { desk.now };
+    desk.run(LEASE * 3);
+    assert_eq!(desk.begins().len(), 1, "{:?}", desk.machine);
+    desk.begins()[0] - vacant
+}
+
+fn assert_wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool, least: Duration) {
+    let waited = wait(vacancy, policy, choria_peers);
+    let most = least.mul_f64(1.01) + ASKING;
+    assert!(
+        least <= waited && waited <= most,
+        "{vacancy:?} under {policy:?}, choria peers {choria_peers}: waited {waited:?} instead of {least:?}"
+    );
+}
+
+#[test]
+fn proven_waits_for_what_is_not_proven() {
+    let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, false, least);
+    proven(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
+    proven(Vacancy::Released { left: SECOND * 4 }, SECOND * 4);
+    proven(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
+    proven(Vacancy::Conceded { left: SECOND * 4 }, SECOND * 4);
+    proven(Vacancy::Watched, LEASE - SECOND * 3);
+    proven(Vacancy::WatchedExpiry, Duration::ZERO);
+    proven(Vacancy::Expired, Duration::ZERO);
+    proven(Vacancy::Evicted, LEASE);
+    proven(Vacancy::Empty { proof: true }, Duration::ZERO);
+    proven(Vacancy::Empty { proof: false }, LEASE);
+    // 0.75 of the TTL and 5 s after its last write.
+    proven(Vacancy::Foreign, SECOND * 14);
+    proven(Vacancy::ForeignExpiry, SECOND * 14);
+}
+
+#[test]
+fn strict_does_not_trust_the_clock_of_the_server() {
+    let strict = |vacancy, least| assert_wait(vacancy, CoolDown::Strict, false, least);
+    strict(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
+    strict(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
+    strict(Vacancy::Watched, LEASE - SECOND * 3);
+    strict(Vacancy::WatchedExpiry, Duration::ZERO);
+    strict(Vacancy::Expired, LEASE);
+    strict(Vacancy::Evicted, LEASE);
+    strict(Vacancy::Empty { proof: true }, LEASE);
+}
+
+#[test]
+fn other_policies_wait_no_less_than_proven() {
+    let interval = LEASE * 3 / 4 + Duration::from_millis(200);
+    let released = Vacancy::Released { left: Duration::ZERO };
+    assert_wait(released, CoolDown::Campaign, false, interval);
+    assert_wait(Vacancy::Expired, CoolDown::Campaign, false, interval);
+    assert_wait(Vacancy::Evicted, CoolDown::Campaign, false, LEASE);
+    assert_wait(released, CoolDown::For(SECOND * 2), false, SECOND * 2);
+    assert_wait(Vacancy::Watched, CoolDown::For(SECOND * 2), false, LEASE - SECOND * 3);
+}
+
+#[test]
+fn beside_choria_an_unknown_holder_is_one_of_theirs() {
+    let beside = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, true, least);
+    beside(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
+    beside(Vacancy::Watched, LEASE - SECOND * 3);
+    beside(Vacancy::Evicted, SECOND * 14);
+    // Its entry was written a TTL before the marker.
+    beside(Vacancy::Expired, SECOND * 2);
+    beside(Vacancy::WatchedExpiry, Duration::ZERO);
+    beside(Vacancy::Empty { proof: false }, SECOND * 14);
+    beside(Vacancy::Empty { proof: true }, SECOND * 2);
+    beside(Vacancy::Foreign, SECOND * 14);
+}
+
+/// A concession that comes while the winner already cools down ends the wait; one of somebody else does not.
+#[test]
+fn a_concession_ends_a_cool_down_that_has_begun() {
+    let mut desk = Desk::standing_by();
+    let revision = desk.server.last_revision().expect("the other leads");
+    desk.admin_deletes();
+    desk.run(SECOND);
+    let says = |by, token, revision| {
+        Event::Hint(Hint::Conceded(Concession { by, token, revision, left: Duration::ZERO }))
+    };
+    desk.event(says(OTHER, Token(77), Revision(1)));
+    desk.run(SECOND);
+    assert!(desk.begins().is_empty());
+    desk.event(says(OTHER, Token(1), revision));
+    assert_eq!(desk.begins(), [desk.now]);
+}
+
+/// Rule 6: a holder that ends while it cools down passes on what it had left to wait.
+#[test]
+fn what_is_left_of_a_cool_down_is_passed_on() {
+    let mut desk = Desk::standing_by();
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.admin_deletes();
+    let evicted = desk.now;
+    desk.run(SECOND * 2);
+    assert!(desk.holds_entry() && !desk.leads());
+    desk.event(Event::Stop);
+    desk.run(SECOND);
+    assert!(desk.is_finished());
+    let last = desk.server.last.as_ref().map(|last| &last.record.content);
+    let Some(Content::Vacant(Tombstone::Released { left, .. })) = last else {
+        panic!("{last:?} instead of a release");
+    };
+    assert!(*left >= LEASE - (desk.now - evicted), "{left:?}");
+}
+
+/// The same in a concession.
+#[test]
+fn an_evicted_holder_concedes_what_it_had_left_to_wait() {
+    let mut desk = Desk::standing_by();
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.admin_deletes();
+    desk.run(SECOND * 2);
+    assert!(desk.holds_entry() && !desk.leads());
+    desk.admin_deletes();
+    let said = desk.requests().into_iter().find_map(|request| match request {
+        Request::Concede(concession) => Some(*concession),
+        _ => None,
+    });
+    let left = said.expect("it concedes").left;
+    assert!(left >= LEASE - SECOND * 3 && left <= LEASE.mul_f64(1.01), "{left:?}");
+}
+
+/// The entry of one that cools down lives until its wait is over, so its expiry proves as much as any.
+#[test]
+fn an_entry_outlives_the_cool_down_of_its_writer() {
+    let mut desk = Desk::standing_by_with(of_two_seconds(), capabilities());
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.holds = true;
+    let evicted = desk.now;
+    desk.admin_deletes();
+    let write = desk.next_write();
+    let left = LEASE - (desk.now - evicted);
+    assert!(write.life >= left.mul_f64(1.003), "{write:?}");
+    assert_eq!(write.mark.lease, write.life);
+}
+
+fn of_two_seconds() -> Settings {
+    let options = TimingOptions { lease: Some(SECOND * 2), ..TimingOptions::default() };
+    let mut settings = settings();
+    settings.timing = Timing::new(options, LEASE).expect("a valid timing");
+    settings
+}
+
+/// Mixed leases: the holder's counts, not one's own.
+#[test]
+fn the_lease_that_counts_is_the_one_of_the_holder() {
+    let mut desk = Desk::standing_by_with(of_two_seconds(), capabilities());
+    let last_write = desk.now;
+    desk.other_writes(SECOND * 8);
+    desk.run(SECOND);
+    desk.admin_deletes();
+    desk.run(LEASE * 2);
+    let begun = desk.begins()[0];
+    assert!(begun >= last_write + SECOND * 8 && begun < last_write + SECOND * 9, "{begun:?}");
+}
+
+/// A create whose reply is lost, found standing: its wait counts as if it had been answered.
+#[test]
+fn a_create_in_doubt_keeps_its_wait() {
+    let mut desk = Desk::standing_by();
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.holds = true;
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.next_write();
+    desk.lose_the_reply();
+    // Its own hint tells sooner than a second create.
+    desk.tell_last();
+    desk.holds = false;
+    desk.serve();
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= evicted + LEASE, "{:?}", desk.begins());
+}
+
+/// Hints of an eviction that come in the wrong order do not make it look watched.
+#[test]
+fn an_eviction_that_replaced_an_unheard_write_is_not_watched() {
+    let mut desk = Desk::standing_by();
+    let unheard = desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.run(SECOND);
+    let evicted = desk.now;
+    desk.server.store(desk.now, Content::Vacant(Tombstone::Deleted), LEASE);
+    let last = desk.server.last.clone().expect("the tombstone");
+    assert_eq!(last.previous, Some(unheard));
+    desk.event(Event::Hint(stored(last.record.clone(), Some(last.previous))));
+    // The unheard write comes late: it is older than what is known.
+    let late = incumbent::lock::Record { revision: unheard, content: of_other(LEASE) };
+    desk.event(Event::Hint(stored(late, None)));
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= evicted + LEASE);
+}
+
+/// Refusals of the lock do not shorten a wait.
+#[test]
+fn a_create_refused_by_the_lock_is_tried_again_and_waits_as_long() {
+    let mut desk = Desk::standing_by();
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.refuses = Some(LockErrorKind::Unavailable);
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.run(SECOND * 5);
+    desk.refuses = None;
+    desk.run(LEASE * 2);
+    let begun = desk.begins()[0];
+    assert!(begun >= evicted + LEASE && begun < evicted + LEASE.mul_f64(1.1), "{begun:?}");
+}

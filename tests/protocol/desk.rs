@@ -1,0 +1,285 @@
+//! One machine at a desk, with a server that answers at once: for single stories.
+
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{
+    Capabilities, Content, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record, Request,
+    Revision, Token, Tombstone, Write, WriteId,
+};
+use incumbent::protocol::{
+    Action, Answer, Campaign, Cause, Event, Settings, Timing, TimingOptions,
+};
+
+use super::server::{Server, Time, failed, failure};
+
+/// The lease of all stories.
+pub const LEASE: Duration = Duration::from_secs(12);
+pub const ME: Nonce = Nonce(1);
+pub const OTHER: Nonce = Nonce(2);
+/// The clock's reading when a story begins.
+const ORIGIN: Duration = Duration::from_secs(10_000);
+/// More actions at one instant are a loop without a delay.
+const ACTIONS_AN_INSTANT: usize = 60;
+
+pub struct Desk {
+    pub machine: Campaign,
+    pub now: Time,
+    pub server: Server,
+    /// What every request fails with.
+    pub refuses: Option<LockErrorKind>,
+    /// Whether requests wait for [`Desk::answer`].
+    pub holds: bool,
+    /// Whether work goes on until [`Desk::event`] says that it ended.
+    pub works_on: bool,
+    pub held: Option<(u64, Request)>,
+    pub log: Vec<(Time, Action)>,
+}
+
+pub fn capabilities() -> Capabilities {
+    Capabilities { longest_lease: LEASE, reads: true, empty_is_proof: false, longest_identity: 100 }
+}
+
+pub fn settings() -> Settings {
+    let timing = Timing::new(TimingOptions::default(), LEASE).expect("a valid lease");
+    Settings::new("me", ME, timing)
+}
+
+impl Desk {
+    /// Before [`Event::Start`].
+    pub fn new(settings: Settings, lock: Capabilities) -> Self {
+        Self {
+            machine: Campaign::new(settings, lock),
+            now: Time::ZERO,
+            server: Server::new(LEASE, true, LEASE * 2),
+            refuses: None,
+            holds: false,
+            works_on: false,
+            held: None,
+            log: Vec::new(),
+        }
+    }
+
+    /// Started, on an old and empty bucket with markers, hearing everything.
+    pub fn started() -> Self {
+        Self::started_with(settings(), capabilities())
+    }
+
+    pub fn started_with(settings: Settings, lock: Capabilities) -> Self {
+        let mut desk = Self::new(settings, lock);
+        desk.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
+        desk.event(Event::Start);
+        desk
+    }
+
+    /// In office.
+    pub fn leading() -> Self {
+        let mut desk = Self::started();
+        desk.run(Duration::from_secs(1));
+        assert!(desk.leads());
+        desk
+    }
+
+    /// Standing by while [`OTHER`] leads.
+    pub fn standing_by() -> Self {
+        Self::standing_by_with(settings(), capabilities())
+    }
+
+    pub fn standing_by_with(settings: Settings, lock: Capabilities) -> Self {
+        let mut desk = Self::new(settings, lock);
+        desk.server.revision = 100;
+        desk.other_writes(LEASE);
+        desk.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
+        desk.event(Event::Start);
+        desk.run(Duration::from_secs(1));
+        desk.log.clear();
+        desk
+    }
+
+    pub fn local(&self) -> Instant {
+        Instant::from_origin(ORIGIN + self.now)
+    }
+
+    /// The story's time of a local instant.
+    pub fn time(at: Instant) -> Time {
+        at.since_origin().saturating_sub(ORIGIN)
+    }
+
+    pub fn event(&mut self, event: Event) {
+        self.server.expire(self.now);
+        self.machine.handle(self.local(), event);
+        let mut actions = 0;
+        while let Some(action) = self.machine.poll_action() {
+            actions += 1;
+            assert!(actions < ACTIONS_AN_INSTANT, "a loop without a delay: {:?}", self.log);
+            self.log.push((self.now, action.clone()));
+            match action {
+                Action::Request { id, request } => {
+                    self.held = Some((id, request));
+                    if !self.holds {
+                        self.serve();
+                    }
+                }
+                Action::End { .. } if !self.works_on => {
+                    self.machine.handle(self.local(), Event::Ended { work_stopped: true });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Has the server answer the request that waits.
+    pub fn serve(&mut self) {
+        let Some((id, request)) = self.held.take() else { return };
+        let answer = match self.refuses {
+            Some(kind) => failed(&request, failure(kind, "no")),
+            None => self.server.apply(self.now, &request).0,
+        };
+        if self.holds {
+            self.event(Event::Answered { id, answer });
+        } else {
+            self.machine.handle(self.local(), Event::Answered { id, answer });
+        }
+    }
+
+    /// Answers the request that waits.
+    pub fn answer(&mut self, answer: Answer) {
+        let (id, _) = self.held.take().expect("a request waits");
+        self.event(Event::Answered { id, answer });
+    }
+
+    /// Applies the request that waits, and loses the reply.
+    pub fn lose_the_reply(&mut self) {
+        let (id, request) = self.held.take().expect("a request waits");
+        self.server.apply(self.now, &request);
+        let answer = failed(&request, failure(LockErrorKind::Unknown, "timed out"));
+        self.event(Event::Answered { id, answer });
+    }
+
+    pub fn fail(&mut self, kind: LockErrorKind) {
+        let (id, request) = self.held.take().expect("a request waits");
+        self.event(Event::Answered { id, answer: failed(&request, failure(kind, "no")) });
+    }
+
+    /// Lets time pass, waking the machine when it wants to be woken.
+    pub fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        let (mut wakes, mut instant) = (0, self.now);
+        while let Some(at) = self.machine.next_wake().map(Self::time).filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            wakes = if self.now == instant { wakes + 1 } else { 0 };
+            instant = self.now;
+            assert!(wakes < ACTIONS_AN_INSTANT, "wakes without a delay: {:?}", self.machine);
+            self.event(Event::Wake);
+        }
+        self.now = until;
+        self.server.expire(self.now);
+    }
+
+    /// Lets time pass until a request waits, and gives it.
+    pub fn next_request(&mut self) -> Request {
+        assert!(self.holds, "requests are answered at once");
+        for _ in 0..200 {
+            if let Some((_, request)) = &self.held {
+                return request.clone();
+            }
+            let at = self.machine.next_wake().map(Self::time).expect("it waits for something");
+            self.now = self.now.max(at);
+            self.event(Event::Wake);
+        }
+        panic!("no request: {:?}", self.machine);
+    }
+
+    pub fn next_write(&mut self) -> Write {
+        match self.next_request() {
+            Request::Write(write) => write,
+            other => panic!("{other:?} instead of a write"),
+        }
+    }
+
+    /// Stores an entry of [`OTHER`], first or next of its term, and tells.
+    pub fn other_writes(&mut self, lease: Duration) -> Revision {
+        let content = of_other(lease);
+        self.stores(content)
+    }
+
+    /// Stores `content` whatever is there, and tells.
+    pub fn stores(&mut self, content: Content) -> Revision {
+        let revision = self.server.store(self.now, content, LEASE);
+        self.tell_last();
+        revision
+    }
+
+    pub fn admin_deletes(&mut self) -> Revision {
+        self.stores(Content::Vacant(Tombstone::Deleted))
+    }
+
+    /// Tells the machine what was stored last.
+    pub fn tell_last(&mut self) {
+        let last = self.server.last.clone().expect("something was stored");
+        let hint = stored(last.record, Some(last.previous));
+        self.event(Event::Hint(hint));
+    }
+
+    pub fn leads(&self) -> bool {
+        self.machine.deadline().is_some_and(|deadline| self.local() < deadline)
+    }
+
+    pub fn begins(&self) -> Vec<Time> {
+        let begins = self.log.iter().filter(|(_, a)| matches!(a, Action::Begin { .. }));
+        begins.map(|(at, _)| *at).collect()
+    }
+
+    pub fn ends(&self) -> Vec<Cause> {
+        let ends = self.log.iter().filter_map(|(_, action)| match action {
+            Action::End { cause, .. } => Some(cause.clone()),
+            _ => None,
+        });
+        ends.collect()
+    }
+
+    pub fn requests(&self) -> Vec<&Request> {
+        let requests = self.log.iter().filter_map(|(_, action)| match action {
+            Action::Request { request, .. } => Some(request),
+            _ => None,
+        });
+        requests.collect()
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.log.iter().any(|(_, action)| matches!(action, Action::Finished))
+    }
+
+    /// Whether the server has an entry of this campaigner.
+    pub fn holds_entry(&self) -> bool {
+        self.server.last.as_ref().is_some_and(|last| {
+            matches!(&last.record.content, Content::Held(Entry { mark: Some(mark), .. })
+                if mark.write.nonce == ME)
+        })
+    }
+}
+
+pub fn stored(record: Record, previous: Option<Option<Revision>>) -> Hint {
+    Hint::Stored { record, previous, age: None }
+}
+
+pub fn of_other(lease: Duration) -> Content {
+    Content::Held(Entry {
+        identity: "other".into(),
+        mark: Some(Mark {
+            write: WriteId { nonce: OTHER, number: 7 },
+            lease,
+            token: Some(Token(1)),
+            since_unix_ms: 0,
+        }),
+        life: lease,
+    })
+}
+
+pub fn of_choria() -> Content {
+    Content::Held(Entry { identity: "choria".into(), mark: None, life: LEASE })
+}
+
+pub fn found(revision: u64, content: Content) -> Answer {
+    Answer::Read(Ok(Reading::Found(Record { revision: Revision(revision), content })))
+}

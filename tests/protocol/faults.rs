@@ -1,0 +1,172 @@
+//! What goes wrong in the world, and what go-choria's campaigners do in it.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Hint, Tombstone};
+use incumbent::protocol::Event;
+
+use super::choria::{Choria, HANG, SETTLE, Step};
+use super::scenario::Fault;
+use super::world::{Happening, World};
+
+fn millis(ms: u16) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+impl World {
+    pub(super) fn inflict(&mut self, fault: &Fault) {
+        let fleet = self.campaigners.len();
+        let now = self.now;
+        match *fault {
+            Fault::Crash { who, back_ms } if who < fleet => {
+                self.campaigners[who].crash();
+                self.campaigners[who].life += 1;
+                self.checker.gone(who);
+                self.after(millis(back_ms), Happening::Start { who });
+            }
+            Fault::Pause { who, for_ms } if who < fleet => {
+                let campaigner = &mut self.campaigners[who];
+                campaigner.paused_until = campaigner.paused_until.max(now + millis(for_ms));
+            }
+            Fault::Cut { who, out, back, for_ms } if who < fleet => {
+                let (campaigner, until) = (&mut self.campaigners[who], now + millis(for_ms));
+                if out {
+                    campaigner.cut_out_until = campaigner.cut_out_until.max(until);
+                }
+                if back {
+                    campaigner.cut_in_until = campaigner.cut_in_until.max(until);
+                }
+            }
+            Fault::Stop { who } if who < fleet && self.campaigners[who].machine.is_some() => {
+                self.campaigners[who].stopping_since.get_or_insert(now);
+                self.inside(who, Event::Stop);
+            }
+            Fault::Resign { who } if who < fleet => self.inside(who, Event::Resign),
+            Fault::WorkEnds { who, panicked } if who < fleet => {
+                self.inside(who, Event::WorkEnded { panicked });
+            }
+            Fault::Denied { who, for_ms } if who < fleet => {
+                self.campaigners[who].denied_until = now + millis(for_ms);
+            }
+            Fault::Hearing { who, coverage } if who < fleet => {
+                self.campaigners[who].setup.coverage = coverage;
+                self.inside(who, Event::Hint(Hint::Coverage(coverage)));
+            }
+            Fault::Look { who } if who < fleet => self.inside(who, Event::Hint(Hint::Look)),
+            Fault::AdminDelete => self.admin_stores(Content::Vacant(Tombstone::Deleted)),
+            Fault::AdminPut => {
+                let junk = self.plain_entry("junk");
+                self.admin_stores(junk);
+            }
+            Fault::Outage { for_ms } => self.server.down_until = now + millis(for_ms),
+            Fault::ClockStep { by_ms } => {
+                self.server.step_clock(millis(by_ms));
+                self.after(Duration::ZERO, Happening::Expire);
+                if let Some(last) = &self.server.last {
+                    let left = last.expires.saturating_sub(now);
+                    self.after(left, Happening::Expire);
+                }
+            }
+            Fault::ChoriaCrash { which } if which < self.chorias.len() => {
+                self.chorias[which].crash();
+                self.checker.peer(which, false, now, |_| true);
+                let life = self.chorias[which].life;
+                self.after(millis(500), Happening::Choria { which, life, step: Step::Tick });
+            }
+            Fault::ChoriaCut { which, for_ms } if which < self.chorias.len() => {
+                self.chorias[which].cut_until = now + millis(for_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something that the process itself is told.
+    fn inside(&mut self, who: usize, event: Event) {
+        let life = self.campaigners[who].life;
+        self.after(Duration::ZERO, Happening::Inside { who, life, event });
+    }
+
+    /// All faults cease.
+    pub(super) fn calm_down(&mut self) {
+        self.calm = true;
+        for campaigner in &mut self.campaigners {
+            campaigner.paused_until = campaigner.paused_until.min(self.now);
+            campaigner.cut_out_until = self.now;
+            campaigner.cut_in_until = self.now;
+            campaigner.denied_until = self.now;
+        }
+        for choria in &mut self.chorias {
+            choria.cut_until = self.now;
+        }
+        self.server.down_until = self.server.down_until.min(self.now);
+    }
+
+    pub(super) fn step_choria(&mut self, which: usize, life: u32, step: Step) {
+        if self.chorias[which].life != life {
+            return;
+        }
+        let cut = self.now < self.chorias[which].cut_until;
+        let again = |step| Happening::Choria { which, life, step };
+        match step {
+            Step::Tick => {
+                // A ticker: the next campaign does not wait for this one's answer.
+                self.after(Choria::interval(self.server.bucket_ttl), again(Step::Tick));
+                let held = self.chorias[which].revision;
+                let vacant = self
+                    .server
+                    .last
+                    .as_ref()
+                    .is_none_or(|last| matches!(last.record.content, Content::Vacant(_)));
+                if held.is_none() && !vacant {
+                    return;
+                }
+                let choria = &mut self.chorias[which];
+                choria.campaigns += 1;
+                let campaign = choria.campaigns;
+                choria.unanswered.push(campaign);
+                let expected = held.or(self.server.last_revision());
+                if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+                    self.after(after, again(Step::Arrive { campaign, expected }));
+                }
+                self.after(HANG, again(Step::Answer { campaign, answer: None }));
+            }
+            Step::Arrive { campaign, expected } => {
+                if !self.server.is_up(self.now) {
+                    return;
+                }
+                let applied = self.server.last_revision() == expected;
+                if applied {
+                    let (entry, life) = (self.plain_entry("choria"), self.server.bucket_ttl);
+                    self.server.store(self.now, entry, life);
+                    self.log(|| format!("server: of choria {which} over {expected:?}"));
+                    self.stored();
+                }
+                let answer = self.server.last_revision().filter(|_| applied);
+                if let Some(after) = self.passage(0.08) {
+                    self.after(after, again(Step::Answer { campaign, answer }));
+                }
+            }
+            Step::Answer { campaign, answer } => {
+                let choria = &mut self.chorias[which];
+                let known = choria.unanswered.iter().position(|open| *open == campaign);
+                let Some(known) = known.filter(|_| !(cut && answer.is_some())) else { return };
+                choria.unanswered.remove(known);
+                if choria.answer(answer) {
+                    self.after(SETTLE, again(Step::Win));
+                }
+                let (now, campaigners) = (self.now, &self.campaigners);
+                if !self.chorias[which].won {
+                    self.checker.peer(which, false, now, |who| campaigners[who].is_cut_off(now));
+                }
+            }
+            Step::Win => {
+                if self.chorias[which].revision.is_some() && !self.chorias[which].won {
+                    self.chorias[which].won = true;
+                    self.log(|| format!("choria {which} LEADS"));
+                    let (now, campaigners) = (self.now, &self.campaigners);
+                    self.checker.peer(which, true, now, |who| campaigners[who].is_cut_off(now));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Faults of the machine that this simulation found, each as its shortest story.
+
+use std::time::Duration;
+
+use incumbent::lock::{Concession, Content, Hint, LockErrorKind, Request, Tombstone};
+use incumbent::protocol::{Event, Timing, TimingOptions};
+
+use super::desk::{Desk, LEASE, OTHER, capabilities, of_other, settings};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
+#[test]
+fn work_that_would_not_stop_keeps_its_own_campaigner_out_until_its_deadline() {
+    let mut desk = Desk::leading();
+    desk.works_on = true;
+    let deadline = Desk::time(desk.machine.deadline().expect("it leads"));
+    desk.event(Event::Resign);
+    desk.run(SECOND * 2);
+    desk.event(Event::Ended { work_stopped: false });
+    assert!(desk.holds_entry(), "an entry whose work goes on is left to expire");
+    desk.run(LEASE * 3);
+    assert_eq!(desk.begins().len(), 2);
+    assert!(desk.begins()[1] >= deadline, "{:?} before {deadline:?}", desk.begins()[1]);
+}
+
+/// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
+#[test]
+fn an_entry_of_ones_own_seen_twice_still_earns_its_wait() {
+    let mut desk = Desk::standing_by();
+    desk.run(SECOND);
+    desk.holds = true;
+    // Evicted while nobody knows when the holder last renewed: a full lease.
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.next_write();
+    desk.lose_the_reply();
+    desk.next_write();
+    desk.serve();
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    desk.next_write();
+    desk.fail(LockErrorKind::Unavailable);
+    desk.holds = false;
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", desk.begins()[0]);
+}
+
+/// A deposed holder that looked who held the entry conceded, to itself, the *other* one's revision.
+#[test]
+fn a_deposed_holder_concedes_nothing_of_its_successor() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    desk.admin_deletes();
+    assert!(matches!(desk.next_request(), Request::Concede(_)));
+    desk.serve();
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    assert!(matches!(desk.next_request(), Request::Release(_)));
+    desk.serve();
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    desk.holds = false;
+    desk.run(SECOND * 5);
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.run(LEASE * 2);
+    let again = desk.begins()[1];
+    assert!(again >= evicted + LEASE / 3, "{again:?} after {evicted:?}");
+}
+
+/// An eviction says nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
+/// longer than a lease to learn of its own loss.
+#[test]
+fn whoever_follows_an_evicted_holder_waits_for_the_choria_campaigner_before_it() {
+    let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
+    let mut ours = settings();
+    ours.timing = Timing::new(options, LEASE).expect("a valid timing");
+    ours.choria_peers = true;
+    let mut desk = Desk::standing_by_with(ours, capabilities());
+    // Choria's campaigner may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
+    desk.other_writes(SECOND * 14);
+    desk.run(Duration::from_millis(10));
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.run(LEASE * 3);
+    let wait = desk.begins()[0] - evicted;
+    assert!(wait >= SECOND * 13, "{wait:?}");
+}
+
+/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
+#[test]
+fn a_conflict_that_a_look_does_not_confirm_is_not_repeated_without_a_delay() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    let mut requests = 0;
+    let until = desk.now + SECOND * 5;
+    while desk.now < until && desk.machine.deadline().is_some() {
+        match desk.next_request() {
+            Request::Write(_) => desk.fail(LockErrorKind::Conflict),
+            _ => desk.serve(),
+        }
+        requests += 1;
+        assert!(requests < 60, "{requests} requests within {:?}", desk.now);
+    }
+}
+
+/// The same of a look that fails at once.
+#[test]
+fn looks_that_fail_are_not_repeated_without_a_delay_nor_keep_renewals_back() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    desk.event(Event::Hint(Hint::Look));
+    let (mut reads, mut writes) = (0, 0);
+    let until = desk.now + LEASE * 3;
+    while desk.now < until {
+        match desk.next_request() {
+            Request::Read { .. } => {
+                reads += 1;
+                desk.fail(LockErrorKind::Denied);
+            }
+            _ => {
+                writes += 1;
+                desk.serve();
+            }
+        }
+        assert!(reads < 80, "{reads} reads within {:?}", desk.now);
+    }
+    assert!(writes >= 8, "{writes} renewals in three leases");
+    assert_eq!(desk.ends(), []);
+}
+
+/// The same of a release that is refused though the entry is still there.
+#[test]
+fn a_release_that_is_refused_is_not_repeated_without_a_delay() {
+    let mut desk = Desk::leading();
+    desk.holds = true;
+    desk.event(Event::Stop);
+    let mut requests = 0;
+    while !desk.is_finished() {
+        match desk.next_request() {
+            Request::Release(_) => desk.fail(LockErrorKind::Conflict),
+            _ => desk.serve(),
+        }
+        requests += 1;
+        assert!(requests < 60, "{requests} requests within {:?}", desk.now);
+    }
+}
+
+/// The same of a create that is refused while an earlier one is in doubt.
+#[test]
+fn a_create_that_is_refused_is_not_repeated_without_a_delay() {
+    let mut desk = Desk::started();
+    desk.holds = true;
+    desk.next_request();
+    desk.serve();
+    desk.next_write();
+    desk.fail(LockErrorKind::Unknown);
+    let until = desk.now + SECOND * 5;
+    let mut requests = 0;
+    while desk.now < until {
+        match desk.next_request() {
+            Request::Write(_) => desk.fail(LockErrorKind::Conflict),
+            _ => desk.serve(),
+        }
+        requests += 1;
+        assert!(requests < 100, "{requests} requests within {:?}", desk.now);
+    }
+}
+
+/// Whatever a server or a peer says, nothing overflows.
+#[test]
+fn durations_without_end_do_not_panic() {
+    let mut lock = capabilities();
+    lock.longest_lease = Duration::MAX;
+    let mut desk = Desk::standing_by_with(settings(), lock);
+    desk.other_writes(Duration::MAX);
+    let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
+    let concession = Concession { by: OTHER, token, revision, left: Duration::MAX };
+    desk.event(Event::Hint(Hint::Conceded(concession)));
+    desk.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::MAX }));
+    desk.run(LEASE);
+    desk.admin_deletes();
+    desk.run(LEASE);
+    desk.event(Event::Stop);
+    desk.run(LEASE);
+    assert!(desk.is_finished());
+}

@@ -1,0 +1,144 @@
+//! What lies between the campaigners and the server, and what the server does with what arrives.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Request};
+
+use super::server::{failed, failure};
+use super::world::{Happening, World};
+
+impl World {
+    /// How long a message is under way; `None`: it is lost.
+    pub(super) fn passage(&mut self, loss: f64) -> Option<Duration> {
+        if self.calm {
+            return Some(Duration::from_micros(self.random.u64(200..2000)));
+        }
+        if self.random.f64() < loss {
+            return None;
+        }
+        let millis = [1.0, 1.0, 1.0, 2.0, 5.0, 20.0, 100.0, 600.0];
+        let mut delay = millis[self.random.usize(..millis.len())] * (0.5 + self.random.f64());
+        if self.random.u8(..) == 0 {
+            delay *= 8.0;
+        }
+        Some(Duration::from_micros((delay * 1000.0) as u64))
+    }
+
+    pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {
+        let gives_up = matches!(request, Request::Release(_) | Request::Concede(_));
+        self.checker.request(who, self.now, gives_up);
+        let local = self.campaigners[who].local(self.now);
+        let campaigner = &mut self.campaigners[who];
+        let life = campaigner.life;
+        campaigner.request = Some(id);
+        let timeout = match &request {
+            Request::Read { timeout } => *timeout,
+            Request::Write(write) => {
+                self.checker.creates += u64::from(write.mark.token.is_none());
+                campaigner.sent.insert(write.mark.write.number, local);
+                write.timeout
+            }
+            Request::Release(release) => release.timeout,
+            Request::Concede(_) => Duration::from_micros(200),
+        };
+        let cut = self.now < campaigner.cut_out_until;
+        let lost = |answer, from_server| Happening::Answer { who, life, id, answer, from_server };
+        if cut && self.random.bool() {
+            // The client knows that it has no connection.
+            let failure = failure(LockErrorKind::Unavailable, "not connected");
+            let after = Duration::from_micros(self.random.u64(1..2000));
+            return self.after(after, lost(failed(&request, failure), false));
+        }
+        let timed_out = failure(LockErrorKind::Unknown, "timed out");
+        self.after(timeout, lost(failed(&request, timed_out), false));
+        if let (false, Some(after)) = (cut, self.passage(0.05)) {
+            self.after(after, Happening::Request { who, life, id, request });
+        }
+    }
+
+    pub(super) fn serve(&mut self, who: usize, life: u32, id: u64, request: Request) {
+        if !self.server.is_up(self.now) {
+            return;
+        }
+        let denied = self.now < self.campaigners[who].denied_until;
+        let writes = matches!(request, Request::Write(_) | Request::Release(_));
+        let (answer, stored) = if denied && writes {
+            let failure = failure(LockErrorKind::Denied, "permissions violation");
+            (failed(&request, failure), false)
+        } else if writes && !self.calm && self.random.u8(..) < 3 {
+            // As a cluster refuses a write while another one is in flight (10164).
+            (failed(&request, failure(LockErrorKind::Conflict, "another write")), false)
+        } else {
+            self.server.apply(self.now, &request)
+        };
+        self.log(|| format!("server: of c{who} #{id} {request:?}: {answer:?}"));
+        if stored {
+            if let Request::Write(write) = &request
+                && self.campaigners[who].life == life
+            {
+                self.campaigners[who].applied(write.mark.write.number);
+            }
+            self.stored();
+        }
+        if let Request::Concede(concession) = request {
+            return self.tell(|_| Some(Hint::Conceded(concession)));
+        }
+        if let Some(after) = self.passage(0.08) {
+            let answer = Happening::Answer { who, life, id, answer, from_server: true };
+            self.after(after, answer);
+        }
+    }
+
+    /// Something was stored: tells those who hear, and sees to its expiry.
+    pub(super) fn stored(&mut self) {
+        let Some(last) = self.server.last.clone() else { return };
+        let late = self.millis(0..250);
+        self.after(last.expires.saturating_sub(self.now) + late, Happening::Expire);
+        self.tell(|coverage| match coverage {
+            Coverage::None => None,
+            Coverage::Partial => Some(Hint::Look),
+            Coverage::Full => Some(Hint::Stored {
+                record: last.record.clone(),
+                previous: Some(last.previous),
+                age: Some(Duration::from_millis(1)),
+            }),
+        });
+    }
+
+    fn tell(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
+        for who in 0..self.campaigners.len() {
+            let coverage = self.campaigners[who].setup.coverage;
+            let Some(hint) = hint(coverage).filter(|_| coverage != Coverage::None) else {
+                continue;
+            };
+            if let Some(after) = self.passage(0.15) {
+                let life = self.campaigners[who].life;
+                self.after(after, Happening::Hint { who, life, hint });
+            }
+        }
+    }
+
+    pub(super) fn expire(&mut self) {
+        if !self.server.is_up(self.now) {
+            let after = self.server.down_until - self.now;
+            return self.after(after, Happening::Expire);
+        }
+        if self.server.expire(self.now) {
+            self.log(|| "server: expired".to_owned());
+            self.stored();
+        }
+    }
+
+    pub(super) fn admin_stores(&mut self, content: Content) {
+        if !self.server.is_up(self.now) {
+            return;
+        }
+        let life = self.server.bucket_ttl;
+        self.server.store(self.now, content, life);
+        self.stored();
+    }
+
+    pub(super) fn plain_entry(&self, identity: &str) -> Content {
+        Content::Held(Entry { identity: identity.into(), mark: None, life: self.server.bucket_ttl })
+    }
+}

@@ -1,0 +1,345 @@
+//! A seeded, single-threaded world of discrete events around production machines.
+
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use fastrand::Rng;
+use incumbent::lock::{Capabilities, Coverage, Hint, Request};
+use incumbent::protocol::{Action, Answer, Event, State};
+
+use super::campaigner::Campaigner;
+use super::checker::Checker;
+use super::choria::{self, Choria};
+use super::scenario::{STORM_MS, Scenario};
+use super::server::{Server, Time};
+
+/// What will happen.
+#[derive(Debug, Clone)]
+pub(super) enum Happening {
+    Start {
+        who: usize,
+    },
+    Wake {
+        who: usize,
+        life: u32,
+        wake: u64,
+    },
+    /// Something within the process.
+    Inside {
+        who: usize,
+        life: u32,
+        event: Event,
+    },
+    /// A hint arrives.
+    Hint {
+        who: usize,
+        life: u32,
+        hint: Hint,
+    },
+    /// A request arrives at the server.
+    Request {
+        who: usize,
+        life: u32,
+        id: u64,
+        request: Request,
+    },
+    /// The answer to a request arrives, or its timeout.
+    Answer {
+        who: usize,
+        life: u32,
+        id: u64,
+        answer: Answer,
+        from_server: bool,
+    },
+    Expire,
+    Fault(usize),
+    Choria {
+        which: usize,
+        life: u32,
+        step: choria::Step,
+    },
+    Calm,
+}
+
+struct Scheduled {
+    at: Time,
+    order: u64,
+    what: Happening,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+pub struct World {
+    pub now: Time,
+    pub(super) scenario: Scenario,
+    pub(super) random: Rng,
+    queue: BinaryHeap<Scheduled>,
+    order: u64,
+    pub server: Server,
+    pub campaigners: Vec<Campaigner>,
+    pub(super) chorias: Vec<Choria>,
+    pub checker: Checker,
+    /// No more faults, losses or long delays.
+    pub calm: bool,
+    /// What happened, if it is wanted.
+    history: Option<Vec<String>>,
+}
+
+impl World {
+    pub fn new(scenario: &Scenario, with_history: bool) -> Self {
+        let mut random = Rng::with_seed(scenario.seed);
+        let ttl = scenario.bucket_ttl;
+        let campaigners: Vec<_> = scenario
+            .campaigners
+            .iter()
+            .map(|setup| {
+                let origin = Duration::from_secs(random.u64(3600..1_000_000));
+                Campaigner::new(setup.clone(), origin, ttl, scenario.choria)
+            })
+            .collect();
+        let chorias: Vec<_> =
+            (0..2 * usize::from(scenario.choria)).map(|_| Choria::default()).collect();
+        let age = if scenario.old_bucket { ttl * 2 } else { Duration::ZERO };
+        let mut world = Self {
+            now: Time::ZERO,
+            random,
+            queue: BinaryHeap::new(),
+            order: 0,
+            server: Server::new(ttl, scenario.markers, age),
+            checker: Checker::new(campaigners.len(), chorias.len()),
+            campaigners,
+            chorias,
+            calm: false,
+            history: with_history.then(Vec::new),
+            scenario: scenario.clone(),
+        };
+        for who in 0..world.campaigners.len() {
+            let after = world.millis(0..200);
+            world.after(after, Happening::Start { who });
+        }
+        for which in 0..world.chorias.len() {
+            let after = world.millis(0..5000);
+            world.after(after, Happening::Choria { which, life: 0, step: choria::Step::Tick });
+        }
+        for (index, (at, _)) in scenario.faults.iter().enumerate() {
+            world.after(Duration::from_millis(u64::from(*at)), Happening::Fault(index));
+        }
+        world.after(Duration::from_millis(u64::from(STORM_MS)), Happening::Calm);
+        world
+    }
+
+    pub fn run(&mut self, until: Time) {
+        while self.checker.violation.is_none() {
+            let Some(next) = self.queue.peek() else { break };
+            if next.at > until {
+                break;
+            }
+            let Some(Scheduled { at, what, .. }) = self.queue.pop() else { break };
+            self.now = at;
+            self.happen(what);
+        }
+        if self.checker.violation.is_none() {
+            self.now = until;
+        }
+    }
+
+    pub fn history(&self) -> String {
+        let lines = self.history.as_deref().unwrap_or_default();
+        lines[lines.len().saturating_sub(120)..].join("\n")
+    }
+
+    pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
+        if let Some(history) = &mut self.history {
+            history.push(format!("{:>12.6}  {}", self.now.as_secs_f64(), line()));
+        }
+    }
+
+    pub(super) fn after(&mut self, after: Duration, what: Happening) {
+        self.order += 1;
+        self.queue.push(Scheduled { at: self.now + after, order: self.order, what });
+    }
+
+    pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_micros(self.random.u64(range.start * 1000..range.end * 1000))
+    }
+
+    fn capabilities(&self, who: usize) -> Capabilities {
+        Capabilities {
+            longest_lease: self.server.bucket_ttl,
+            reads: self.campaigners[who].setup.reads,
+            empty_is_proof: self.scenario.markers && self.scenario.old_bucket,
+            longest_identity: 100,
+        }
+    }
+
+    fn happen(&mut self, what: Happening) {
+        if let Happening::Inside { who, .. }
+        | Happening::Wake { who, .. }
+        | Happening::Hint { who, .. }
+        | Happening::Answer { who, .. } = &what
+            && self.campaigners[*who].is_paused(self.now)
+        {
+            let resumes = self.campaigners[*who].paused_until - self.now;
+            return self.after(resumes, what);
+        }
+        match what {
+            Happening::Start { who } => self.start(who),
+            Happening::Wake { who, life, wake } => {
+                if self.campaigners[who].life == life && self.campaigners[who].wake == wake {
+                    self.checker.wake(who, self.now);
+                    self.feed(who, Event::Wake);
+                }
+            }
+            Happening::Inside { who, life, event } => {
+                if self.campaigners[who].life != life {
+                    return;
+                }
+                match event {
+                    Event::Ended { work_stopped } => {
+                        let stopped = if work_stopped { "ended" } else { "WOULD NOT END" };
+                        self.log(|| format!("c{who}: work {stopped}"));
+                        self.checker.ended(who, work_stopped);
+                    }
+                    Event::WorkEnded { .. } if !self.checker.is_leading(who) => return,
+                    _ => {}
+                }
+                self.feed(who, event);
+            }
+            Happening::Hint { who, life, hint } => {
+                let campaigner = &self.campaigners[who];
+                if campaigner.life == life && self.now >= campaigner.cut_in_until {
+                    self.log(|| format!("c{who} hears {hint:?}"));
+                    self.feed(who, Event::Hint(hint));
+                }
+            }
+            Happening::Request { who, life, id, request } => self.serve(who, life, id, request),
+            Happening::Answer { who, life, id, answer, from_server } => {
+                let campaigner = &mut self.campaigners[who];
+                let cut = from_server && self.now < campaigner.cut_in_until;
+                if campaigner.life == life && campaigner.request == Some(id) && !cut {
+                    campaigner.request = None;
+                    self.log(|| format!("c{who} <- #{id} {answer:?}"));
+                    self.feed(who, Event::Answered { id, answer });
+                }
+            }
+            Happening::Expire => self.expire(),
+            Happening::Fault(index) => {
+                let fault = self.scenario.faults[index].1.clone();
+                self.log(|| format!("*** {fault:?}"));
+                self.inflict(&fault);
+            }
+            Happening::Choria { which, life, step } => self.step_choria(which, life, step),
+            Happening::Calm => self.calm_down(),
+        }
+        let (now, campaigners) = (self.now, &self.campaigners);
+        self.checker.beside_peers(now, |who| campaigners[who].is_cut_off(now));
+    }
+
+    fn start(&mut self, who: usize) {
+        if self.campaigners[who].machine.is_some() {
+            return;
+        }
+        let lock = self.capabilities(who);
+        let (seed, choria) = (self.scenario.seed, self.scenario.choria);
+        self.campaigners[who].start(who, seed, choria, lock);
+        self.log(|| format!("c{who} starts"));
+        self.feed(who, Event::Start);
+        let coverage = self.campaigners[who].setup.coverage;
+        if coverage != Coverage::None {
+            let (after, life) = (self.millis(0..50), self.campaigners[who].life);
+            let hint = Hint::Coverage(coverage);
+            self.after(after, Happening::Hint { who, life, hint });
+        }
+    }
+
+    /// Hands a machine an event, and does what it answers.
+    pub(super) fn feed(&mut self, who: usize, event: Event) {
+        let now = self.campaigners[who].local(self.now);
+        let Some(machine) = &mut self.campaigners[who].machine else { return };
+        machine.handle(now, event);
+        let mut actions = Vec::new();
+        while let Some(action) = machine.poll_action() {
+            actions.push(action);
+        }
+        let (wake, state) = (machine.next_wake(), machine.state());
+        for action in actions {
+            self.perform(who, action);
+        }
+        if (state == State::Leader) != self.checker.is_leading(who) {
+            self.checker.fail(format!("c{who} says {state} against what it told"));
+        }
+        let campaigner = &mut self.campaigners[who];
+        campaigner.wake += 1;
+        let (life, serial) = (campaigner.life, campaigner.wake);
+        if let Some(wake) = wake {
+            let at = campaigner.real(wake);
+            let late = match self.random.u8(..) {
+                0..4 if !self.calm => self.millis(0..80),
+                _ => Duration::from_micros(self.random.u64(1..300)),
+            };
+            let after = at.saturating_sub(self.now) + late;
+            self.after(after, Happening::Wake { who, life, wake: serial });
+        }
+    }
+
+    fn perform(&mut self, who: usize, action: Action) {
+        self.log(|| format!("c{who}: {action:?}"));
+        let life = self.campaigners[who].life;
+        let unruly = !self.calm && self.random.u8(..) < self.campaigners[who].setup.unruly;
+        match action {
+            Action::Request { id, request } => self.send(who, id, request),
+            Action::Begin { token, deadline } => {
+                let deadline = self.entitled(who, deadline);
+                self.checker.begin(who, self.now, token, deadline);
+                if unruly {
+                    let (after, panicked) = (self.millis(0..4000), self.random.bool());
+                    let event = Event::WorkEnded { panicked };
+                    self.after(after, Happening::Inside { who, life, event });
+                }
+            }
+            Action::Extend { deadline } => {
+                let deadline = self.entitled(who, deadline);
+                self.checker.extend(who, self.now, deadline);
+            }
+            Action::End { by, .. } => {
+                self.checker.end(who);
+                let grace = self.campaigners[who].real(by).saturating_sub(self.now);
+                let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
+                let event = Event::Ended { work_stopped: !unruly };
+                self.after(after, Happening::Inside { who, life, event });
+            }
+            Action::Finished => {
+                self.campaigners[who].crash();
+                self.checker.gone(who);
+                let after = self.millis(0..1500);
+                self.after(after, Happening::Start { who });
+            }
+            _ => {}
+        }
+    }
+
+    /// The deadline in the world's time, after seeing that a write entitles to it.
+    fn entitled(&mut self, who: usize, deadline: incumbent::clock::Instant) -> Time {
+        let campaigner = &self.campaigners[who];
+        let lease = campaigner.timing.lease();
+        if campaigner.entitled_from.is_none_or(|from| deadline > from + lease) {
+            self.checker.fail(format!("no write entitles campaigner {who} to {deadline:?}"));
+        }
+        campaigner.real(deadline)
+    }
+}
