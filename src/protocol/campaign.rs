@@ -233,6 +233,8 @@ pub(super) struct Outstanding {
     pub id: u64,
     pub sent: Instant,
     pub kind: Kind,
+    /// When to take it for unanswered, whatever the lock promised.
+    pub gives_up_at: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -328,6 +330,7 @@ impl Campaign {
     /// Takes in what happened at `now`, which must not be before the `now` of an earlier call.
     pub fn handle(&mut self, now: Instant, event: Event) {
         self.end_what_has_expired(now);
+        self.give_up_on_what_hangs(now, &event);
         match event {
             Event::Start => self.start(now),
             Event::Wake => {}
@@ -352,15 +355,15 @@ impl Campaign {
 
     /// When to send [`Event::Wake`] at the latest, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
+        let hangs = self.outstanding.as_ref().map(|outstanding| outstanding.gives_up_at);
         match &self.phase {
             Phase::Idle | Phase::Finished => None,
-            Phase::Standby(standby) => self.outstanding.is_none().then_some(standby.at),
+            Phase::Standby(standby) => Some(hangs.unwrap_or(standby.at)),
             Phase::Office(office) => {
-                Some(office.next_wake(self.settings.timing.grace(), self.outstanding.is_some()))
+                let at = office.next_wake(self.settings.timing.grace(), hangs.is_some());
+                Some(hangs.map_or(at, |hangs| at.min(hangs)))
             }
-            Phase::Leaving(leaving) => {
-                self.outstanding.is_none().then(|| leaving.next_wake()).flatten()
-            }
+            Phase::Leaving(leaving) => hangs.or(leaving.next_wake()),
         }
     }
 
@@ -421,6 +424,26 @@ impl Campaign {
                 self.look_soon(now);
             }
         }
+    }
+
+    /// A lock should answer within the timeout that it is given. One that hangs must not hang the campaign.
+    fn give_up_on_what_hangs(&mut self, now: Instant, event: &Event) {
+        let Some(Outstanding { id, kind, gives_up_at, .. }) = &self.outstanding else { return };
+        let (id, answered) = (*id, matches!(event, Event::Answered { id: of, .. } if of == id));
+        if answered || now < *gives_up_at {
+            return;
+        }
+        let hung = Failure {
+            kind: LockErrorKind::Unknown,
+            message: "the lock has not answered within the timeout it was given".into(),
+        };
+        let answer = match kind {
+            Kind::Read => Answer::Read(Err(hung)),
+            Kind::Write { .. } => Answer::Written(Err(hung)),
+            Kind::Release => Answer::Released(Err(hung)),
+            Kind::Concede => Answer::Conceded(Err(hung)),
+        };
+        self.take_answer(now, id, answer);
     }
 
     fn take_answer(&mut self, now: Instant, id: u64, answer: Answer) {
@@ -642,7 +665,15 @@ impl Campaign {
     pub(super) fn request(&mut self, now: Instant, kind: Kind, request: Request) {
         self.next_request += 1;
         let id = self.next_request;
-        self.outstanding = Some(Outstanding { id, sent: now, kind });
+        let timeout = match &request {
+            Request::Read { timeout } => *timeout,
+            Request::Write(write) => write.timeout,
+            Request::Release(release) => release.timeout,
+            Request::Concede(_) => self.settings.timing.attempt(),
+        };
+        // Later than the lock's own timeout, which says more of why.
+        let gives_up_at = now + timeout + timeout / 2 + Duration::from_millis(100);
+        self.outstanding = Some(Outstanding { id, sent: now, kind, gives_up_at });
         self.act(Action::Request { id, request });
     }
 

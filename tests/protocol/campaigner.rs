@@ -133,10 +133,6 @@ impl Campaigner {
         now < self.paused_until
     }
 
-    pub fn is_cut_off(&self, now: Time) -> bool {
-        now < self.cut_out_until.max(self.cut_in_until).max(self.paused_until)
-    }
-
     /// Notes that its write `number` was applied.
     pub fn applied(&mut self, number: u64) {
         self.entitled_from = self.entitled_from.max(self.sent.get(&number).copied());

@@ -41,7 +41,6 @@ pub struct Checker {
     last_token: Option<Token>,
     pub terms: u64,
     pub peer_terms: u64,
-    pub excused: u64,
     pub requests: u64,
     /// Requests to create an entry.
     pub creates: u64,
@@ -145,25 +144,19 @@ impl Checker {
         self.seats[who].zombie_until = Time::ZERO;
     }
 
-    pub fn peer(&mut self, which: usize, leads: bool, now: Time, excused: impl Fn(usize) -> bool) {
+    pub fn peer(&mut self, which: usize, leads: bool, now: Time) {
         self.peer_terms += u64::from(leads);
         self.peers[which] = leads;
-        self.beside_peers(now, excused);
+        self.beside_peers(now);
     }
 
-    /// No campaigner of ours leads beside one of theirs, unless it is cut off or stopped: the documented exception.
-    pub fn beside_peers(&mut self, now: Time, excused: impl Fn(usize) -> bool) {
-        if !self.peers.contains(&true) {
-            return;
-        }
-        for who in 0..self.seats.len() {
-            if self.leads(who, now) {
-                if excused(who) {
-                    self.excused += 1;
-                } else {
-                    self.fail(format!("campaigner {who} leads beside one of Choria's"));
-                }
-            }
+    /// No campaigner of ours leads beside one of theirs, not even one that is cut off: its deadline is sooner than theirs can
+    /// win (they have no back-off here).
+    pub fn beside_peers(&mut self, now: Time) {
+        if self.peers.contains(&true)
+            && let Some(who) = (0..self.seats.len()).find(|who| self.leads(*who, now))
+        {
+            self.fail(format!("campaigner {who} leads beside one of Choria's"));
         }
     }
 

@@ -69,7 +69,7 @@ impl World {
             }
             Fault::ChoriaCrash { which } if which < self.chorias.len() => {
                 self.chorias[which].crash();
-                self.checker.peer(which, false, now, |_| true);
+                self.checker.peer(which, false, now);
                 let life = self.chorias[which].life;
                 self.after(millis(500), Happening::Choria { which, life, step: Step::Tick });
             }
@@ -154,17 +154,15 @@ impl World {
                 if choria.answer(answer) {
                     self.after(SETTLE, again(Step::Win));
                 }
-                let (now, campaigners) = (self.now, &self.campaigners);
                 if !self.chorias[which].won {
-                    self.checker.peer(which, false, now, |who| campaigners[who].is_cut_off(now));
+                    self.checker.peer(which, false, self.now);
                 }
             }
             Step::Win => {
                 if self.chorias[which].revision.is_some() && !self.chorias[which].won {
                     self.chorias[which].won = true;
                     self.log(|| format!("choria {which} LEADS"));
-                    let (now, campaigners) = (self.now, &self.campaigners);
-                    self.checker.peer(which, true, now, |who| campaigners[who].is_cut_off(now));
+                    self.checker.peer(which, true, self.now);
                 }
             }
         }

@@ -186,3 +186,32 @@ fn durations_without_end_do_not_panic() {
     desk.run(LEASE);
     assert!(desk.is_finished());
 }
+
+/// A lock that never answers hung whoever stood by or left office; and in office it kept the renewal from being repeated.
+#[test]
+fn a_lock_that_never_answers_does_not_hang_the_campaign() {
+    let mut desk = Desk::started();
+    desk.holds = true;
+    let looks = |desk: &Desk| desk.requests().len();
+    desk.run(SECOND * 60);
+    assert!(looks(&desk) > 10, "{} requests a minute", looks(&desk));
+    desk.held = None;
+    desk.holds = false;
+    desk.run(SECOND * 10);
+    assert!(desk.leads(), "{:?}", desk.machine);
+
+    desk.holds = true;
+    desk.next_write();
+    desk.held = None;
+    desk.run(SECOND * 3);
+    desk.holds = false;
+    desk.serve();
+    desk.run(SECOND * 60);
+    assert_eq!(desk.ends(), [], "one renewal that hangs does not end a term");
+
+    desk.holds = true;
+    desk.admin_deletes();
+    desk.event(Event::Stop);
+    desk.run(SECOND * 20);
+    assert!(desk.is_finished(), "{:?}", desk.machine);
+}

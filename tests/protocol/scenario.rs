@@ -69,6 +69,7 @@ pub enum Fault {
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub seed: u64,
+    /// Leases are no longer than this.
     pub bucket_ttl: Duration,
     pub markers: bool,
     /// Whether the bucket is older than its TTL when the world begins.
@@ -118,7 +119,7 @@ fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
 
 fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
     let mixed = fleet == Fleet::Mixed;
-    let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![4000] };
+    let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
     (
         proptest::sample::select(leases),
         coverage(),
@@ -195,14 +196,21 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 }
 
 pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
+    let fleet_sizes = if fleet == Fleet::WithChoria { 1..=2 } else { 2..=5 };
+    let ttls = match fleet {
+        Fleet::Mixed => vec![3000],
+        Fleet::WithChoria => vec![4000, 8000],
+        Fleet::Plain | Fleet::SteppedClock => vec![4000, 2000, 1000],
+    };
     (
         any::<u64>().no_shrink(),
+        proptest::sample::select(ttls),
         any::<bool>(),
         any::<bool>(),
-        prop::collection::vec(standing(fleet), 2..=5),
+        prop::collection::vec(standing(fleet), fleet_sizes),
         prop::collection::vec((0..STORM_MS, fault(fleet)), 0..60),
     )
-        .prop_map(move |(seed, markers, old_bucket, mut campaigners, mut faults)| {
+        .prop_map(move |(seed, ttl_ms, markers, old_bucket, mut campaigners, mut faults)| {
             faults.sort_by_key(|(at, _)| *at);
             if fleet == Fleet::SteppedClock {
                 for campaigner in &mut campaigners {
@@ -211,7 +219,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
             }
             Scenario {
                 seed,
-                bucket_ttl: Duration::from_secs(if fleet == Fleet::Mixed { 3 } else { 4 }),
+                bucket_ttl: Duration::from_millis(ttl_ms),
                 markers,
                 old_bucket,
                 choria: fleet == Fleet::WithChoria,

@@ -246,8 +246,7 @@ impl World {
             Happening::Choria { which, life, step } => self.step_choria(which, life, step),
             Happening::Calm => self.calm_down(),
         }
-        let (now, campaigners) = (self.now, &self.campaigners);
-        self.checker.beside_peers(now, |who| campaigners[who].is_cut_off(now));
+        self.checker.beside_peers(self.now);
     }
 
     fn start(&mut self, who: usize) {
