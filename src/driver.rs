@@ -6,58 +6,31 @@
 use std::future::{Future, pending};
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
-use crate::clock::{Clock, Instant};
-use crate::election::{Callback, Change};
-use crate::leadership::{Leadership, Loss, Term, as_ns, from_ns};
-use crate::lock::{
-    Capabilities, Hint, HintSink, Lock, LockError, LockErrorKind, Request, Subscription,
-};
+use crate::clock::Instant;
+use crate::election::Change;
+use crate::leadership::{Leadership, Loss, Term, as_ns};
+use crate::lock::{Capabilities, Hint, Lock, LockError, LockErrorKind, Request, Subscription};
 use crate::protocol::{Action, Answer, Campaign, Event, Failure, Leader, State};
+use crate::shared::{Input, Shared};
 use crate::telemetry::Telemetry;
 use crate::term_end::TermEnd;
 
-/// How many hints may wait for a busy driver before they are replaced by one look.
-const HINTS_QUEUED: usize = 64;
-/// How many changes a slow reader may lag behind.
-const CHANGES_KEPT: usize = 64;
 /// tokio's timers stand still while the machine is suspended, so a leader's are cut into pieces: after waking up it
 /// finds within this time that its deadline has passed, and stops the work.
 const LONGEST_SLEEP_IN_OFFICE: Duration = Duration::from_millis(500);
 
-/// What the driver is told from outside.
-pub(crate) enum Input {
-    Hint(Box<Hint>),
-    /// Of the given term, or of whichever is current.
-    Resign {
-        term: Option<NonZeroU32>,
-    },
-    WorkEnded {
-        term: NonZeroU32,
-        panicked: bool,
-    },
-    Stop,
-}
-
-/// Where inputs are put. Never blocks.
-#[derive(Clone)]
-pub(crate) struct Inbox(mpsc::UnboundedSender<Input>);
-
-impl Inbox {
-    pub fn send(&self, input: Input) {
-        // An error means that the campaign has ended, and with it all that an input could change.
-        let _ = self.0.send(input);
-    }
-}
+/// A callback of the user's.
+pub(crate) type Callback<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// User callbacks, each run in a task of its own.
 #[derive(Default)]
@@ -65,109 +38,6 @@ pub(crate) struct Callbacks {
     pub won: Option<Callback<Leadership>>,
     pub lost: Option<Callback<Loss>>,
     pub campaign: Option<Callback<State>>,
-}
-
-/// What handles of an election see. Only the driver writes it.
-pub(crate) struct Shared {
-    pub name: Arc<str>,
-    pub identity: Arc<str>,
-    pub clock: Arc<dyn Clock>,
-    pub inbox: Inbox,
-    pub status: watch::Sender<Status>,
-    changes: Mutex<Audience>,
-    /// Until when this campaigner leads; 0 while it does not, or is told to stop.
-    leads_until_ns: AtomicU64,
-    hints_queued: AtomicUsize,
-    hints_missed: AtomicBool,
-}
-
-/// Who listens to changes.
-#[derive(Default)]
-enum Audience {
-    /// Nobody yet, as few elections are watched.
-    #[default]
-    Nobody,
-    Listeners(broadcast::Sender<Change>),
-    /// The campaign has ended.
-    Gone,
-}
-
-#[derive(Default)]
-pub(crate) struct Status {
-    pub state: State,
-    pub leader: Option<Leader>,
-    pub trouble: Option<Failure>,
-    pub term: Option<Arc<Term>>,
-    pub stopping: bool,
-    pub finished: bool,
-}
-
-impl Shared {
-    pub fn new(
-        name: Arc<str>,
-        identity: Arc<str>,
-        clock: Arc<dyn Clock>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
-        let (sender, inputs) = mpsc::unbounded_channel();
-        let shared = Self {
-            name,
-            identity,
-            clock,
-            inbox: Inbox(sender),
-            status: watch::Sender::new(Status::default()),
-            changes: Mutex::default(),
-            leads_until_ns: AtomicU64::new(0),
-            hints_queued: AtomicUsize::new(0),
-            hints_missed: AtomicBool::new(false),
-        };
-        (Arc::new(shared), inputs)
-    }
-
-    pub fn leads(&self) -> bool {
-        let until = self.leads_until_ns.load(Ordering::Acquire);
-        until != 0 && self.clock.now() < from_ns(until)
-    }
-
-    /// `None` once the campaign has ended.
-    pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
-        let mut audience = self.audience();
-        match &*audience {
-            Audience::Nobody => {
-                let (sender, receiver) = broadcast::channel(CHANGES_KEPT);
-                *audience = Audience::Listeners(sender);
-                Some(receiver)
-            }
-            Audience::Listeners(sender) => Some(sender.subscribe()),
-            Audience::Gone => None,
-        }
-    }
-
-    pub fn tell(&self, change: Change) {
-        if let Audience::Listeners(sender) = &*self.audience() {
-            let _ = sender.send(change); // an error means that nobody listens
-        }
-    }
-
-    fn audience(&self) -> MutexGuard<'_, Audience> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn update(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_modify(change);
-    }
-
-    fn hint_sink(self: &Arc<Self>) -> HintSink {
-        let shared = Arc::downgrade(self);
-        HintSink::new(move |hint| {
-            let Some(shared) = shared.upgrade() else { return };
-            if shared.hints_queued.fetch_add(1, Ordering::AcqRel) < HINTS_QUEUED {
-                shared.inbox.send(Input::Hint(Box::new(hint)));
-            } else {
-                shared.hints_queued.fetch_sub(1, Ordering::AcqRel);
-                shared.hints_missed.store(true, Ordering::Release);
-            }
-        })
-    }
 }
 
 /// Spawns the campaign. Its task ends after [`Input::Stop`].
@@ -238,7 +108,7 @@ impl Drop for Finish {
             status.leader = None;
             status.state = State::Unknown;
         });
-        *self.0.audience() = Audience::Gone;
+        self.0.dismiss();
     }
 }
 

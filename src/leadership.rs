@@ -13,9 +13,10 @@ use thiserror::Error;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
-use crate::driver::{Inbox, Input};
+
 use crate::lock::Token;
 use crate::protocol::Cause;
+use crate::shared::{Inbox, Input};
 
 /// The office: who holds one may do the leader's work.
 ///

@@ -1,15 +1,49 @@
 //! Leader election that keeps exactly one leader in office.
 //!
 //! Campaigners of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS JetStream key-value
-//! bucket ([`nats`]), or in process ([`memory`]). The one that creates the entry leads, after waiting out whoever
+//! bucket (`nats`), or in process ([`memory`]). The one that creates the entry leads, after waiting out whoever
 //! may still be leading, and renews it; the others stand by, silently where the lock tells them of changes.
 //!
 //! **At most one campaigner of an election leads at any instant**, whatever crashes, hangs, is partitioned, suspended
 //! or delayed, as long as the campaigners' clocks run at nearly the same *rate*; they need not agree on the time. Each
 //! term has a *fencing token* that is greater than every earlier one, for what is written to refuse a stale leader.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use incumbent::memory::MemoryLock;
+//! use incumbent::new_election;
+//!
+//! let election = new_election("my_app", MemoryLock::new()).identity("c1.example.net").start()?;
+//!
+//! let leadership = election.won().await?; // leads from here on
+//! leadership.run(async { /* the work of a leader */ }).await?; // dropped if the term ends first
+//! println!("fence what you write with {}", leadership.token());
+//! drop(leadership); // others may lead
+//!
+//! election.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Map
+//! - [`new_election`] describes a part in an election; [`ElectionBuilder::start`] begins it; [`Election`] is the handle on
+//!   it; [`Leadership`] is what one holds while leading; [`observe`] watches without standing.
+#![cfg_attr(
+    feature = "nats",
+    doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
+)]
+#![cfg_attr(not(feature = "nats"), doc = "- [`memory`]: the lock in process.")]
+//! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
+//!   on through suspension.
+//!
+//! # What it does not do
+//! It elects a leader; it replicates nothing and keeps no membership. It cannot stop work that blocks its thread: the
+//! token is for that. Where the promise ends is told in `docs/protocol.md` of the repository.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod builder;
 pub mod clock;
 mod driver;
 mod election;
@@ -19,13 +53,17 @@ pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;
 pub mod protocol;
+mod shared;
 mod telemetry;
 mod term_end;
 
-pub use election::{
-    Change, Changes, Election, ElectionBuilder, Observer, StartError, Stopped, new_election,
-    observe,
-};
+pub use builder::{ElectionBuilder, StartError, new_election, observe};
+pub use election::{Change, Changes, Election, Observer, Stopped};
 pub use leadership::{Leadership, Loss};
 pub use lock::Token;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State};
+
+/// What the README shows compiles.
+#[cfg(all(doctest, feature = "nats"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

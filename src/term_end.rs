@@ -7,9 +7,10 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument, error, info, warn};
 
 use crate::clock::Instant;
-use crate::driver::Shared;
-use crate::election::{Callback, Change};
+use crate::driver::Callback;
+use crate::election::Change;
 use crate::leadership::{Loss, Term};
+use crate::shared::Shared;
 
 pub(crate) struct TermEnd {
     pub shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! The machine: what it is told, what it answers, and what it remembers.
+//! The machine: it remembers, and hands what happens to the phase that it is in.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,215 +7,17 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use super::backoff::{Backoff, BackoffPolicy};
 use super::cause::Cause;
 use super::leaving::Leaving;
 use super::office::Office;
 use super::spread::Hearing;
 use super::standby::{Plan, Standby};
-use super::timing::Timing;
-use super::vacancy::{Circumstances, Conceded, CoolDown, Sighting, Vacancy, Wait};
+use super::vacancy::{Conceded, Sighting, Vacancy, Wait};
+use super::words::{Action, Answer, Event, Failure, Leader, Settings, State};
 use crate::clock::Instant;
 use crate::lock::{
-    Capabilities, Concession, Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading,
-    Record, Request, Revision, Token, Tombstone, Write, WriteId,
+    Capabilities, Coverage, Hint, LockErrorKind, Mark, Request, Revision, Token, Write, WriteId,
 };
-
-/// How one campaigner campaigns.
-pub struct Settings {
-    /// What people read.
-    pub identity: Arc<str>,
-    /// What tells this campaign from every other.
-    pub nonce: Nonce,
-    /// Lease, renewal, grace.
-    pub timing: Timing,
-    /// How long to wait between winning and leading.
-    pub cool_down: CoolDown,
-    /// How to poll where no hints come.
-    pub backoff: Box<dyn BackoffPolicy>,
-    /// How long to let a holder that vanished come back first.
-    pub hold_back: Duration,
-    /// Among candidates that wake together the higher asks first.
-    pub priority: u8,
-    /// Whether Choria's campaigners stand in the same election.
-    pub choria_peers: bool,
-    /// Whether to stand at all, or only to watch.
-    pub stands: bool,
-    /// What all randomness is drawn from.
-    pub seed: u64,
-    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people, never compared.
-    pub origin_unix_ms: u64,
-}
-
-impl Settings {
-    /// The defaults.
-    pub fn new(identity: impl Into<Arc<str>>, nonce: Nonce, timing: Timing) -> Self {
-        Self {
-            identity: identity.into(),
-            nonce,
-            timing,
-            cool_down: CoolDown::default(),
-            backoff: Box::new(Backoff::FIVE_SEC),
-            hold_back: Duration::ZERO,
-            priority: 0,
-            choria_peers: false,
-            stands: true,
-            seed: nonce.0,
-            origin_unix_ms: 0,
-        }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("identity", &self.identity)
-            .field("nonce", &self.nonce)
-            .field("timing", &self.timing)
-            .field("cool_down", &self.cool_down)
-            .field("hold_back", &self.hold_back)
-            .field("priority", &self.priority)
-            .field("choria_peers", &self.choria_peers)
-            .field("stands", &self.stands)
-            .field("seed", &self.seed)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Something that happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// The campaign begins.
-    Start,
-    /// [`Campaign::next_wake`] has come.
-    Wake,
-    /// The lock suggests something.
-    Hint(Hint),
-    /// The answer to the request `id`.
-    Answered {
-        /// The request.
-        id: u64,
-        /// Its answer.
-        answer: Answer,
-    },
-    /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which case the entry
-    /// is left to expire.
-    Ended {
-        /// Whether no work of the term is running any more.
-        work_stopped: bool,
-    },
-    /// The work of the term came to its end by itself.
-    WorkEnded {
-        /// By a panic.
-        panicked: bool,
-    },
-    /// Give up the office, and stand again.
-    Resign,
-    /// Give up the office, and end the campaign.
-    Stop,
-    /// What the lock can do is now known better.
-    Capabilities(Capabilities),
-}
-
-/// What came of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Of a [`Request::Read`].
-    Read(Result<Reading, Failure>),
-    /// Of a [`Request::Write`].
-    Written(Result<Revision, Failure>),
-    /// Of a [`Request::Release`].
-    Released(Result<(), Failure>),
-    /// Of a [`Request::Concede`].
-    Conceded(Result<(), Failure>),
-}
-
-/// Why a request failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Which of the answers it is.
-    pub kind: LockErrorKind,
-    /// What to tell people.
-    pub message: Arc<str>,
-}
-
-/// Something to do, in this order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Ask the lock, and answer with [`Event::Answered`]. A request still under way is to be dropped: its outcome does
-    /// not matter any more, or will be found out.
-    Request {
-        /// To be repeated in the answer.
-        id: u64,
-        /// What to ask.
-        request: Request,
-    },
-    /// Tell that the term has begun: this campaigner leads, until the deadline.
-    Begin {
-        /// The term's fencing token.
-        token: Token,
-        /// When the right to lead ends.
-        deadline: Instant,
-    },
-    /// The right to lead now lasts until this deadline.
-    Extend {
-        /// When the right to lead ends.
-        deadline: Instant,
-    },
-    /// Stop the work by `by`, wait for it, tell the loss, and answer with [`Event::Ended`].
-    End {
-        /// Why.
-        cause: Cause,
-        /// When to use force.
-        by: Instant,
-    },
-    /// What is known about who leads has changed.
-    Leader(Option<Leader>),
-    /// Requests fail, for a new reason.
-    Trouble(Failure),
-    /// Requests succeed again.
-    Recovered,
-    /// The campaign has ended, and holds nothing.
-    Finished,
-}
-
-/// Choria's words for where a campaigner stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum State {
-    /// Nothing has been heard from the lock yet.
-    #[default]
-    Unknown,
-    /// Standing by, or elected and cooling down.
-    Candidate,
-    /// In office.
-    Leader,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "unknown",
-            Self::Candidate => "candidate",
-            Self::Leader => "leader",
-        })
-    }
-}
-
-/// Who holds the election, as last seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leader {
-    /// What people read.
-    pub identity: Arc<str>,
-    /// The term's token; `None` where the holder is not of this library.
-    pub token: Option<Token>,
-    /// When the term began, by the holder's wall clock, in milliseconds since the Unix epoch.
-    pub since_unix_ms: Option<u64>,
-    /// When it was last seen to renew, on the local clock.
-    pub seen: Instant,
-    /// Whether it is this very campaigner.
-    pub is_me: bool,
-}
 
 /// What the campaign is at.
 #[derive(Debug)]
@@ -276,7 +78,7 @@ pub struct Campaign {
     pub(super) own_cool_down_ends: Instant,
     /// Until when an entry of ours may stand in the lock, whether we know of it or not.
     pub(super) entry_may_stand_until: Instant,
-    leader: Option<Leader>,
+    pub(super) leader: Option<Leader>,
     trouble: Option<Failure>,
     actions: VecDeque<Action>,
     next_request: u64,
@@ -297,7 +99,7 @@ impl fmt::Debug for Campaign {
 
 impl Campaign {
     /// How many concessions and unknown writes are remembered.
-    const REMEMBERED: usize = 16;
+    pub(super) const REMEMBERED: usize = 16;
 
     /// A campaign that has not begun.
     pub fn new(settings: Settings, capabilities: Capabilities) -> Self {
@@ -479,7 +281,7 @@ impl Campaign {
         }
     }
 
-    fn phase_kind(&self) -> At {
+    pub(super) fn phase_kind(&self) -> At {
         match self.phase {
             Phase::Standby(_) => At::Standby,
             Phase::Office(_) => At::Office,
@@ -499,151 +301,6 @@ impl Campaign {
         if matches!(self.phase, Phase::Idle) {
             // Hints are being set up: a look before they come would have to be repeated.
             self.stand_by(now + Duration::from_millis(20), Plan::Look);
-        }
-    }
-
-    fn hear_concession(&mut self, now: Instant, concession: Concession) {
-        let conceded = Conceded {
-            by: concession.by,
-            token: concession.token,
-            revision: concession.revision,
-            clear_at: now + super::timing::with_drift(concession.left),
-        };
-        self.remember_concession(conceded);
-    }
-
-    pub(super) fn remember_concession(&mut self, conceded: Conceded) {
-        if self.conceded.len() == Self::REMEMBERED {
-            self.conceded.pop_front();
-        }
-        self.conceded.push_back(conceded);
-        if let Phase::Office(office) = &mut self.phase {
-            office.hear_concession(&conceded);
-        }
-    }
-
-    fn hear(&mut self, now: Instant, record: Record, previous: Option<Option<Revision>>) {
-        if let Some(known) = &mut self.vacancy
-            && known.tombstone.as_ref().is_some_and(|t| t.0 == record.revision)
-        {
-            known.previous = known.previous.or(previous.flatten()); // which a read does not tell
-        }
-        if record.revision <= self.newest_revision() || self.office_expects(&record) {
-            return;
-        }
-        let revision = record.revision;
-        let mine = matches!(&record.content, Content::Held(entry) if self.is_mine(entry));
-        let writing =
-            matches!(self.outstanding, Some(Outstanding { kind: Kind::Write { .. }, .. }));
-        if mine && writing {
-            return; // its answer is on the way
-        }
-        self.deposed_by_hint(now, &record);
-        let held = self.learn(now, record, previous, true);
-        if self.phase_kind() == At::Standby {
-            match (held, mine) {
-                (true, true) => self.take_up_own(now, revision),
-                (true, false) => self.rest(now),
-                (false, _) => self.plan_to_ask(now, true),
-            }
-        }
-    }
-
-    /// The newest revision known of.
-    pub(super) fn newest_revision(&self) -> Revision {
-        let seen = self.last_seen.as_ref().map(|seen| seen.revision);
-        let tombstone = self.vacancy.as_ref().and_then(|v| v.tombstone.as_ref()).map(|t| t.0);
-        seen.max(tombstone).unwrap_or(Revision(0))
-    }
-
-    /// Remembers a record. Answers whether it is somebody's entry, rather than a tombstone.
-    pub(super) fn learn(
-        &mut self,
-        at: Instant,
-        record: Record,
-        previous: Option<Option<Revision>>,
-        heard: bool,
-    ) -> bool {
-        self.learned_at = self.learned_at.max(at);
-        match record.content {
-            Content::Held(entry) => {
-                let is_me = self.is_mine(&entry);
-                let sighting = match self.last_seen.take() {
-                    Some(seen) if seen.revision == record.revision => seen,
-                    _ => Sighting { revision: record.revision, entry, at, heard },
-                };
-                if !is_me {
-                    let ends = sighting.right_ends(self.capabilities.longest_lease);
-                    self.rights_seen_end = self.rights_seen_end.max(ends);
-                }
-                self.vacancy = None;
-                self.tell_leader(Some(Leader {
-                    identity: Arc::clone(&sighting.entry.identity),
-                    token: sighting.term().map(|(_, token)| token),
-                    since_unix_ms: sighting.entry.mark.as_ref().map(|mark| mark.since_unix_ms),
-                    seen: at,
-                    is_me,
-                }));
-                self.last_seen = Some(sighting);
-                true
-            }
-            Content::Vacant(tombstone) => {
-                self.learn_vacancy(at, Some((record.revision, tombstone)), previous, false);
-                false
-            }
-        }
-    }
-
-    pub(super) fn learn_vacancy(
-        &mut self,
-        at: Instant,
-        tombstone: Option<(Revision, Tombstone)>,
-        previous: Option<Option<Revision>>,
-        empty_is_proof: bool,
-    ) {
-        self.learned_at = self.learned_at.max(at);
-        let same = |known: &Vacancy| {
-            known.tombstone.as_ref().map(|t| t.0) == tombstone.as_ref().map(|t| t.0)
-        };
-        match &mut self.vacancy {
-            Some(known) if same(known) => {
-                known.previous = known.previous.or(previous.flatten());
-                known.empty_is_proof = empty_is_proof;
-            }
-            _ => {
-                self.vacancy = Some(Vacancy {
-                    tombstone,
-                    previous: previous.flatten(),
-                    first_seen: at,
-                    empty_is_proof,
-                });
-            }
-        }
-        self.tell_leader(None);
-    }
-
-    pub(super) fn tell_leader(&mut self, leader: Option<Leader>) {
-        let known = |l: &Option<Leader>| l.as_ref().map(|l| (l.identity.clone(), l.token, l.is_me));
-        let changed = known(&self.leader) != known(&leader);
-        self.leader = leader;
-        if changed {
-            self.act(Action::Leader(self.leader.clone()));
-        }
-    }
-
-    pub(super) fn is_mine(&self, entry: &Entry) -> bool {
-        entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == self.settings.nonce)
-    }
-
-    pub(super) fn circumstances(&self, now: Instant) -> Circumstances<'_> {
-        Circumstances {
-            now,
-            longest_lease: self.capabilities.longest_lease,
-            lease: self.settings.timing.lease(),
-            policy: self.settings.cool_down,
-            choria_peers: self.settings.choria_peers,
-            last_seen: self.last_seen.as_ref(),
-            rights_seen_end: self.rights_seen_end,
         }
     }
 
@@ -720,7 +377,7 @@ pub(super) struct Draft {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+pub(super) enum At {
     Rest,
     Standby,
     Office,

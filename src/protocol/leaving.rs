@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use backon::ExponentialBackoff;
 
-use super::campaign::{Action, Answer, Campaign, Kind, Outstanding, Phase};
+use super::campaign::{Campaign, Kind, Outstanding, Phase};
 use super::cause::Cause;
 use super::standby::Plan;
 use super::timing::with_drift;
 use super::vacancy::Conceded;
+use super::words::{Action, Answer};
 use crate::clock::Instant;
 use crate::lock::{Concession, Content, LockErrorKind, Reading, Release, Request, Revision, Token};
 

@@ -44,17 +44,20 @@
 mod backoff;
 mod campaign;
 mod cause;
+mod knowledge;
 mod leaving;
 mod office;
 mod spread;
 mod standby;
 mod timing;
 mod vacancy;
+mod words;
 
 #[cfg(feature = "backoff")]
 pub use backoff::CrateBackoff;
 pub use backoff::{Backoff, BackoffPolicy};
-pub use campaign::{Action, Answer, Campaign, Event, Failure, Leader, Settings, State};
+pub use campaign::Campaign;
 pub use cause::Cause;
 pub use timing::{GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions};
 pub use vacancy::CoolDown;
+pub use words::{Action, Answer, Event, Failure, Leader, Settings, State};

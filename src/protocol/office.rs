@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use backon::ExponentialBackoff;
 
-use super::campaign::{Action, Campaign, Draft, Failure, Kind, Leader, Outstanding, Phase};
+use super::campaign::{Campaign, Draft, Kind, Outstanding, Phase};
 use super::cause::Cause;
 use super::vacancy::{Conceded, Predecessor, Wait};
+use super::words::{Action, Failure, Leader};
 use crate::clock::Instant;
 use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
 

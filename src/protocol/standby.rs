@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use backon::ExponentialBackoff;
 
-use super::campaign::{Campaign, Draft, Failure, Kind, Outstanding, Phase};
+use super::campaign::{Campaign, Draft, Kind, Outstanding, Phase};
 use super::spread;
 use super::timing::with_drift;
 use super::vacancy::{Vacancy, Wait};
+use super::words::Failure;
 use crate::clock::Instant;
 use crate::lock::{Capabilities, Content, Coverage, LockErrorKind, Reading, Revision, Tombstone};
 

@@ -1,0 +1,290 @@
+//! Describing an election, and starting it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::FutureExt;
+use thiserror::Error;
+
+use crate::clock::{BootClock, Clock};
+use crate::driver::{self, Callbacks};
+use crate::election::{Election, Observer};
+use crate::leadership::{Leadership, Loss};
+use crate::lock::{Lock, Nonce};
+use crate::protocol::{
+    Backoff, BackoffPolicy, Campaign, CoolDown, GREATEST_LEASE, Settings, State, Timing,
+    TimingError, TimingOptions,
+};
+use crate::shared::Shared;
+
+/// Begins to describe a part in the election `name` on `lock`.
+///
+/// Nothing happens before [`start`](ElectionBuilder::start).
+pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder {
+    ElectionBuilder {
+        name: name.into(),
+        lock: Arc::new(lock),
+        identity: None,
+        timing: TimingOptions::default(),
+        cool_down: CoolDown::default(),
+        backoff: Box::new(Backoff::FIVE_SEC),
+        hold_back: Duration::ZERO,
+        priority: 0,
+        clock: Arc::new(BootClock),
+        callbacks: Callbacks::default(),
+        stands: true,
+    }
+}
+
+/// Watches the election `name` on `lock` without standing in it. It writes nothing.
+///
+/// # Errors
+/// As [`ElectionBuilder::start`].
+pub fn observe(name: impl Into<String>, lock: impl Lock) -> Result<Observer, StartError> {
+    let builder = ElectionBuilder { stands: false, ..new_election(name, lock) };
+    Ok(Observer::new(builder.start()?))
+}
+
+/// How to stand in an election. Every duration counts on this campaigner's own clock.
+#[must_use = "an election begins with start()"]
+pub struct ElectionBuilder {
+    name: String,
+    lock: Arc<dyn Lock>,
+    identity: Option<String>,
+    timing: TimingOptions,
+    cool_down: CoolDown,
+    backoff: Box<dyn BackoffPolicy>,
+    hold_back: Duration,
+    priority: u8,
+    clock: Arc<dyn Clock>,
+    callbacks: Callbacks,
+    stands: bool,
+}
+
+impl ElectionBuilder {
+    /// What people read as the holder's name. Default: the host's name.
+    ///
+    /// It need not be unique: campaigners are told apart by a number drawn at each start.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// How long one write to the lock entitles its writer to lead, counted from before it was sent: 1 s to 1 h, at most
+    /// what the lock allows. Default: what the lock allows (for a bucket, its TTL).
+    ///
+    /// It is how long a crashed leader may stay unreplaced, and how long a leader survives a lock out of reach.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.timing.lease = Some(lease);
+        self
+    }
+
+    /// How long after a write the leader renews. Default: a third of the lease.
+    pub fn renewal(mut self, renewal: Duration) -> Self {
+        self.timing.renewal = Some(renewal);
+        self
+    }
+
+    /// How long guarded work may take to stop: it is told so long before the deadline. Default: a sixth of the lease.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.timing.grace = Some(grace);
+        self
+    }
+
+    /// How long to wait between winning and leading. Default: [`CoolDown::Proven`].
+    pub fn cool_down(mut self, cool_down: CoolDown) -> Self {
+        self.cool_down = cool_down;
+        self
+    }
+
+    /// How to poll where the lock sends no hints. Default: [`Backoff::FIVE_SEC`].
+    pub fn backoff(mut self, policy: impl BackoffPolicy) -> Self {
+        self.backoff = Box::new(policy);
+        self
+    }
+
+    /// How long to let a leader that vanished (not one that released its office) come back first. Default: not at all.
+    pub fn hold_back(mut self, hold_back: Duration) -> Self {
+        self.hold_back = hold_back;
+        self
+    }
+
+    /// Among candidates that wake together the one with the higher number asks first. Default: 0, the lowest.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Says that Choria's campaigners stand in the same election.
+    ///
+    /// Then the right to lead ends 0.75 of the bucket's TTL after a write, and a holder that is not known to be of
+    /// this library is waited for as long as a Choria leader may take to notice its loss.
+    pub fn with_choria_peers(mut self) -> Self {
+        self.timing.choria_peers = true;
+        self
+    }
+
+    /// Another clock than [`BootClock`]: for tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The work of a term: called when this campaigner comes into office, in a task of its own.
+    ///
+    /// The term lasts while the [`Leadership`] is held, so a callback that only takes note ends with
+    /// `leadership.ended().await`. When the term is told to end the future has the grace to return, then it is
+    /// dropped at its next await point. A panic ends the term like a failure of the work.
+    pub fn on_won<F, Fut>(mut self, callback: F) -> Self
+    where
+        F: Fn(Leadership) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.callbacks.won = Some(Arc::new(move |leadership| callback(leadership).boxed()));
+        self
+    }
+
+    /// Called once at the end of each term, after its work has stopped and before the entry is released.
+    ///
+    /// The campaign stands again when the returned future is done. It is dropped if it is not done by the deadline of
+    /// the lost term, or by the grace after the work stopped, whichever is later.
+    pub fn on_lost<F, Fut>(mut self, callback: F) -> Self
+    where
+        F: Fn(Loss) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.callbacks.lost = Some(Arc::new(move |loss| callback(loss).boxed()));
+        self
+    }
+
+    /// Called at each write that campaigns, a create or a renewal, with the state at that moment. A call still running is
+    /// not joined by a second one: that call is left out. A panic ends the term like a failure of the work.
+    pub fn on_campaign<F, Fut>(mut self, callback: F) -> Self
+    where
+        F: Fn(State) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.callbacks.campaign = Some(Arc::new(move |state| callback(state).boxed()));
+        self
+    }
+
+    /// Checks everything, and spawns the campaign on the current tokio runtime. Does no I/O: the lock may be out of reach.
+    ///
+    /// # Errors
+    /// [`StartError`], which says what is wrong. Nothing has been started then.
+    pub fn start(self) -> Result<Election, StartError> {
+        self.lock
+            .check_name(&self.name)
+            .map_err(|rule| StartError::Name { name: self.name.clone(), rule })?;
+        let capabilities = self.lock.capabilities();
+        let identity = match self.identity {
+            Some(identity) => identity,
+            None => gethostname::gethostname().to_string_lossy().into_owned(),
+        };
+        check_identity(&identity, capabilities.longest_identity)?;
+        let timing = Timing::new(self.timing, capabilities.longest_lease)?;
+        for (what, duration) in
+            [("hold_back", Some(self.hold_back)), ("cool_down", custom(self.cool_down))]
+        {
+            if let Some(duration) = duration.filter(|d| *d > GREATEST_LEASE) {
+                return Err(StartError::TooLong { what, duration });
+            }
+        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let nonce = Nonce(getrandom::u64().map_err(|_| StartError::NoRandomness)?);
+        let identity: Arc<str> = identity.into();
+        let settings = Settings {
+            cool_down: self.cool_down,
+            backoff: self.backoff,
+            hold_back: self.hold_back,
+            priority: self.priority,
+            choria_peers: self.timing.choria_peers,
+            stands: self.stands,
+            origin_unix_ms: unix_ms_at_origin(&*self.clock),
+            ..Settings::new(Arc::clone(&identity), nonce, timing)
+        };
+        let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
+        let campaign = Campaign::new(settings, capabilities);
+        driver::spawn(&runtime, Arc::clone(&shared), inbox, self.lock, campaign, self.callbacks);
+        Ok(Election::new(shared))
+    }
+}
+
+impl fmt::Debug for ElectionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ElectionBuilder")
+            .field("name", &self.name)
+            .field("lock", &self.lock)
+            .field("identity", &self.identity)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
+}
+
+fn custom(cool_down: CoolDown) -> Option<Duration> {
+    match cool_down {
+        CoolDown::For(duration) => Some(duration),
+        _ => None,
+    }
+}
+
+fn check_identity(identity: &str, longest: usize) -> Result<(), StartError> {
+    let problem = if identity.is_empty() {
+        "it is empty".to_owned()
+    } else if identity.chars().any(char::is_control) {
+        "it has a control character".to_owned()
+    } else if identity.len() > longest {
+        format!("it has {} bytes, and the lock takes {longest}", identity.len())
+    } else {
+        return Ok(());
+    };
+    let identity = identity.chars().take(80).collect();
+    Err(StartError::Identity { identity, problem })
+}
+
+fn unix_ms_at_origin(clock: &dyn Clock) -> u64 {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let origin = unix.saturating_sub(clock.now().since_origin());
+    u64::try_from(origin.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Why an election cannot start.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The lock cannot hold an election of this name.
+    #[error("{name:?} cannot be the name of an election: {rule}")]
+    Name {
+        /// As given.
+        name: String,
+        /// What a name must be.
+        rule: String,
+    },
+    /// The lock cannot hold this identity.
+    #[error("{identity:?} cannot be an identity: {problem}")]
+    Identity {
+        /// As given, cut short.
+        identity: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Durations that do not go together.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    /// A duration that keeps an election without a leader for too long.
+    #[error("a {what} of {duration:?} is longer than the greatest, 3600s")]
+    TooLong {
+        /// Which one.
+        what: &'static str,
+        /// As given.
+        duration: Duration,
+    },
+    /// `start` was called outside of a tokio runtime.
+    #[error("an election must be started within a tokio runtime")]
+    NoRuntime,
+    /// The operating system gave no random number.
+    #[error("the operating system gave no random number to tell this campaigner from others")]
+    NoRandomness,
+}

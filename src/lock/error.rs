@@ -1,0 +1,61 @@
+//! Why a request to a lock failed.
+
+use std::error::Error;
+use std::fmt;
+
+/// Which of the answers a failed request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LockErrorKind {
+    /// The expected revision is not the last one: somebody else wrote, or the entry is gone.
+    Conflict,
+    /// The request may have been applied or not: no answer came.
+    Unknown,
+    /// The request was not applied; try again.
+    Unavailable,
+    /// The server refuses us the right.
+    Denied,
+    /// The lock is not what it must be, and trying again does not help until somebody mends it.
+    Misconfigured,
+}
+
+/// Why a request to a lock failed.
+#[derive(Debug)]
+pub struct LockError {
+    kind: LockErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl LockError {
+    /// A failure that has no cause beneath it.
+    pub fn new(kind: LockErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same with the error that led to it.
+    pub fn with_source(
+        kind: LockErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Which answer it is.
+    pub fn kind(&self) -> LockErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for LockError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|e| e as &(dyn Error + 'static))
+    }
+}
