@@ -196,7 +196,7 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 }
 
 pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
-    let fleet_sizes = if fleet == Fleet::WithChoria { 1..=2 } else { 2..=5 };
+    let fleet_sizes = if fleet == Fleet::WithChoria { 1..=4 } else { 2..=5 };
     let ttls = match fleet {
         Fleet::Mixed => vec![3000],
         Fleet::WithChoria => vec![4000, 8000],
