@@ -167,20 +167,11 @@ impl Campaign {
         let fresh = self.retries();
         let reads = self.capabilities.reads;
         let ambiguous = self.pending.iter().any(|p| p.number != number);
-        let timing = self.settings.timing;
         let Phase::Office(office) = &mut self.phase else { return };
         match answer {
             Ok(revision) => {
                 office.revision = revision;
-                office.deadline = office.deadline.max(outstanding.sent + timing.tenure());
-                office.renew_at = outstanding.sent + timing.renewal();
-                office.retries = None;
-                office.last_failure = None;
-                let (began, deadline) = (office.began, office.deadline);
-                self.pending.clear();
-                if began {
-                    self.act(Action::Extend { deadline });
-                }
+                self.renewed(outstanding.sent);
             }
             // Ours, applied and reported lost, or somebody else's: a look tells.
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
@@ -206,9 +197,23 @@ impl Campaign {
         }
     }
 
+    /// A write of the holder's that was sent at `sent` has been applied.
+    fn renewed(&mut self, sent: Instant) {
+        let timing = self.settings.timing;
+        let Phase::Office(office) = &mut self.phase else { return };
+        office.deadline = office.deadline.max(sent + timing.tenure());
+        office.renew_at = sent + timing.renewal();
+        office.retries = None;
+        office.last_failure = None;
+        let (began, deadline) = (office.began, office.deadline);
+        self.pending.clear();
+        if began {
+            self.act(Action::Extend { deadline });
+        }
+    }
+
     pub(super) fn office_read(&mut self, now: Instant, answer: Result<Reading, Failure>) {
         let fresh = self.retries();
-        let timing = self.settings.timing;
         let nonce = self.settings.nonce;
         let Phase::Office(office) = &mut self.phase else { return };
         match answer {
@@ -239,18 +244,9 @@ impl Campaign {
                     // A renewal whose reply was lost. It counts from when *it* was sent.
                     office.revision = record.revision;
                     let write = self.pending.iter().find(|p| p.number == mark.write.number);
-                    if let Some(write) = write {
-                        office.deadline = office.deadline.max(write.sent + timing.tenure());
-                        office.renew_at = write.sent + timing.renewal();
-                        office.retries = None;
-                        office.last_failure = None;
-                        let (began, deadline) = (office.began, office.deadline);
-                        self.pending.clear();
-                        if began {
-                            self.act(Action::Extend { deadline });
-                        }
-                    } else {
-                        office.renew_at = now;
+                    match write.map(|write| write.sent) {
+                        Some(sent) => self.renewed(sent),
+                        None => office.renew_at = now,
                     }
                 }
             }

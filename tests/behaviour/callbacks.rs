@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use incumbent::{Cause, Change, Election, State};
+use incumbent::{Cause, Election, State};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{LEASE, Service, change, soon};
+use super::{LEASE, Service, lost, soon, won};
 
 /// Asks an election everything that it can be asked.
 fn interrogate(election: &Election) {
@@ -79,12 +79,9 @@ pub async fn panics_in_callbacks_end_the_term_and_not_the_campaign<S: Service>()
         .start()
         .unwrap();
     let mut changes = election.changes();
-    let cause = change(&mut changes, "the term ends", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    });
+    let cause = lost(&mut changes);
     assert_eq!(cause.await, Cause::WorkPanicked);
-    change(&mut changes, "the next term", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    won(&mut changes).await;
     election.stop().await;
 }
 
@@ -108,7 +105,7 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
         .start()
         .unwrap();
     let mut changes = election.changes();
-    change(&mut changes, "it leads", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    won(&mut changes).await;
     let second = service.campaigner("second").await.start().unwrap();
     soon("stop returns", election.stop()).await;
     assert!(soon("the work is dropped", dropped).await.is_err());
@@ -133,16 +130,13 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() 
         .start()
         .unwrap();
     let mut changes = first.changes();
-    change(&mut changes, "it leads", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    won(&mut changes).await;
     first.resign();
     let second = service.campaigner("second").await.start().unwrap();
     let leadership = soon("the second leads", second.won()).await.unwrap();
     assert!(!first.is_leader());
     drop(finish);
-    let cause = change(&mut changes, "the loss is told when the work is done", |c| match c {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    });
+    let cause = lost(&mut changes);
     assert_eq!(cause.await, Cause::Resigned);
     assert!(second.is_leader() && leadership.is_valid());
 }
@@ -151,7 +145,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() 
 pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
     let working = Arc::new(AtomicBool::new(false));
-    let (won, lost) = (Arc::clone(&working), Arc::clone(&working));
+    let (begins, ended) = (Arc::clone(&working), Arc::clone(&working));
     let asked = Arc::clone(&service);
     let (told, tellings) = oneshot::channel();
     let told = Arc::new(std::sync::Mutex::new(Some(told)));
@@ -160,7 +154,7 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
         .await
         .lease(LEASE)
         .on_won(move |leadership| {
-            let working = Arc::clone(&won);
+            let working = Arc::clone(&begins);
             async move {
                 working.store(true, Ordering::SeqCst);
                 leadership.ended().await;
@@ -169,7 +163,7 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
             }
         })
         .on_lost(move |_| {
-            let (working, service) = (Arc::clone(&lost), Arc::clone(&asked));
+            let (working, service) = (Arc::clone(&ended), Arc::clone(&asked));
             let told = told.lock().unwrap().take();
             async move {
                 let seen = (working.load(Ordering::SeqCst), service.holder("my_app").await);
@@ -181,7 +175,7 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
         .start()
         .unwrap();
     let mut changes = election.changes();
-    change(&mut changes, "it leads", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    won(&mut changes).await;
     election.stop().await;
     let (working, holder) = soon("the loss", tellings).await.unwrap();
     assert!(!working, "the work has stopped before the loss is told");

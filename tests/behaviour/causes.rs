@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use incumbent::{Cause, Change};
 use tokio::sync::mpsc;
 
-use super::{Service, change, soon};
+use super::{Service, change, lost, soon, won};
 
 /// The callbacks tell won, lost, won, lost, each loss with its own cause; so does the stream of changes.
 pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>() {
@@ -70,10 +70,7 @@ pub async fn work_that_ends_ends_the_term<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.on_won(|_leadership| async {}).start().unwrap();
     let mut changes = election.changes();
-    let cause = change(&mut changes, "the term ends", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    });
+    let cause = lost(&mut changes);
     assert_eq!(cause.await, Cause::WorkEnded);
 }
 
@@ -94,12 +91,9 @@ pub async fn work_that_panics_ends_the_term<S: Service>() {
         .start()
         .unwrap();
     let mut changes = election.changes();
-    let cause = change(&mut changes, "the term ends", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    });
+    let cause = lost(&mut changes);
     assert_eq!(cause.await, Cause::WorkPanicked);
-    change(&mut changes, "the next term", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+    won(&mut changes).await;
 }
 
 /// Work under a guard is dropped when the term ends, and its caller is told why.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::Lock;
-use incumbent::{Change, Changes, Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
 
 pub use callbacks::*;
 pub use causes::*;
@@ -78,6 +78,20 @@ pub async fn change<T>(
         }
     })
     .await
+}
+
+/// Why the next term ends.
+pub async fn lost(changes: &mut Changes) -> Cause {
+    change(changes, "the loss is told", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    })
+    .await
+}
+
+/// Waits until a term begins.
+pub async fn won(changes: &mut Changes) {
+    change(changes, "the win is told", |c| matches!(c, Change::Won { .. }).then_some(())).await;
 }
 
 /// Waits until `election` knows that `identity` leads.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use incumbent::{Cause, Change, State, Stopped, new_election, observe};
 use tokio::sync::mpsc;
 
-use super::{LEASE, Process, Service, Witness, change, sees, soon};
+use super::{LEASE, Process, Service, Witness, change, lost, sees, soon};
 
 /// Of ten campaigners one leads, the others know it, and each of the ten leads in turn as its leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
@@ -90,10 +90,7 @@ pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
     let second = second.start().unwrap();
     sees(&second, "first").await;
     service.evict("my_app").await;
-    let cause = change(&mut changes, "the first loses", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    });
+    let cause = lost(&mut changes);
     assert_eq!(cause.await, Cause::Evicted);
     assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "second");
     second.stop().await;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use incumbent::nats::{Bucket, BucketConfig};
-use incumbent::{Cause, Change, Changes, Election, Leadership};
+use incumbent::{Cause, Changes, Election, Leadership};
 
-use crate::behaviour::{change, sees, soon};
+use crate::behaviour::{lost, sees, soon};
 use crate::scene::{BUCKET, Scene, leads};
 
 const TTL: Duration = Duration::from_secs(2);
@@ -31,11 +31,7 @@ impl Office {
     }
 
     async fn loss(&mut self) -> Cause {
-        change(&mut self.changes, "the loss", |change| match change {
-            Change::Lost { cause, .. } => Some(cause.clone()),
-            _ => None,
-        })
-        .await
+        lost(&mut self.changes).await
     }
 
     /// Somebody leads, with a greater token, and not both.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use incumbent::{Cause, Change, new_election};
+use incumbent::{Cause, new_election};
 use incumbent_test_support::{Proxy, Request};
 
-use crate::behaviour::{change, sees};
+use crate::behaviour::{lost, sees};
 use crate::scene::{KEY, Scene, leads, lock_at, working};
 
 const TTL: Duration = Duration::from_secs(6);
@@ -67,10 +67,7 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
     assert_eq!(election.token(), Some(leadership.token()));
     drop(next);
     election.stop().await;
-    let first_loss = change(&mut changes, "the loss", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    });
+    let first_loss = lost(&mut changes);
     assert_eq!(first_loss.await, Cause::Stopped);
 }
 

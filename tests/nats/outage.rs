@@ -7,7 +7,7 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Change, Election, new_election};
 use incumbent_test_support::{Proxy, Server, eventually};
 
-use crate::behaviour::{change, sees, soon};
+use crate::behaviour::{change, lost, sees, soon};
 use crate::scene::{BUCKET, Scene, leads, working};
 
 const SHORT: Duration = Duration::from_secs(2);
@@ -23,21 +23,13 @@ async fn renewed(scene: &Scene) {
     .await;
 }
 
-async fn lost(changes: &mut incumbent::Changes) -> Cause {
-    change(changes, "the loss", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    })
-    .await
-}
-
-async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&Scene)) {
+async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&Scene, &Election)) {
     let scene = Scene::with_ttl(LONG).await;
     let builder = scene.maker("only").renewal(Duration::from_millis(200));
     let election = builder.start().unwrap();
     let leadership = leads(&election).await;
     let mut changes = election.changes();
-    outage(&scene).await;
+    outage(&scene, &election).await;
     renewed(&scene).await;
     assert!(leadership.is_valid());
     assert_eq!(election.token(), Some(leadership.token()));
@@ -52,12 +44,12 @@ async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&Scene)) {
 /// The first slow call must not make the leader abdicate (home-operations/kopiur#324).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |scene| scene.server.restart().await).await;
+    a_leader_keeps_its_term_through(async |scene, _| scene.server.restart().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_that_returns_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |scene| {
+    a_leader_keeps_its_term_through(async |scene, _| {
         scene.server.kill();
         scene.server.start_again().await;
     })
@@ -66,10 +58,9 @@ async fn a_killed_server_that_returns_within_the_lease_costs_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_of_the_server_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |scene| {
+    a_leader_keeps_its_term_through(async |scene, election| {
         scene.server.pause();
-        // Long enough for a renewal to fall into it.
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        eventually("a renewal fails", async || election.trouble().map(drop)).await;
         scene.server.resume();
     })
     .await;

@@ -6,7 +6,7 @@ use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
 use incumbent::{Cause, Change, Election, State, new_election, observe};
 use incumbent_test_support::Server;
 
-use crate::behaviour::{change, sees};
+use crate::behaviour::{change, lost, sees};
 use crate::scene::{BUCKET, Scene, leads, working};
 
 const TTL: Duration = Duration::from_secs(2);
@@ -118,11 +118,7 @@ async fn rights_revoked_while_leading_end_the_term_as_denied() {
     drop(leads(&election).await);
     let mut changes = election.changes();
     server.reload(DOCUMENTED.replace(WRITE, "")).await;
-    let cause = change(&mut changes, "the loss", |change| match change {
-        Change::Lost { cause, .. } => Some(cause.clone()),
-        _ => None,
-    })
-    .await;
+    let cause = lost(&mut changes).await;
     assert!(matches!(cause, Cause::Denied { .. }), "{cause}");
     server.reload(DOCUMENTED).await;
     drop(leads(&election).await);
