@@ -77,7 +77,7 @@ impl fmt::Debug for Settings {
 pub enum Event {
     /// The campaign begins.
     Start,
-    /// [`Campaign::next_wake`] has come.
+    /// [`next_wake`](super::Campaign::next_wake) has come.
     Wake,
     /// The lock suggests something.
     Hint(Hint),
