@@ -101,7 +101,7 @@ impl Clock for BootClock {
 
 /// A clock that follows tokio's, and so stands still while tokio's time is paused.
 ///
-/// For tests of one's own code with [`tokio::time::pause`]: an election on a
+/// For tests of one's own code with `tokio::time::pause`: an election on a
 /// [`MemoryLock`](crate::memory::MemoryLock) then runs through hours in milliseconds. It does not count time in
 /// suspension: never use it in production.
 #[derive(Debug, Clone, Copy)]
