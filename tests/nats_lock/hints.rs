@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Concession, Content, Coverage, Lock, Token, Tombstone};
+use incumbent::lock::{Concession, Content, Coverage, Lock, LockErrorKind, Token, Tombstone};
 use incumbent_test_support::{Cluster, Server, Version};
 use serde_json::json;
 
@@ -184,7 +184,7 @@ async fn hints_come_again_after_the_bucket_was_made_again() {
     heard.stored().await;
     api(&client, "STREAM.DELETE.KV_B", json!({})).await;
     let gone = lock.write("a", entry(1, 2, Some(before))).await.unwrap_err();
-    assert_eq!(gone.kind(), incumbent::lock::LockErrorKind::Unavailable, "{gone}");
+    assert_eq!(gone.kind(), LockErrorKind::Unavailable, "{gone}");
     bucket_on(&server).await;
     let after = lock.write("a", entry(1, 3, None)).await.unwrap();
     assert!(after > before);
@@ -205,7 +205,7 @@ async fn hints_reach_every_server_of_a_cluster() {
         let name = server.name();
         let mut heard = Heard::about(&lock, name);
         heard.coverage(Coverage::Full).await;
-        let created = bucket.lock().write(name, entry(1, 1, None)).await.unwrap();
+        let created = tried_again(&bucket.lock(), name).await;
         assert_eq!(heard.stored().await.0.revision, created);
     }
 }

@@ -10,11 +10,11 @@ mod traps;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Entry, Hint, HintSink, Lock, LockError, Mark, Nonce, Reading, Record, Release,
-    Revision, Subscription, Write, WriteId,
+    Content, Entry, Hint, HintSink, Lock, LockError, LockErrorKind, Mark, Nonce, Reading, Record,
+    Release, Revision, Subscription, Write, WriteId,
 };
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
-use incumbent_test_support::Server;
+use incumbent_test_support::{Server, eventually};
 use tokio::sync::mpsc;
 
 /// How long to wait for what must happen. No test measures it.
@@ -24,6 +24,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 const TTL: Duration = Duration::from_secs(20);
+
+/// Creates an entry on a cluster, which may be without a leader for a moment: a campaigner tries again, too.
+async fn tried_again(lock: &NatsLock, name: &str) -> Revision {
+    eventually("a create on the cluster", async || {
+        match lock.write(name, entry(1, 1, None)).await {
+            Ok(created) => Some(created),
+            Err(error) if error.kind() == LockErrorKind::Unavailable => None,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await
+}
 
 async fn bucket_on(server: &Server) -> Bucket {
     Bucket::create_or_open(server.connect().await, BucketConfig::new("B").ttl(TTL)).await.unwrap()
