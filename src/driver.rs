@@ -324,6 +324,12 @@ impl Driver {
             Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
             Some(leader) => {
                 info!(leader = %leader.identity, token = ?leader.token.map(|t| t.0), "somebody leads");
+                if leader.token.is_none() && !self.campaign.settings().choria_peers {
+                    warn!(
+                        leader = %leader.identity,
+                        "the holder is not of this library: say with_choria_peers() if Choria's campaigners stand here"
+                    );
+                }
             }
             None => debug!("nobody holds the election"),
         }

@@ -203,7 +203,7 @@ pub enum Change {
     },
     /// Somebody, perhaps this campaigner, holds the election, or nobody does.
     Leader(Option<Leader>),
-    /// Requests to the lock fail, for a new reason.
+    /// Requests to the lock fail, for a reason of another kind than before.
     Trouble(Failure),
     /// They succeed again.
     Recovered,

@@ -80,6 +80,7 @@ pub struct Campaign {
     pub(super) entry_may_stand_until: Instant,
     pub(super) leader: Option<Leader>,
     trouble: Option<Failure>,
+    only_reading_fails: bool,
     actions: VecDeque<Action>,
     next_request: u64,
     next_write: u64,
@@ -123,6 +124,7 @@ impl Campaign {
             entry_may_stand_until: Instant::ORIGIN,
             leader: None,
             trouble: None,
+            only_reading_fails: false,
             actions: VecDeque::new(),
             next_request: 0,
             next_write: 0,
@@ -257,14 +259,14 @@ impl Campaign {
             _ => None,
         };
         match failure {
-            Some(failure) if failure.kind != LockErrorKind::Conflict => self.fails(failure.clone()),
+            Some(failure) if failure.kind != LockErrorKind::Conflict => {
+                self.fails(failure.clone(), outstanding.kind == Kind::Read);
+            }
             _ if outstanding.kind == Kind::Concede => {}
             _ => {
                 self.heard_from_lock = true;
                 self.hearing.answered(now.saturating_since(outstanding.sent));
-                if self.trouble.take().is_some() {
-                    self.act(Action::Recovered);
-                }
+                self.succeeds(outstanding.kind == Kind::Read);
             }
         }
         match (self.phase_kind(), answer) {
@@ -290,11 +292,24 @@ impl Campaign {
         }
     }
 
-    fn fails(&mut self, failure: Failure) {
-        if self.trouble.as_ref() != Some(&failure) {
+    fn fails(&mut self, failure: Failure, reading: bool) {
+        if self.trouble.as_ref().map(|trouble| trouble.kind) != Some(failure.kind) {
             self.act(Action::Trouble(failure.clone()));
         }
         self.trouble = Some(failure);
+        self.only_reading_fails = reading;
+    }
+
+    /// A read that succeeds does not show that a write which was refused would now be accepted.
+    fn succeeds(&mut self, reading: bool) {
+        let refused = |trouble: &Failure| {
+            matches!(trouble.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
+        };
+        let stays =
+            reading && !self.only_reading_fails && self.trouble.as_ref().is_some_and(refused);
+        if !stays && self.trouble.take().is_some() {
+            self.act(Action::Recovered);
+        }
     }
 
     fn start(&mut self, now: Instant) {

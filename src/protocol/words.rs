@@ -162,7 +162,7 @@ pub enum Action {
     },
     /// What is known about who leads has changed.
     Leader(Option<Leader>),
-    /// Requests fail, for a new reason.
+    /// Requests fail, for a reason of another kind than before.
     Trouble(Failure),
     /// Requests succeed again.
     Recovered,
