@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 
 CARGO ?= cargo
 # Tests mostly wait for servers: more of them at once than there are cores.
-export RUST_TEST_THREADS ?= 6
+export RUST_TEST_THREADS ?= 4
 # `make demo LOCK=memory` runs the demo without a server.
 LOCK ?= nats
 
