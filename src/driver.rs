@@ -278,7 +278,9 @@ impl Driver {
         self.telemetry.won(takeover);
         info!(%token, "won: this campaigner leads");
         shared.leads_until_ns.store(as_ns(deadline), Ordering::Release);
-        if let (Some(callback), Some(leadership)) = (&self.callbacks.won, self.work_guard(&term)) {
+        if let Some(callback) = &self.callbacks.won
+            && let Some(leadership) = term.guard()
+        {
             let callback = Arc::clone(callback);
             let work = async move { callback(leadership).await };
             self.work = Some(tokio::spawn(work.in_current_span()));
@@ -288,10 +290,6 @@ impl Driver {
             status.term = Some(term);
         });
         shared.tell(Change::Won { token });
-    }
-
-    fn work_guard(&self, term: &Arc<Term>) -> Option<Leadership> {
-        self.callbacks.won.as_ref().and_then(|_| term.guard())
     }
 
     fn end(&mut self, cause: crate::protocol::Cause, by: Instant) {
