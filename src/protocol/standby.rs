@@ -199,6 +199,11 @@ impl Campaign {
         if known {
             self.pending.retain(|p| p.number != number);
         }
+        if let (Err(_), Some(wait)) = (&answer, wait) {
+            // A refusal may be wrong: a create that landed can be reported as somebody else's. Should the entry turn out
+            // to be ours, this is still to be waited for.
+            self.own_cool_down_ends = self.own_cool_down_ends.max(wait.ends(now));
+        }
         let heard_meanwhile = self.learned_at > outstanding.sent;
         if let (Ok(revision), Some(wait)) = (&answer, wait)
             && !(self.learned_at >= outstanding.sent && self.newest_revision() > *revision)

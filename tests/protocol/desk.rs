@@ -150,10 +150,14 @@ impl Desk {
 
     /// Applies the request that waits, and loses the reply.
     pub fn lose_the_reply(&mut self) {
+        self.apply_and_fail(LockErrorKind::Unknown);
+    }
+
+    /// Applies the request that waits, and answers that it failed.
+    pub fn apply_and_fail(&mut self, kind: LockErrorKind) {
         let (id, request) = self.held.take().expect("a request waits");
         self.server.apply(self.now, &request);
-        let answer = failed(&request, failure(LockErrorKind::Unknown, "timed out"));
-        self.event(Event::Answered { id, answer });
+        self.event(Event::Answered { id, answer: failed(&request, failure(kind, "no")) });
     }
 
     pub fn fail(&mut self, kind: LockErrorKind) {

@@ -47,6 +47,25 @@ fn an_entry_of_ones_own_seen_twice_still_earns_its_wait() {
     assert!(desk.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", desk.begins()[0]);
 }
 
+/// A server may store a create and report it as somebody else's. Who then found the entry to be its own took it for one
+/// without a wait.
+#[test]
+fn a_create_that_landed_and_was_refused_still_earns_its_wait() {
+    let mut desk = Desk::standing_by();
+    desk.run(SECOND);
+    desk.holds = true;
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    let evicted = desk.now;
+    desk.admin_deletes();
+    desk.next_write();
+    desk.apply_and_fail(LockErrorKind::Conflict);
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    desk.holds = false;
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", desk.begins()[0]);
+}
+
 /// A deposed holder that looked who held the entry conceded, to itself, the *other* one's revision.
 #[test]
 fn a_deposed_holder_concedes_nothing_of_its_successor() {
