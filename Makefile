@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench doc tools clean rust
+.PHONY: help demo test sim lint bench doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 test: rust lint tools ## Lint, then run every test, against real servers
 	$(CARGO) test --workspace --all-features
 	@scripts/oldest-rust.sh
+
+sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
+	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: rust ## Formatting, clippy, documentation: no warnings
 	@scripts/rust.sh fmt clippy

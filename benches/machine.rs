@@ -26,6 +26,7 @@ impl Lab {
             longest_lease: TTL,
             reads: true,
             empty_is_proof: true,
+            expires: true,
             longest_identity: 100,
         };
         let timing = Timing::new(TimingOptions::default(), TTL).expect("valid timing");

@@ -236,6 +236,9 @@ pub struct Capabilities {
     /// For a campaigner that may not read: whether a create over nothing shows that nobody has written for as long as any
     /// lease may last.
     pub empty_is_proof: bool,
+    /// Whether the lock itself frees an entry that nobody renews. Where it does not, as on a Kubernetes Lease, candidates
+    /// judge by their own clocks for how long an entry has not changed, and write over it.
+    pub expires: bool,
     /// The most bytes an identity may have.
     pub longest_identity: usize,
 }

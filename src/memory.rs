@@ -180,6 +180,7 @@ impl Lock for MemoryLock {
             longest_lease: self.0.longest_lease,
             reads: true,
             empty_is_proof: true,
+            expires: true,
             longest_identity: 4096,
         }
     }

@@ -1,24 +1,13 @@
-//! The protocol machine under test, without a server, a runtime or a clock: in virtual time.
-//!
-//! `world` and its parts simulate one election key, the network and the processes around production
-//! [`Campaign`](incumbent::protocol::Campaign)s; `random` drives it with generated schedules of faults; the other
-//! modules tell single stories.
+//! The protocol machine under test, without a server, a runtime or a clock: single stories, in virtual time. Random ones are
+//! in `tests/sim`.
 
 mod protocol {
-    mod campaigner;
-    mod checker;
-    mod choria;
     mod desk;
-    mod faults;
-    mod network;
-    mod scenario;
-    mod server;
-    mod world;
 
     mod cool_down;
     mod found;
     mod incidents;
+    mod judged;
     mod leaving;
-    mod random;
     mod standing_by;
 }

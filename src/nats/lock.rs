@@ -233,6 +233,7 @@ impl Lock for NatsLock {
             longest_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
             reads: inner.may_read(),
             empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),
+            expires: true,
             longest_identity: facts
                 .map_or(wire::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
         }

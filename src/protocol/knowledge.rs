@@ -155,6 +155,7 @@ impl Campaign {
             lease: self.settings.timing.lease(),
             policy: self.settings.cool_down,
             choria_peers: self.settings.choria_peers,
+            lock_expires: self.capabilities.expires,
             last_seen: self.last_seen.as_ref(),
             rights_seen_end: self.rights_seen_end,
         }

@@ -10,7 +10,13 @@
 //! use incumbent::lock::{Capabilities, Nonce, Reading, Revision};
 //! use incumbent::protocol::{Action, Answer, Campaign, Event, Settings, Timing, TimingOptions};
 //!
-//! let lock = Capabilities { longest_lease: Duration::from_secs(5), reads: true, empty_is_proof: false, longest_identity: 100 };
+//! let lock = Capabilities {
+//!     longest_lease: Duration::from_secs(5),
+//!     reads: true,
+//!     empty_is_proof: false,
+//!     expires: true,
+//!     longest_identity: 100,
+//! };
 //! let timing = Timing::new(TimingOptions::default(), lock.longest_lease)?;
 //! let mut campaign = Campaign::new(Settings::new("c1", Nonce(1), timing), lock);
 //! let mut now = Instant::from_origin(Duration::from_secs(100));

@@ -100,9 +100,10 @@ impl Campaign {
     pub(super) fn rest(&mut self, now: Instant) {
         let random = self.random.f64();
         let lease = self.settings.timing.lease();
+        let outlived_at = self.outlived_at();
         let silence_ends = self.last_seen.as_ref().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
-            seen.at + seen.entry.life + slack.mul_f64(0.5 + random)
+            outlived_at.unwrap_or(seen.at + seen.entry.life + slack.mul_f64(0.5 + random))
         });
         let hears_renewals = self.coverage == Coverage::Full && self.capabilities.reads;
         let Phase::Standby(standby) = &mut self.phase else { return };
@@ -119,11 +120,20 @@ impl Campaign {
             _ => {
                 let delay = self.settings.backoff.delay(standby.polls, random);
                 standby.polls = standby.polls.saturating_add(1);
-                now + delay.max(Duration::from_millis(10))
+                let at = now + delay.max(Duration::from_millis(10));
+                outlived_at
+                    .filter(|outlived| *outlived > now)
+                    .map_or(at, |outlived| at.min(outlived))
             }
         }
         .max(standby.not_before);
         standby.look_again = false;
+    }
+
+    /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not change.
+    fn outlived_at(&self) -> Option<Instant> {
+        let seen = self.last_seen.as_ref().filter(|_| !self.capabilities.expires)?;
+        Some(seen.right_ends(self.capabilities.longest_lease))
     }
 
     /// Nobody holds it: ask after a delay. `woken`: others learned of it at the same moment.
@@ -280,6 +290,11 @@ impl Campaign {
                 let entry = self.learn(now, record, None, false);
                 if mine {
                     self.take_up_own(now, revision);
+                } else if entry && self.outlived_at().is_some_and(|outlived| now >= outlived) {
+                    // Unchanged to this day: its holder's right has ended by our own clock.
+                    let expired = Some((revision, Tombstone::Expired));
+                    self.learn_vacancy(now, expired, Some(Some(revision)), false);
+                    self.plan_to_ask(now, full);
                 } else if entry {
                     self.rest(now);
                 } else {

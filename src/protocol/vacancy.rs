@@ -91,6 +91,8 @@ pub(super) struct Circumstances<'a> {
     pub lease: Duration,
     pub policy: CoolDown,
     pub choria_peers: bool,
+    /// Whether the lock frees entries by its own clock.
+    pub lock_expires: bool,
     pub last_seen: Option<&'a Sighting>,
     /// The latest [`Sighting::right_ends`] of all.
     pub rights_seen_end: Instant,
@@ -168,7 +170,7 @@ impl Vacancy {
             Some((_, Tombstone::Expired)) => {
                 // Our own clock as a second witness: a lock whose clock was stepped expires entries early.
                 let by_own_clock = match watched {
-                    Some(seen) if seen.heard => seen.right_ends(c.longest_lease),
+                    Some(seen) if seen.heard || !c.lock_expires => seen.right_ends(c.longest_lease),
                     _ if c.policy == CoolDown::Strict => self.first_seen + full,
                     _ => c.now,
                 };

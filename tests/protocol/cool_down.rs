@@ -7,6 +7,8 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions};
 
+use incumbent_sim::Keeping;
+
 use super::desk::{Desk, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -84,7 +86,7 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
         }
         Vacancy::Empty { proof } => {
             desk.server.last = None;
-            desk.server.markers = proof;
+            desk.server.keeping = if proof { Keeping::LeavesMarkers } else { Keeping::Expires };
             desk.server.age = LEASE * 100;
             desk.run(LEASE * 3);
             let asked = desk.log.iter().find(|(_, action)| {

@@ -11,7 +11,7 @@ use incumbent::protocol::{
     Action, Answer, Campaign, Cause, Event, Settings, Timing, TimingOptions,
 };
 
-use super::server::{Server, Time, failed, failure};
+use incumbent_sim::{Keeping, Server, Time, failed, failure};
 
 /// The lease of all stories.
 pub const LEASE: Duration = Duration::from_secs(12);
@@ -37,7 +37,13 @@ pub struct Desk {
 }
 
 pub fn capabilities() -> Capabilities {
-    Capabilities { longest_lease: LEASE, reads: true, empty_is_proof: false, longest_identity: 100 }
+    Capabilities {
+        longest_lease: LEASE,
+        reads: true,
+        empty_is_proof: false,
+        expires: true,
+        longest_identity: 100,
+    }
 }
 
 pub fn settings() -> Settings {
@@ -51,7 +57,7 @@ impl Desk {
         Self {
             machine: Campaign::new(settings, lock),
             now: Time::ZERO,
-            server: Server::new(LEASE, true, LEASE * 2),
+            server: Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2),
             refuses: None,
             holds: false,
             works_on: false,

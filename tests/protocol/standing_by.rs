@@ -5,10 +5,9 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Hint, Request, Tombstone};
 use incumbent::protocol::{Answer, CoolDown, Event};
 
-use super::campaigner::Standing;
+use incumbent_sim::{Fault, Keeping, Scenario, Standing, World};
+
 use super::desk::{Desk, LEASE, OTHER, capabilities, of_other, settings};
-use super::scenario::{Fault, Scenario};
-use super::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -210,9 +209,9 @@ fn few_of_a_thousand_ask() {
     let scenario = Scenario {
         seed: 3,
         bucket_ttl: LEASE,
-        markers: true,
+        keeping: Keeping::LeavesMarkers,
         old_bucket: true,
-        choria: false,
+        chorias: None,
         campaigners: vec![standing; 1000],
         faults: Vec::new(),
     };

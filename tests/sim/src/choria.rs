@@ -1,18 +1,27 @@
-//! A campaigner that behaves like go-choria's without back-off.
+//! A campaigner that behaves like go-choria's.
 //!
-//! It campaigns every 0.75 of the bucket's TTL, creates or plainly updates, is told that it won 200 ms after its next
+//! It campaigns every 0.75 of the bucket's TTL, or more often with a back-off, creates or plainly updates, is told that it won 200 ms after its next
 //! successful renewal, and gives up on any error. A request may hang for five seconds.
 
 use std::time::Duration;
 
 use incumbent::lock::Revision;
 
-use super::server::Time;
+use crate::server::Time;
 
 /// How long a request may hang (nats.go's default).
 pub const HANG: Duration = Duration::from_secs(5);
 /// How long after its first renewal a winner is told.
 pub const SETTLE: Duration = Duration::from_millis(200);
+
+/// How often it campaigns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Every 0.75 of the TTL.
+    Interval,
+    /// Every 250 to 750 ms once it holds the entry, and every 250 ms to 7.5 s before (`FiveSec` with its jitter).
+    BackOff,
+}
 
 #[derive(Debug, Default)]
 pub struct Choria {
@@ -43,8 +52,17 @@ pub enum Step {
 }
 
 impl Choria {
-    pub fn interval(bucket_ttl: Duration) -> Duration {
-        bucket_ttl * 3 / 4
+    pub fn interval(
+        &self,
+        pace: Pace,
+        bucket_ttl: Duration,
+        random: &mut fastrand::Rng,
+    ) -> Duration {
+        match pace {
+            Pace::Interval => bucket_ttl * 3 / 4,
+            Pace::BackOff if self.revision.is_some() => Duration::from_millis(random.u64(250..750)),
+            Pace::BackOff => Duration::from_millis(random.u64(250..7500)),
+        }
     }
 
     /// Takes in an answer; `None` is any error. Answers whether it is to be told, in a moment, that it has won.

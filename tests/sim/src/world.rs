@@ -7,11 +7,12 @@ use fastrand::Rng;
 use incumbent::lock::{Capabilities, Coverage, Hint, Request};
 use incumbent::protocol::{Action, Answer, Event, State};
 
-use super::campaigner::Campaigner;
-use super::checker::Checker;
-use super::choria::{self, Choria};
-use super::scenario::{STORM_MS, Scenario};
-use super::server::{Server, Time};
+use crate::campaigner::Campaigner;
+use crate::checker::Checker;
+use crate::choria::{self, Choria};
+use crate::scenario::{Fault, STORM, Scenario};
+use crate::server::{Keeping, Server, Time};
+use crate::tell;
 
 /// What will happen.
 #[derive(Debug, Clone)]
@@ -52,7 +53,9 @@ pub(super) enum Happening {
         from_server: bool,
     },
     Expire,
-    Fault(usize),
+    /// The bucket is there again.
+    Remade,
+    Fault(Fault),
     Choria {
         which: usize,
         life: u32,
@@ -109,19 +112,20 @@ impl World {
             .iter()
             .map(|setup| {
                 let origin = Duration::from_secs(random.u64(3600..1_000_000));
-                Campaigner::new(setup.clone(), origin, ttl, scenario.choria)
+                Campaigner::new(setup.clone(), origin, ttl, scenario.chorias.is_some())
             })
             .collect();
-        let chorias: Vec<_> =
-            (0..2 * usize::from(scenario.choria)).map(|_| Choria::default()).collect();
+        let chorias: Vec<_> = (0..if scenario.chorias.is_some() { 2 } else { 0 })
+            .map(|_| Choria::default())
+            .collect();
         let age = if scenario.old_bucket { ttl * 2 } else { Duration::ZERO };
         let mut world = Self {
             now: Time::ZERO,
             random,
             queue: BinaryHeap::new(),
             order: 0,
-            server: Server::new(ttl, scenario.markers, age),
-            checker: Checker::new(campaigners.len(), chorias.len()),
+            server: Server::new(ttl, scenario.keeping, age),
+            checker: Checker::new(campaigners.len(), chorias.len(), !scenario.forgets()),
             campaigners,
             chorias,
             calm: false,
@@ -136,10 +140,11 @@ impl World {
             let after = world.millis(0..5000);
             world.after(after, Happening::Choria { which, life: 0, step: choria::Step::Tick });
         }
-        for (index, (at, _)) in scenario.faults.iter().enumerate() {
-            world.after(Duration::from_millis(u64::from(*at)), Happening::Fault(index));
+        for (at, fault) in &scenario.faults {
+            let at = Duration::from_millis(u64::from(*at));
+            world.after(at, Happening::Fault(fault.clone()));
         }
-        world.after(Duration::from_millis(u64::from(STORM_MS)), Happening::Calm);
+        world.after(STORM, Happening::Calm);
         world
     }
 
@@ -182,7 +187,9 @@ impl World {
         Capabilities {
             longest_lease: self.server.bucket_ttl,
             reads: self.campaigners[who].setup.reads,
-            empty_is_proof: self.scenario.markers && self.scenario.old_bucket,
+            empty_is_proof: self.scenario.keeping == Keeping::LeavesMarkers
+                && self.scenario.old_bucket,
+            expires: self.scenario.keeping != Keeping::Forever,
             longest_identity: 100,
         }
     }
@@ -223,7 +230,7 @@ impl World {
             Happening::Hint { who, life, hint } => {
                 let campaigner = &self.campaigners[who];
                 if campaigner.life == life && self.now >= campaigner.cut_in_until {
-                    self.log(|| format!("c{who} hears {hint:?}"));
+                    self.log(|| format!("c{who} hears {}", tell::hint(&hint)));
                     self.feed(who, Event::Hint(hint));
                 }
             }
@@ -231,15 +238,19 @@ impl World {
             Happening::Answer { who, life, id, answer, from_server } => {
                 let campaigner = &mut self.campaigners[who];
                 let cut = from_server && self.now < campaigner.cut_in_until;
-                if campaigner.life == life && campaigner.request == Some(id) && !cut {
-                    campaigner.request = None;
-                    self.log(|| format!("c{who} <- #{id} {answer:?}"));
+                // A second copy comes through, and a late answer too: they must be ignored.
+                if campaigner.life == life
+                    && !cut
+                    && (from_server || campaigner.request == Some(id))
+                {
+                    campaigner.request = campaigner.request.filter(|open| *open != id);
+                    self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
                     self.feed(who, Event::Answered { id, answer });
                 }
             }
             Happening::Expire => self.expire(),
-            Happening::Fault(index) => {
-                let fault = self.scenario.faults[index].1.clone();
+            Happening::Remade => self.tell(|_| Some(Hint::Look)),
+            Happening::Fault(fault) => {
                 self.log(|| format!("*** {fault:?}"));
                 self.inflict(&fault);
             }
@@ -254,7 +265,7 @@ impl World {
             return;
         }
         let lock = self.capabilities(who);
-        let (seed, choria) = (self.scenario.seed, self.scenario.choria);
+        let (seed, choria) = (self.scenario.seed, self.scenario.chorias.is_some());
         self.campaigners[who].start(who, seed, choria, lock);
         self.log(|| format!("c{who} starts"));
         self.feed(who, Event::Start);
@@ -297,7 +308,10 @@ impl World {
     }
 
     fn perform(&mut self, who: usize, action: Action) {
-        self.log(|| format!("c{who}: {action:?}"));
+        if self.history.is_some() {
+            let told = tell::action(&action, &self.campaigners[who]);
+            self.log(|| format!("c{who} {told}"));
+        }
         let life = self.campaigners[who].life;
         let unruly = !self.calm && self.random.u8(..) < self.campaigners[who].setup.unruly;
         match action {

@@ -1,11 +1,23 @@
 //! One election key on a server: revisions, per-write lives, tombstones, expiry markers, conditional writes.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use incumbent::lock::{
     Content, Entry, LockErrorKind, Reading, Record, Request, Revision, Tombstone,
 };
 use incumbent::protocol::{Answer, Failure};
+
+/// What becomes of an entry that nobody renews.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// It is gone once its life is over.
+    Expires,
+    /// The same, and a marker is left in its place.
+    LeavesMarkers,
+    /// It stays, and candidates judge for themselves.
+    Forever,
+}
 
 /// Time of the simulated world, since its beginning.
 pub type Time = Duration;
@@ -20,17 +32,23 @@ pub struct Stored {
 #[derive(Debug)]
 pub struct Server {
     pub bucket_ttl: Duration,
-    /// Whether the expiry of an entry leaves a marker.
-    pub markers: bool,
+    pub keeping: Keeping,
     /// How old the bucket was when the world began.
     pub age: Duration,
-    /// How far the server's clock has been stepped forward.
-    pub stepped: Duration,
+    /// When it was made, if after that.
+    made: Time,
+    /// How far the server's wall clock has been stepped, in milliseconds.
+    stepped: i64,
     /// Until when it is down.
     pub down_until: Time,
     pub last: Option<Stored>,
     pub revision: u64,
+    /// What stood before each of the last writes.
+    past: VecDeque<(Option<Stored>, u64)>,
 }
+
+/// How many writes can be forgotten.
+const REMEMBERED: usize = 8;
 
 pub fn failure(kind: LockErrorKind, message: &str) -> Failure {
     Failure { kind, message: message.into() }
@@ -47,15 +65,17 @@ pub fn failed(request: &Request, failure: Failure) -> Answer {
 }
 
 impl Server {
-    pub fn new(bucket_ttl: Duration, markers: bool, age: Duration) -> Self {
+    pub fn new(bucket_ttl: Duration, keeping: Keeping, age: Duration) -> Self {
         Self {
             bucket_ttl,
-            markers,
+            keeping,
             age,
-            stepped: Duration::ZERO,
+            made: Time::ZERO,
+            stepped: 0,
             down_until: Time::ZERO,
             last: None,
             revision: 0,
+            past: VecDeque::new(),
         }
     }
 
@@ -69,12 +89,16 @@ impl Server {
 
     /// Whether nothing under the key shows that nobody wrote for a bucket's TTL.
     pub fn empty_is_proof(&self, now: Time) -> bool {
-        self.markers && self.age + now + self.stepped > self.bucket_ttl
+        let age = (self.age + now.saturating_sub(self.made)).as_millis() as i64 + self.stepped;
+        self.keeping == Keeping::LeavesMarkers && age > self.bucket_ttl.as_millis() as i64
     }
 
     /// Does what `request` asks, as a server does. The second answer: whether something was stored.
     pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
         let conflict = || failure(LockErrorKind::Conflict, "wrong last sequence");
+        if now < self.made {
+            return (failed(request, failure(LockErrorKind::Unavailable, "no such bucket")), false);
+        }
         match request {
             Request::Read { .. } => {
                 let reading = match &self.last {
@@ -104,6 +128,7 @@ impl Server {
     }
 
     pub fn store(&mut self, now: Time, content: Content, life: Duration) -> Revision {
+        self.remember();
         self.revision += 1;
         let revision = Revision(self.revision);
         let previous = self.last_revision();
@@ -115,11 +140,14 @@ impl Server {
     /// Frees what has outlived its life. Answers whether a marker was stored.
     pub fn expire(&mut self, now: Time) -> bool {
         match &self.last {
+            _ if self.keeping == Keeping::Forever => false,
             Some(stored) if now >= stored.expires => {
-                if self.markers && matches!(stored.record.content, Content::Held(_)) {
+                let held = matches!(stored.record.content, Content::Held(_));
+                if held && self.keeping == Keeping::LeavesMarkers {
                     self.store(now, Content::Vacant(Tombstone::Expired), self.bucket_ttl);
                     return true;
                 }
+                self.remember();
                 self.last = None;
                 false
             }
@@ -127,10 +155,49 @@ impl Server {
         }
     }
 
-    pub fn step_clock(&mut self, by: Duration) {
-        self.stepped += by;
+    pub fn step_clock(&mut self, by_ms: i16) {
+        self.stepped += i64::from(by_ms);
+        let by = Duration::from_millis(u64::from(by_ms.unsigned_abs()));
         if let Some(stored) = &mut self.last {
-            stored.expires = stored.expires.saturating_sub(by);
+            let expires = stored.expires;
+            stored.expires = if by_ms < 0 { expires + by } else { expires.saturating_sub(by) };
         }
+    }
+
+    /// The bucket is deleted; at `made` there is one again.
+    pub fn remake(&mut self, made: Time) {
+        self.last = None;
+        self.past.clear();
+        (self.age, self.made, self.stepped) = (Duration::ZERO, made, 0);
+    }
+
+    /// Whatever kept it from serving is over.
+    pub fn recover(&mut self, now: Time) {
+        self.down_until = self.down_until.min(now);
+        self.made = self.made.min(now);
+    }
+
+    /// An administrator deletes the entry: a server without tombstones then knows of none.
+    pub fn delete(&mut self, now: Time) {
+        if self.keeping == Keeping::Forever {
+            self.last = None;
+        } else {
+            self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl);
+        }
+    }
+
+    /// The last `writes` are lost, though their writers were told that they were stored.
+    pub fn forget(&mut self, writes: usize) {
+        let kept = self.past.len().saturating_sub(writes);
+        if let Some((last, revision)) = self.past.drain(kept..).next() {
+            (self.last, self.revision) = (last, revision);
+        }
+    }
+
+    fn remember(&mut self) {
+        if self.past.len() == REMEMBERED {
+            self.past.pop_front();
+        }
+        self.past.push_back((self.last.clone(), self.revision));
     }
 }

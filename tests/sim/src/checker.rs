@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::lock::Token;
 
-use super::server::Time;
+use crate::server::Time;
 
 /// More requests than this in a second of one campaigner are a loop without a delay.
 const REQUESTS_A_SECOND: usize = 60;
@@ -39,6 +39,8 @@ pub struct Checker {
     /// Seats of campaigners that are not of this library: leading or not.
     peers: Vec<bool>,
     last_token: Option<Token>,
+    /// Whether every term must have a greater token: not where the lock forgets what it has given out.
+    tokens_grow: bool,
     pub terms: u64,
     pub peer_terms: u64,
     pub requests: u64,
@@ -48,7 +50,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    pub fn new(campaigners: usize, peers: usize) -> Self {
+    pub fn new(campaigners: usize, peers: usize, tokens_grow: bool) -> Self {
         let seat = || Seat {
             term: Term::None,
             zombie_until: Time::ZERO,
@@ -58,6 +60,7 @@ impl Checker {
         Self {
             seats: (0..campaigners).map(|_| seat()).collect(),
             peers: vec![false; peers],
+            tokens_grow,
             ..Self::default()
         }
     }
@@ -103,7 +106,7 @@ impl Checker {
         if deadline <= now {
             self.fail(format!("campaigner {who} begins after its deadline"));
         }
-        if self.last_token.is_some_and(|last| token <= last) {
+        if self.tokens_grow && self.last_token.is_some_and(|last| token <= last) {
             self.fail(format!("token {token} of campaigner {who} is no greater than the last"));
         }
         self.last_token = Some(token);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Request};
 
-use super::server::{failed, failure};
-use super::world::{Happening, World};
+use crate::server::{failed, failure};
+use crate::tell;
+use crate::world::{Happening, World};
 
 impl World {
     /// How long a message is under way; `None`: it is lost.
@@ -22,6 +23,11 @@ impl World {
             delay *= 8.0;
         }
         Some(Duration::from_micros((delay * 1000.0) as u64))
+    }
+
+    /// How often a message arrives, if it does: a few twice.
+    fn copies(&mut self) -> u8 {
+        if !self.calm && self.random.u8(..) < 6 { 2 } else { 1 }
     }
 
     pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {
@@ -51,8 +57,12 @@ impl World {
         }
         let timed_out = failure(LockErrorKind::Unknown, "timed out");
         self.after(timeout, lost(failed(&request, timed_out), false));
-        if let (false, Some(after)) = (cut, self.passage(0.05)) {
-            self.after(after, Happening::Request { who, life, id, request });
+        let copies = self.copies();
+        for _ in 0..copies {
+            if let (false, Some(after)) = (cut, self.passage(0.05)) {
+                let request = request.clone();
+                self.after(after, Happening::Request { who, life, id, request });
+            }
         }
     }
 
@@ -71,7 +81,13 @@ impl World {
         } else {
             self.server.apply(self.now, &request)
         };
-        self.log(|| format!("server: of c{who} #{id} {request:?}: {answer:?}"));
+        self.log(|| {
+            format!(
+                "server: c{who}'s #{id}, {}: {}",
+                tell::request(&request),
+                tell::answer(&answer)
+            )
+        });
         if stored {
             if let Request::Write(write) = &request
                 && self.campaigners[who].life == life
@@ -83,9 +99,12 @@ impl World {
         if let Request::Concede(concession) = request {
             return self.tell(|_| Some(Hint::Conceded(concession)));
         }
-        if let Some(after) = self.passage(0.08) {
-            let answer = Happening::Answer { who, life, id, answer, from_server: true };
-            self.after(after, answer);
+        let copies = self.copies();
+        for _ in 0..copies {
+            if let Some(after) = self.passage(0.08) {
+                let answer = answer.clone();
+                self.after(after, Happening::Answer { who, life, id, answer, from_server: true });
+            }
         }
     }
 
@@ -105,15 +124,18 @@ impl World {
         });
     }
 
-    fn tell(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
+    pub(super) fn tell(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
         for who in 0..self.campaigners.len() {
             let coverage = self.campaigners[who].setup.coverage;
             let Some(hint) = hint(coverage).filter(|_| coverage != Coverage::None) else {
                 continue;
             };
-            if let Some(after) = self.passage(0.15) {
-                let life = self.campaigners[who].life;
-                self.after(after, Happening::Hint { who, life, hint });
+            let copies = self.copies();
+            for _ in 0..copies {
+                if let Some(after) = self.passage(0.15) {
+                    let (life, hint) = (self.campaigners[who].life, hint.clone());
+                    self.after(after, Happening::Hint { who, life, hint });
+                }
             }
         }
     }
@@ -126,6 +148,16 @@ impl World {
         if self.server.expire(self.now) {
             self.log(|| "server: expired".to_owned());
             self.stored();
+        }
+    }
+
+    pub(super) fn admin_deletes(&mut self) {
+        if self.server.is_up(self.now) {
+            self.server.delete(self.now);
+            match self.server.last {
+                Some(_) => self.stored(),
+                None => self.tell(|_| Some(Hint::Look)),
+            }
         }
     }
 

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Hint, Tombstone};
+use incumbent::lock::{Content, Hint};
 use incumbent::protocol::Event;
 
-use super::choria::{Choria, HANG, SETTLE, Step};
-use super::scenario::Fault;
-use super::world::{Happening, World};
+use crate::choria::{HANG, Pace, SETTLE, Step};
+use crate::scenario::Fault;
+use crate::world::{Happening, World};
 
 fn millis(ms: u16) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
 
 impl World {
-    pub(super) fn inflict(&mut self, fault: &Fault) {
+    /// Has `fault` happen now.
+    pub fn inflict(&mut self, fault: &Fault) {
         let fleet = self.campaigners.len();
         let now = self.now;
         match *fault {
@@ -37,9 +38,25 @@ impl World {
                     campaigner.cut_in_until = campaigner.cut_in_until.max(until);
                 }
             }
+            Fault::Suspend { who, for_ms } if who < fleet => {
+                let reconnects = self.millis(1..600);
+                let campaigner = &mut self.campaigners[who];
+                let wakes = now + millis(for_ms);
+                campaigner.paused_until = campaigner.paused_until.max(wakes);
+                campaigner.cut_out_until = campaigner.cut_out_until.max(wakes + reconnects);
+                campaigner.cut_in_until = campaigner.cut_in_until.max(wakes + reconnects);
+            }
             Fault::Stop { who } if who < fleet && self.campaigners[who].machine.is_some() => {
                 self.campaigners[who].stopping_since.get_or_insert(now);
                 self.inside(who, Event::Stop);
+            }
+            Fault::RollingRestart { every_ms } => {
+                for who in 0..fleet {
+                    self.after(
+                        millis(every_ms) * who as u32,
+                        Happening::Fault(Fault::Stop { who }),
+                    );
+                }
             }
             Fault::Resign { who } if who < fleet => self.inside(who, Event::Resign),
             Fault::WorkEnds { who, panicked } if who < fleet => {
@@ -53,15 +70,26 @@ impl World {
                 self.inside(who, Event::Hint(Hint::Coverage(coverage)));
             }
             Fault::Look { who } if who < fleet => self.inside(who, Event::Hint(Hint::Look)),
-            Fault::AdminDelete => self.admin_stores(Content::Vacant(Tombstone::Deleted)),
+            Fault::AdminDelete => self.admin_deletes(),
             Fault::AdminPut => {
                 let junk = self.plain_entry("junk");
                 self.admin_stores(junk);
             }
+            Fault::Remade { after_ms } => {
+                self.server.remake(now + millis(after_ms));
+                self.after(millis(after_ms), Happening::Remade);
+            }
             Fault::Outage { for_ms } => self.server.down_until = now + millis(for_ms),
             Fault::ClockStep { by_ms } => {
-                self.server.step_clock(millis(by_ms));
+                self.server.step_clock(by_ms);
                 self.after(Duration::ZERO, Happening::Expire);
+                if let Some(last) = &self.server.last {
+                    let left = last.expires.saturating_sub(now);
+                    self.after(left, Happening::Expire);
+                }
+            }
+            Fault::Forget { writes } => {
+                self.server.forget(usize::from(writes));
                 if let Some(last) = &self.server.last {
                     let left = last.expires.saturating_sub(now);
                     self.after(left, Happening::Expire);
@@ -98,7 +126,14 @@ impl World {
         for choria in &mut self.chorias {
             choria.cut_until = self.now;
         }
-        self.server.down_until = self.server.down_until.min(self.now);
+        self.server.recover(self.now);
+    }
+
+    fn next_campaign(&mut self, which: usize) {
+        let Some(pace) = self.scenario.chorias else { return };
+        let (choria, ttl) = (&self.chorias[which], self.server.bucket_ttl);
+        let (life, interval) = (choria.life, choria.interval(pace, ttl, &mut self.random));
+        self.after(interval, Happening::Choria { which, life, step: Step::Tick });
     }
 
     pub(super) fn step_choria(&mut self, which: usize, life: u32, step: Step) {
@@ -110,7 +145,9 @@ impl World {
         match step {
             Step::Tick => {
                 // A ticker: the next campaign does not wait for this one's answer.
-                self.after(Choria::interval(self.server.bucket_ttl), again(Step::Tick));
+                if self.scenario.chorias == Some(Pace::Interval) {
+                    self.next_campaign(which);
+                }
                 let held = self.chorias[which].revision;
                 let vacant = self
                     .server
@@ -118,6 +155,10 @@ impl World {
                     .as_ref()
                     .is_none_or(|last| matches!(last.record.content, Content::Vacant(_)));
                 if held.is_none() && !vacant {
+                    // Refused, as a create is.
+                    if self.scenario.chorias == Some(Pace::BackOff) {
+                        self.next_campaign(which);
+                    }
                     return;
                 }
                 let choria = &mut self.chorias[which];
@@ -156,6 +197,10 @@ impl World {
                 }
                 if !self.chorias[which].won {
                     self.checker.peer(which, false, self.now);
+                }
+                // A back-off is reckoned after each campaign.
+                if self.scenario.chorias == Some(Pace::BackOff) {
+                    self.next_campaign(which);
                 }
             }
             Step::Win => {

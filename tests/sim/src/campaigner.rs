@@ -7,7 +7,7 @@ use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce};
 use incumbent::protocol::{Campaign, CoolDown, Settings, Timing, TimingOptions};
 
-use super::server::Time;
+use crate::server::Time;
 
 /// How one campaigner is set up.
 #[derive(Debug, Clone)]

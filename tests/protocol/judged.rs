@@ -1,0 +1,73 @@
+//! Locks that free nothing by themselves: candidates judge by their own clocks.
+
+use std::time::Duration;
+
+use incumbent::lock::{Capabilities, Coverage, Hint};
+use incumbent::protocol::Event;
+use incumbent_sim::{Keeping, Server};
+
+use super::desk::{Desk, LEASE, capabilities, of_other, settings};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Standing by on such a lock, where somebody else has just written.
+fn standing_by(coverage: Coverage) -> Desk {
+    let lock = Capabilities { expires: false, ..capabilities() };
+    let mut desk = Desk::new(settings(), lock);
+    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.event(Event::Hint(Hint::Coverage(coverage)));
+    desk.event(Event::Start);
+    desk.run(SECOND);
+    desk
+}
+
+#[test]
+fn an_entry_that_has_not_changed_for_its_holders_lease_is_written_over() {
+    for coverage in [Coverage::Full, Coverage::Partial, Coverage::None] {
+        let mut desk = standing_by(coverage);
+        desk.run(LEASE - SECOND);
+        assert!(!desk.holds_entry(), "{coverage:?}: first seen after it was written");
+        desk.run(SECOND);
+        assert!(desk.leads(), "{coverage:?}: {:?}", desk.log);
+    }
+}
+
+#[test]
+fn each_renewal_of_the_holder_begins_its_lease_anew() {
+    for coverage in [Coverage::Full, Coverage::None] {
+        let mut desk = standing_by(coverage);
+        for _ in 0..10 {
+            desk.run(LEASE / 2);
+            desk.server.store(desk.now, of_other(LEASE), LEASE);
+            if coverage == Coverage::Full {
+                desk.tell_last();
+            }
+        }
+        let renewed = desk.now;
+        desk.run(LEASE * 2);
+        let led = desk.begins()[0];
+        assert!(led >= renewed + LEASE, "{coverage:?}: {led:?} after {renewed:?}");
+    }
+}
+
+#[test]
+fn the_holders_lease_counts_not_ones_own() {
+    let mut desk = standing_by(Coverage::Full);
+    let longer = LEASE * 3;
+    desk.server.store(desk.now, of_other(longer), longer);
+    desk.tell_last();
+    let renewed = desk.now;
+    desk.run(longer + SECOND);
+    assert!(desk.begins()[0] >= renewed + longer, "{:?} after {renewed:?}", desk.begins()[0]);
+}
+
+#[test]
+fn a_deleted_entry_proves_nothing_for_a_lease() {
+    let mut desk = standing_by(Coverage::Full);
+    desk.server.delete(desk.now);
+    desk.event(Event::Hint(Hint::Look));
+    let deleted = desk.now;
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", desk.begins()[0]);
+}

@@ -1,0 +1,24 @@
+//! A seeded world in virtual time around production [`Campaign`](incumbent::protocol::Campaign)s: one election key on a
+//! model of a lock, the network and the processes, and everything that goes wrong with them.
+//!
+//! A [`Schedule`] names a fleet and a seed, and everything follows from the two. [`run()`] plays it out and checks at each
+//! step what must hold whatever happens; [`Schedule::shrink`] finds a smaller one that fails as well.
+
+mod campaigner;
+mod checker;
+mod choria;
+mod faults;
+mod network;
+mod run;
+mod scenario;
+mod schedule;
+mod server;
+mod tell;
+mod world;
+
+pub use campaigner::Standing;
+pub use run::{Report, Violation, bound, run};
+pub use scenario::{Fault, Fleet, STORM, Scenario};
+pub use schedule::{ParseScheduleError, Schedule};
+pub use server::{Keeping, Server, Time, failed, failure};
+pub use world::World;

@@ -1,0 +1,183 @@
+//! Plays out schedule after schedule, or one again.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use incumbent_sim::{Fleet, Report, Schedule, bound, run};
+
+/// Plays out random schedules of faults around production campaigns until one breaks a promise, or until stopped.
+#[derive(Parser)]
+struct Args {
+    /// Play this schedule out again (FLEET:NUMBER, as a failure names it), and print what happens in it.
+    schedule: Option<Schedule>,
+    /// End after this many minutes.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// End after this many schedules of each fleet.
+    #[arg(long)]
+    schedules: Option<u64>,
+    /// The first seed; drawn from the clock by default.
+    #[arg(long)]
+    from: Option<u64>,
+    /// This fleet only.
+    #[arg(long)]
+    fleet: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match args.schedule {
+        Some(schedule) => replay(schedule),
+        None => match fleets(args.fleet.as_deref()) {
+            Ok(fleets) => search(&args, &fleets),
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn fleets(wanted: Option<&str>) -> Result<Vec<Fleet>, String> {
+    let Some(name) = wanted else { return Ok(Fleet::ALL.to_vec()) };
+    let schedule: Result<Schedule, _> = format!("{name}:0").parse();
+    schedule.map(|schedule| vec![schedule.fleet]).map_err(|error| error.to_string())
+}
+
+/// How long to look for a smaller scenario that fails as well.
+const SHRINKING: Duration = Duration::from_secs(30);
+
+fn replay(schedule: Schedule) -> ExitCode {
+    if tell_failure(schedule) {
+        return ExitCode::FAILURE;
+    }
+    let scenario = schedule.scenario();
+    let Report { terms, peer_terms, recovered, .. } = run(&scenario, false);
+    let recovered = recovered.unwrap_or_default().as_secs_f64();
+    println!("{scenario:#?}");
+    println!(
+        "{schedule} keeps every promise: {terms} terms, {peer_terms} of Choria's; a leader {recovered:.1} s after the last \
+         fault, at most {:.1} s",
+        bound(&scenario).as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+/// Prints why a schedule fails. Answers whether it does.
+fn tell_failure(schedule: Schedule) -> bool {
+    let Some((scenario, report)) = schedule.shrink(SHRINKING) else { return false };
+    println!(
+        "{schedule} breaks a promise. The smallest scenario found that breaks one:\n{scenario:#?}"
+    );
+    if let Some(violation) = report.violation {
+        println!("{violation}");
+    }
+    println!("replay: make sim SEED={schedule}");
+    true
+}
+
+/// What all threads have seen together.
+#[derive(Default)]
+struct Tally {
+    schedules: AtomicU64,
+    terms: AtomicU64,
+    peer_terms: AtomicU64,
+    simulated_s: AtomicU64,
+    /// The longest time without a leader after the last fault, in milliseconds, and in which schedule.
+    slowest: Mutex<(u64, Option<Schedule>)>,
+}
+
+impl Tally {
+    fn add(&self, schedule: Schedule, report: &Report) {
+        self.schedules.fetch_add(1, Ordering::Relaxed);
+        self.terms.fetch_add(report.terms, Ordering::Relaxed);
+        self.peer_terms.fetch_add(report.peer_terms, Ordering::Relaxed);
+        self.simulated_s.fetch_add(report.simulated.as_secs(), Ordering::Relaxed);
+        let recovered = report.recovered.map_or(0, |recovered| recovered.as_millis() as u64);
+        if let Ok(mut slowest) = self.slowest.lock()
+            && recovered > slowest.0
+        {
+            *slowest = (recovered, Some(schedule));
+        }
+    }
+
+    fn tell(&self, began: Instant) {
+        let hours = self.simulated_s.load(Ordering::Relaxed) as f64 / 3600.0;
+        let minutes = began.elapsed().as_secs_f64() / 60.0;
+        let slowest = self.slowest.lock().map_or((0, None), |slowest| *slowest);
+        println!(
+            "{:>6.1} min: {} schedules, {hours:.0} simulated hours ({:.0} a minute), {} terms, {} of Choria's, no promise broken; \
+             slowest recovery {:.1} s{}",
+            minutes,
+            self.schedules.load(Ordering::Relaxed),
+            hours / minutes,
+            self.terms.load(Ordering::Relaxed),
+            self.peer_terms.load(Ordering::Relaxed),
+            slowest.0 as f64 / 1000.0,
+            slowest.1.map_or_else(String::new, |schedule| format!(" in {schedule}")),
+        );
+    }
+}
+
+fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
+    let from = args.from.unwrap_or_else(|| {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    });
+    let began = Instant::now();
+    let last = args.minutes.map(|minutes| began + Duration::from_secs_f64(minutes.max(0.0) * 60.0));
+    let count = fleets.len() as u64;
+    let (next, ended, tally) = (AtomicU64::new(0), AtomicBool::new(false), Tally::default());
+    let (failures, failed) = mpsc::channel();
+    println!("seeds from {from}; Ctrl-C ends it");
+    let failed = thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let failures = failures.clone();
+            let (next, ended, tally) = (&next, &ended, &tally);
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let over = last.is_some_and(|last| Instant::now() >= last);
+                    if over || args.schedules.is_some_and(|most| number / count >= most) {
+                        return;
+                    }
+                    let fleet = fleets[(number % count) as usize];
+                    let schedule = Schedule { fleet, seed: from.wrapping_add(number / count) };
+                    let report = schedule.run();
+                    tally.add(schedule, &report);
+                    if report.violation.is_some() {
+                        // Nobody listens any more where another one was first.
+                        let _ = failures.send(schedule);
+                        return;
+                    }
+                }
+            });
+        }
+        drop(failures);
+        loop {
+            match failed.recv_timeout(Duration::from_secs(5)) {
+                Ok(schedule) => {
+                    ended.store(true, Ordering::Relaxed);
+                    return Some(schedule);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => tally.tell(began),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    });
+    match failed {
+        Some(schedule) => {
+            let schedules = tally.schedules.load(Ordering::Relaxed);
+            println!("found after {schedules} schedules, {:.1} s", began.elapsed().as_secs_f64());
+            tell_failure(schedule);
+            ExitCode::FAILURE
+        }
+        None => {
+            tally.tell(began);
+            ExitCode::SUCCESS
+        }
+    }
+}

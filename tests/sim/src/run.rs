@@ -1,0 +1,98 @@
+//! Plays a scenario out: a storm of faults, then calm, in which somebody must come to lead and stay.
+
+use std::fmt;
+use std::time::Duration;
+
+use incumbent::protocol::CoolDown;
+
+use crate::scenario::{STORM, Scenario};
+use crate::server::Time;
+use crate::world::World;
+
+/// How long after the last fault somebody must lead, at the latest.
+///
+/// An entry that nobody renews lives for a TTL and 2 ms for each second of it twice (the drift of a cool-down that it covers),
+/// or for as long as a policy of [`CoolDown::For`] asks; its marker or a tombstone keeps those out who may not read for a
+/// TTL more; the winner then cools down for a TTL, for what its policy says, or for what Choria's campaigners need. On top
+/// come hold-back, the slack of a silent lock, the longest poll, and the time in which what was sent before the faults
+/// ceased still arrives.
+pub fn bound(scenario: &Scenario) -> Duration {
+    let ttl = scenario.bucket_ttl.mul_f64(1.01);
+    let policy = |cool_down: CoolDown| match cool_down {
+        CoolDown::For(duration) => duration,
+        CoolDown::Campaign => ttl,
+        _ => Duration::ZERO,
+    };
+    let fleet = &scenario.campaigners;
+    let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
+    let hold_back = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
+    let choria = if scenario.chorias.is_some() { Duration::from_secs(10) } else { Duration::ZERO };
+    ttl * 3
+        + policies * 2
+        + Duration::from_millis(u64::from(hold_back))
+        + choria
+        + Duration::from_secs(7 + 3 + 8)
+}
+
+/// What was seen, so that nothing can pass by not happening.
+#[derive(Debug, Default, Clone)]
+pub struct Report {
+    /// Terms of ours during the storm.
+    pub terms: u64,
+    /// Terms of Choria's campaigners during the storm.
+    pub peer_terms: u64,
+    /// How long the world went on.
+    pub simulated: Duration,
+    /// How long after the last fault somebody led.
+    pub recovered: Option<Duration>,
+    pub violation: Option<Violation>,
+}
+
+/// What must not happen, and did.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub what: String,
+    pub at: Time,
+    /// What led to it, a line each, where it was asked for.
+    pub history: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nat {:.6} s: {}", self.history, self.at.as_secs_f64(), self.what)
+    }
+}
+
+/// Plays `scenario` out.
+pub fn run(scenario: &Scenario, with_history: bool) -> Report {
+    let mut world = World::new(scenario, with_history);
+    world.run(STORM);
+    let (terms, peer_terms) = (world.checker.terms, world.checker.peer_terms);
+    let mut recovered = None;
+    let end = STORM + bound(scenario);
+    while recovered.is_none() && world.now < end && world.checker.violation.is_none() {
+        if world.checker.somebody_leads() {
+            recovered = Some(world.now - STORM);
+        } else {
+            world.run((world.now + Duration::from_millis(100)).min(end));
+        }
+    }
+    world.run(end);
+    if world.checker.violation.is_none() {
+        if !world.checker.somebody_leads() {
+            world.checker.fail("nobody leads though all is well again".to_owned());
+        }
+        let before = world.checker.terms;
+        world.run(end + scenario.bucket_ttl * 4);
+        if world.checker.terms != before || !world.checker.somebody_leads() {
+            world.checker.fail("the leader does not stay though all is well".to_owned());
+        }
+        if let Some(who) = world.campaigners.iter().position(|c| c.stopping_since.is_some()) {
+            world.checker.fail(format!("campaigner {who} does not come to its end"));
+        }
+    }
+    let violation = world.checker.violation.take();
+    let violation =
+        violation.map(|what| Violation { what, at: world.now, history: world.history() });
+    Report { terms, peer_terms, simulated: world.now, recovered, violation }
+}

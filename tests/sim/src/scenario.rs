@@ -1,0 +1,326 @@
+//! What a scenario consists of, and how one is generated and shrunk.
+
+use std::fmt;
+use std::time::Duration;
+
+use incumbent::lock::Coverage;
+use incumbent::protocol::CoolDown;
+use proptest::prelude::*;
+
+use crate::campaigner::Standing;
+use crate::choria::Pace;
+use crate::server::Keeping;
+
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// The process dies, and another one starts later.
+    Crash {
+        who: usize,
+        back_ms: u16,
+    },
+    /// The process is stopped, and goes on later.
+    Pause {
+        who: usize,
+        for_ms: u16,
+    },
+    /// What it sends, what it should receive, or both is lost.
+    Cut {
+        who: usize,
+        out: bool,
+        back: bool,
+        for_ms: u16,
+    },
+    /// The machine sleeps, and its connections are dead when it wakes.
+    Suspend {
+        who: usize,
+        for_ms: u16,
+    },
+    /// A graceful stop; a new process starts once it has finished.
+    Stop {
+        who: usize,
+    },
+    /// A graceful stop of each in turn.
+    RollingRestart {
+        every_ms: u16,
+    },
+    Resign {
+        who: usize,
+    },
+    WorkEnds {
+        who: usize,
+        panicked: bool,
+    },
+    /// The server refuses it every write.
+    Denied {
+        who: usize,
+        for_ms: u16,
+    },
+    Hearing {
+        who: usize,
+        coverage: Coverage,
+    },
+    Look {
+        who: usize,
+    },
+    AdminDelete,
+    AdminPut,
+    /// The bucket is deleted, and somebody else makes it again.
+    Remade {
+        after_ms: u16,
+    },
+    Outage {
+        for_ms: u16,
+    },
+    /// The server's wall clock is stepped.
+    ClockStep {
+        by_ms: i16,
+    },
+    /// The server forgets its last writes, which it had acknowledged.
+    Forget {
+        writes: u8,
+    },
+    ChoriaCrash {
+        which: usize,
+    },
+    ChoriaCut {
+        which: usize,
+        for_ms: u16,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    pub seed: u64,
+    /// Leases are no longer than this.
+    pub bucket_ttl: Duration,
+    pub keeping: Keeping,
+    /// Whether the bucket is older than its TTL when the world begins.
+    pub old_bucket: bool,
+    /// Two of Choria's campaigners stand as well.
+    pub chorias: Option<Pace>,
+    pub campaigners: Vec<Standing>,
+    /// When, in milliseconds, and what.
+    pub faults: Vec<(u32, Fault)>,
+}
+
+impl Scenario {
+    /// Whether the lock loses writes that it has acknowledged.
+    pub fn forgets(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Forget { .. }))
+    }
+}
+
+/// How long faults go on.
+pub const STORM: Duration = Duration::from_secs(60);
+
+/// What a scenario is drawn from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fleet {
+    /// Equal leases and defaults, and much trouble.
+    Plain,
+    /// Leases, policies, rights and hearing of all kinds.
+    Mixed,
+    /// Two of Choria's campaigners among ours.
+    Choria,
+    /// The same with a back-off, which lets them win sooner. Nobody deletes the entry: no rule of ours makes that safe
+    /// beside them.
+    ChoriaBackOff,
+    /// All strict, on a server whose wall clock is stepped.
+    SteppedClock,
+    /// On a lock that never frees an entry: candidates judge by their own clocks, as on a Kubernetes Lease.
+    Judged,
+    /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
+    Forgetful,
+}
+
+impl Fleet {
+    pub const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Mixed,
+        Self::Choria,
+        Self::ChoriaBackOff,
+        Self::SteppedClock,
+        Self::Judged,
+        Self::Forgetful,
+    ];
+
+    /// Terms in a storm, at the least on the average: fewer would show little.
+    pub fn least_terms(self) -> u64 {
+        match self {
+            Self::Plain | Self::Mixed | Self::SteppedClock | Self::Judged => 5,
+            Self::Choria | Self::ChoriaBackOff | Self::Forgetful => 1,
+        }
+    }
+
+    fn chorias(self) -> Option<Pace> {
+        match self {
+            Self::Choria => Some(Pace::Interval),
+            Self::ChoriaBackOff => Some(Pace::BackOff),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Mixed => "mixed",
+            Self::Choria => "choria",
+            Self::ChoriaBackOff => "choria-back-off",
+            Self::SteppedClock => "stepped-clock",
+            Self::Judged => "judged",
+            Self::Forgetful => "forgetful",
+        })
+    }
+}
+
+fn coverage() -> impl Strategy<Value = Coverage> {
+    prop_oneof![
+        6 => Just(Coverage::Full),
+        2 => Just(Coverage::None),
+        1 => Just(Coverage::Partial),
+    ]
+}
+
+fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
+    match fleet {
+        Fleet::SteppedClock => Just(CoolDown::Strict).boxed(),
+        Fleet::Mixed => prop_oneof![
+            4 => Just(CoolDown::Proven),
+            1 => Just(CoolDown::Strict),
+            1 => Just(CoolDown::Campaign),
+            1 => (0..3000u64).prop_map(|ms| CoolDown::For(Duration::from_millis(ms))),
+        ]
+        .boxed(),
+        _ => Just(CoolDown::Proven).boxed(),
+    }
+}
+
+fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
+    let mixed = fleet == Fleet::Mixed;
+    let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
+    (
+        proptest::sample::select(leases),
+        coverage(),
+        if mixed { prop::bool::weighted(0.8).boxed() } else { Just(true).boxed() },
+        cool_down(fleet),
+        if mixed { prop_oneof![3 => Just(0u16), 1 => 0..2000u16].boxed() } else { Just(0).boxed() },
+        if mixed { (0..3u8).boxed() } else { Just(0).boxed() },
+        -1000..=1000i16,
+        prop::bool::weighted(0.2),
+        prop_oneof![2 => Just(0u8), 1 => 0..80u8],
+    )
+        .prop_map(
+            |(lease_ms, coverage, reads, cool_down, hold_back_ms, priority, ppm, twin, unruly)| {
+                Standing {
+                    lease_ms,
+                    coverage,
+                    reads,
+                    cool_down,
+                    hold_back_ms,
+                    priority,
+                    ppm,
+                    twin,
+                    unruly,
+                }
+            },
+        )
+}
+
+fn span() -> impl Strategy<Value = u16> + Clone {
+    proptest::sample::select(vec![50u16, 300, 1000, 2500, 5000])
+}
+
+fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
+    let one = |fault: BoxedStrategy<Fault>| {
+        prop_oneof![5 => common_fault(), 2 => admin_fault(), 1 => fault].boxed()
+    };
+    let choria = || {
+        let crash = (0..2usize).prop_map(|which| Fault::ChoriaCrash { which });
+        let cut =
+            (0..2usize, span()).prop_map(|(which, for_ms)| Fault::ChoriaCut { which, for_ms });
+        prop_oneof![crash, cut].boxed()
+    };
+    let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
+    match fleet {
+        Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
+        Fleet::Mixed | Fleet::Judged => one(common_fault().boxed()),
+        Fleet::Choria => one(choria()),
+        Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => choria()].boxed(),
+        Fleet::SteppedClock => {
+            let step =
+                prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
+            one(step.prop_map(|by_ms| Fault::ClockStep { by_ms }).boxed())
+        }
+        Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
+    }
+}
+
+fn admin_fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![9 => Just(Fault::AdminDelete), 2 => Just(Fault::AdminPut)]
+}
+
+fn common_fault() -> impl Strategy<Value = Fault> {
+    let who_for = || (0..5usize, span());
+    let who = || 0..5usize;
+    prop_oneof![
+        8 => who_for().prop_map(|(who, back_ms)| Fault::Crash { who, back_ms }),
+        8 => who_for().prop_map(|(who, for_ms)| Fault::Pause { who, for_ms }),
+        12 => (who(), 0..3u8, span()).prop_map(|(who, way, for_ms)| Fault::Cut {
+            who,
+            out: way != 1,
+            back: way != 2,
+            for_ms
+        }),
+        2 => who_for().prop_map(|(who, for_ms)| Fault::Suspend { who, for_ms }),
+        10 => who().prop_map(|who| Fault::Stop { who }),
+        1 => span().prop_map(|every_ms| Fault::RollingRestart { every_ms }),
+        6 => who().prop_map(|who| Fault::Resign { who }),
+        2 => (who(), any::<bool>()).prop_map(|(who, panicked)| Fault::WorkEnds { who, panicked }),
+        2 => who_for().prop_map(|(who, for_ms)| Fault::Denied { who, for_ms }),
+        2 => (who(), coverage()).prop_map(|(who, coverage)| Fault::Hearing { who, coverage }),
+        2 => who().prop_map(|who| Fault::Look { who }),
+        2 => span().prop_map(|for_ms| Fault::Outage { for_ms }),
+    ]
+}
+
+fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
+    match fleet {
+        Fleet::Judged => Just(Keeping::Forever).boxed(),
+        _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
+    }
+}
+
+pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
+    let fleet_sizes = if fleet.chorias().is_some() { 1..=4 } else { 2..=5 };
+    let ttls = match fleet {
+        Fleet::Mixed => vec![3000],
+        Fleet::Choria | Fleet::ChoriaBackOff => vec![4000, 8000],
+        _ => vec![4000, 2000, 1000],
+    };
+    let storm_ms = STORM.as_millis() as u32;
+    (
+        any::<u64>().no_shrink(),
+        proptest::sample::select(ttls),
+        keeping(fleet),
+        any::<bool>(),
+        prop::collection::vec(standing(fleet), fleet_sizes),
+        prop::collection::vec((0..storm_ms, fault(fleet)), 0..60),
+    )
+        .prop_map(move |(seed, ttl_ms, keeping, old_bucket, mut campaigners, mut faults)| {
+            faults.sort_by_key(|(at, _)| *at);
+            let bucket_ttl = Duration::from_millis(ttl_ms);
+            if fleet == Fleet::Forgetful {
+                // Two leases by the slowest clock: the forgotten holder may still renew over whoever was given its revision.
+                let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
+                campaigners.iter_mut().for_each(|campaigner| campaigner.cool_down = leases);
+            }
+            if keeping == Keeping::LeavesMarkers {
+                // Who was told by the old bucket that nobody leads may create in the new one: no promise covers that.
+                faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
+            }
+            let chorias = fleet.chorias();
+            Scenario { seed, bucket_ttl, keeping, old_bucket, chorias, campaigners, faults }
+        })
+}

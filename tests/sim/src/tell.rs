@@ -1,0 +1,99 @@
+//! What happens, in words that a person can follow.
+
+use incumbent::lock::{Content, Entry, Hint, Reading, Record, Request, Revision, Tombstone};
+use incumbent::protocol::{Action, Answer, Failure};
+
+use crate::campaigner::Campaigner;
+
+pub fn request(request: &Request) -> String {
+    match request {
+        Request::Read { .. } => "read".to_owned(),
+        Request::Write(write) => {
+            let what = if write.mark.token.is_none() { "create" } else { "renewal" };
+            let number = write.mark.write.number;
+            format!("{what} (write {number}) over {}, life {:?}", over(write.expected), write.life)
+        }
+        Request::Release(release) => {
+            format!("release of {}, {:?} left", release.expected, release.left)
+        }
+        Request::Concede(said) => {
+            format!(
+                "concession of term {}, last write {}, {:?} left",
+                said.token, said.revision, said.left
+            )
+        }
+    }
+}
+
+fn over(revision: Option<Revision>) -> String {
+    revision.map_or_else(|| "nothing".to_owned(), |revision| revision.to_string())
+}
+
+fn failure(failure: &Failure) -> String {
+    format!("{:?} ({})", failure.kind, failure.message)
+}
+
+pub fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Read(Ok(Reading::Found(found))) => format!("finds {}", record(found)),
+        Answer::Read(Ok(Reading::Empty { proof: true })) => {
+            "finds nothing, and nobody wrote for a lease".to_owned()
+        }
+        Answer::Read(Ok(Reading::Empty { proof: false })) => "finds nothing".to_owned(),
+        Answer::Written(Ok(revision)) => format!("is stored as {revision}"),
+        Answer::Released(Ok(())) => "is released".to_owned(),
+        Answer::Conceded(Ok(())) => "is passed on".to_owned(),
+        Answer::Read(Err(f))
+        | Answer::Written(Err(f))
+        | Answer::Released(Err(f))
+        | Answer::Conceded(Err(f)) => format!("fails: {}", failure(f)),
+    }
+}
+
+fn record(Record { revision, content }: &Record) -> String {
+    match content {
+        Content::Held(Entry { identity, mark: Some(mark), life }) => {
+            let number = mark.write.number;
+            format!("{revision} of {identity} (write {number}, life {life:?})")
+        }
+        Content::Held(Entry { identity, .. }) => format!("{revision} of {identity}"),
+        Content::Vacant(Tombstone::Released { left, .. }) => {
+            format!("{revision}, released with {left:?} left")
+        }
+        Content::Vacant(Tombstone::Expired) => format!("{revision}, expired"),
+        Content::Vacant(Tombstone::Deleted) => format!("{revision}, deleted"),
+    }
+}
+
+pub fn hint(hint: &Hint) -> String {
+    match hint {
+        Hint::Stored { record: stored, previous, .. } => {
+            let previous = previous.map_or_else(String::new, |p| format!(", over {}", over(p)));
+            format!("of {}{previous}", record(stored))
+        }
+        Hint::Conceded(said) => {
+            format!("that term {} is conceded, {:?} left", said.token, said.left)
+        }
+        Hint::Look => "that something may have changed".to_owned(),
+        Hint::Coverage(coverage) => format!("that hints are {coverage:?}"),
+    }
+}
+
+/// In the world's time, which is not what `of`'s clock shows.
+pub fn action(action: &Action, of: &Campaigner) -> String {
+    let seconds = |instant| format!("{:.6}", of.real(instant).as_secs_f64());
+    match action {
+        Action::Request { id, request: asked } => format!("-> #{id} {}", request(asked)),
+        Action::Begin { token, deadline } => {
+            format!("LEADS with token {token}, until {}", seconds(*deadline))
+        }
+        Action::Extend { deadline } => format!("leads on, until {}", seconds(*deadline)),
+        Action::End { cause, by } => {
+            format!("must stop by {}: {} ({cause})", seconds(*by), cause.word())
+        }
+        Action::Leader(Some(leader)) => format!("sees {} in office", leader.identity),
+        Action::Leader(None) => "sees nobody in office".to_owned(),
+        Action::Trouble(trouble) => format!("is in trouble: {}", failure(trouble)),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}

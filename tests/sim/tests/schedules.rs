@@ -1,0 +1,114 @@
+//! Random schedules of faults: at most one leads, and when the faults cease somebody does.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use incumbent::lock::Coverage;
+use incumbent::protocol::CoolDown;
+use incumbent_sim::{Fleet, Keeping, STORM, Scenario, Schedule, Standing, World, bound};
+
+/// The same ones in every run.
+const FIXED: u64 = 700;
+/// Others in every run.
+const FRESH: u64 = 300;
+
+fn check(fleet: Fleet) {
+    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let seeds = (0..FIXED).chain(fresh..fresh + FRESH);
+    let (mut terms, mut peer_terms) = (0, 0);
+    for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
+        let report = schedule.run();
+        if report.violation.is_some() {
+            let (scenario, report) = schedule.shrink(Duration::from_secs(60)).unwrap();
+            let violation = report.violation.unwrap();
+            panic!("{scenario:#?}\n{violation}\nreplay: make sim SEED={schedule}");
+        }
+        terms += report.terms;
+        peer_terms += report.peer_terms;
+    }
+    println!("{fleet}: {} schedules, {terms} terms, {peer_terms} of Choria's", FIXED + FRESH);
+    let least = fleet.least_terms() * (FIXED + FRESH);
+    assert!(terms >= least, "{terms} terms: too few to show anything");
+    let choria = matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff);
+    assert!(!choria || peer_terms * 2 >= least, "{peer_terms} terms of Choria's: too few");
+}
+
+#[test]
+fn one_leads_whatever_happens_to_equal_campaigners() {
+    check(Fleet::Plain);
+}
+
+#[test]
+fn one_leads_whatever_happens_to_a_mixed_fleet() {
+    check(Fleet::Mixed);
+}
+
+#[test]
+fn one_leads_beside_campaigners_of_choria() {
+    check(Fleet::Choria);
+}
+
+#[test]
+fn one_leads_beside_campaigners_of_choria_that_back_off() {
+    check(Fleet::ChoriaBackOff);
+}
+
+#[test]
+fn one_leads_though_the_clock_of_the_server_is_stepped() {
+    check(Fleet::SteppedClock);
+}
+
+#[test]
+fn one_leads_on_a_lock_that_frees_nothing_by_itself() {
+    check(Fleet::Judged);
+}
+
+#[test]
+fn one_leads_though_the_server_forgets_what_it_acknowledged() {
+    check(Fleet::Forgetful);
+}
+
+#[test]
+fn a_schedule_plays_out_the_same_way_each_time() {
+    let schedule: Schedule = "mixed:7".parse().unwrap();
+    assert_eq!(schedule.to_string(), "mixed:7");
+    let [once, again] = [(); 2].map(|()| format!("{:?}", schedule.run()));
+    assert_eq!(once, again);
+}
+
+#[test]
+fn a_quiet_hour_costs_the_renewals_of_one() {
+    let standing = |coverage| Standing {
+        lease_ms: 4000,
+        coverage,
+        reads: true,
+        cool_down: CoolDown::Proven,
+        hold_back_ms: 0,
+        priority: 0,
+        ppm: 500,
+        twin: false,
+        unruly: 0,
+    };
+    let requests = |coverage| {
+        let scenario = Scenario {
+            seed: 1,
+            bucket_ttl: Duration::from_secs(4),
+            keeping: Keeping::LeavesMarkers,
+            old_bucket: true,
+            chorias: None,
+            campaigners: vec![standing(coverage); 5],
+            faults: Vec::new(),
+        };
+        let mut world = World::new(&scenario, false);
+        let calm = STORM + bound(&scenario);
+        world.run(calm);
+        let before = world.checker.requests;
+        world.run(calm + Duration::from_secs(3600));
+        assert_eq!(world.checker.violation, None);
+        world.checker.requests - before
+    };
+    let renewals = 3600 * 3 / 4;
+    assert!(requests(Coverage::Full) <= renewals + 10, "{}", requests(Coverage::Full));
+    // Four that poll every five seconds, as FIVE_SEC ends, on the average.
+    let polls = 4 * 3600 / 5;
+    assert!(requests(Coverage::None) <= renewals + polls + polls / 4);
+}
