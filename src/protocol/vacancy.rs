@@ -28,9 +28,16 @@ pub enum CoolDown {
     For(Duration),
 }
 
-/// Choria's campaigners renew every 0.75 of the bucket's TTL, and a renewal of theirs may hang for nats.go's 5 s.
+/// How long a request of Choria's campaigners may hang: nats.go's default.
+const CHORIA_HANGS: Duration = Duration::from_secs(5);
+/// The longest that one with a back-off waits between a renewal's answer and the next renewal.
+const CHORIA_BACKS_OFF: Duration = Duration::from_millis(750);
+
+/// Choria's campaigners renew every 0.75 of the bucket's TTL, but not before the last answer, which may come late; with a
+/// back-off they renew soon after it. Then the renewal that fails may hang as well.
 fn choria_learns_of_its_loss_after(longest_lease: Duration) -> Duration {
-    with_drift(three_quarters(longest_lease).saturating_add(Duration::from_secs(5)))
+    let next_renewal = three_quarters(longest_lease).max(CHORIA_HANGS + CHORIA_BACKS_OFF);
+    with_drift(next_renewal.saturating_add(CHORIA_HANGS))
 }
 
 /// The last write of a holder that this campaigner knows of.

@@ -53,7 +53,7 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
     desk.server.revision = 100;
     desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     let foreign = matches!(vacancy, Vacancy::Foreign | Vacancy::ForeignExpiry);
-    let holder = || if foreign { of_choria() } else { of_other(LEASE) };
+    let holder = || if foreign { of_choria(LEASE) } else { of_other(LEASE) };
     desk.stores(holder());
     desk.event(Event::Start);
     desk.run(SECOND);

@@ -286,8 +286,8 @@ pub fn of_other(lease: Duration) -> Content {
     })
 }
 
-pub fn of_choria() -> Content {
-    Content::Held(Entry { identity: "choria".into(), mark: None, life: LEASE })
+pub fn of_choria(life: Duration) -> Content {
+    Content::Held(Entry { identity: "choria".into(), mark: None, life })
 }
 
 pub fn found(revision: u64, content: Content) -> Answer {

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Concession, Content, Hint, LockErrorKind, Request, Tombstone};
+use incumbent::lock::{
+    Capabilities, Concession, Content, Coverage, Hint, LockErrorKind, Request, Tombstone,
+};
 use incumbent::protocol::{Event, Timing, TimingOptions};
 
-use super::desk::{Desk, LEASE, OTHER, capabilities, of_other, settings};
+use incumbent_sim::{Keeping, Server};
+
+use super::desk::{Desk, LEASE, OTHER, capabilities, of_choria, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -233,4 +237,26 @@ fn a_lock_that_never_answers_does_not_hang_the_campaign() {
     desk.event(Event::Stop);
     desk.run(SECOND * 20);
     assert!(desk.is_finished(), "{:?}", desk.machine);
+}
+
+/// Where the TTL is short, a Choria campaigner's renewals follow each other by as long as answers take: the last one that was
+/// stored may be answered 5 s later, and the next one hang for 5 s more.
+#[test]
+fn a_choria_campaigner_on_a_short_ttl_is_waited_for_until_two_of_its_requests_have_hung() {
+    let ttl = SECOND * 4;
+    let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
+    let mut ours = settings();
+    ours.timing = Timing::new(options, ttl).expect("a valid timing");
+    ours.choria_peers = true;
+    let lock = Capabilities { longest_lease: ttl, ..capabilities() };
+    let mut desk = Desk::new(ours, lock);
+    desk.server = Server::new(ttl, Keeping::LeavesMarkers, ttl * 2);
+    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    desk.event(Event::Start);
+    desk.server.store(desk.now, of_choria(ttl), ttl);
+    desk.tell_last();
+    let renewed = desk.now;
+    desk.run(SECOND * 20);
+    let led = desk.begins()[0];
+    assert!(led >= renewed + Duration::from_millis(10_750), "{led:?} after {renewed:?}");
 }

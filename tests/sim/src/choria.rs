@@ -30,6 +30,8 @@ pub struct Choria {
     pub revision: Option<Revision>,
     pub won: bool,
     pub cut_until: Time,
+    /// When its last campaign began.
+    pub ticked: Time,
     pub campaigns: u64,
     /// The campaigns under way.
     pub unanswered: Vec<u64>,

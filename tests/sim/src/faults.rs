@@ -129,11 +129,17 @@ impl World {
         self.server.recover(self.now);
     }
 
+    /// Its ticker runs on while a request hangs, and its back-off begins with the answer.
     fn next_campaign(&mut self, which: usize) {
         let Some(pace) = self.scenario.chorias else { return };
         let (choria, ttl) = (&self.chorias[which], self.server.bucket_ttl);
-        let (life, interval) = (choria.life, choria.interval(pace, ttl, &mut self.random));
-        self.after(interval, Happening::Choria { which, life, step: Step::Tick });
+        let life = choria.life;
+        let from = if pace == Pace::Interval { choria.ticked } else { self.now };
+        let at = from + choria.interval(pace, ttl, &mut self.random);
+        self.after(
+            at.saturating_sub(self.now),
+            Happening::Choria { which, life, step: Step::Tick },
+        );
     }
 
     pub(super) fn step_choria(&mut self, which: usize, life: u32, step: Step) {
@@ -144,10 +150,7 @@ impl World {
         let again = |step| Happening::Choria { which, life, step };
         match step {
             Step::Tick => {
-                // A ticker: the next campaign does not wait for this one's answer.
-                if self.scenario.chorias == Some(Pace::Interval) {
-                    self.next_campaign(which);
-                }
+                self.chorias[which].ticked = self.now;
                 let held = self.chorias[which].revision;
                 let vacant = self
                     .server
@@ -156,10 +159,7 @@ impl World {
                     .is_none_or(|last| matches!(last.record.content, Content::Vacant(_)));
                 if held.is_none() && !vacant {
                     // Refused, as a create is.
-                    if self.scenario.chorias == Some(Pace::BackOff) {
-                        self.next_campaign(which);
-                    }
-                    return;
+                    return self.next_campaign(which);
                 }
                 let choria = &mut self.chorias[which];
                 choria.campaigns += 1;
@@ -198,10 +198,7 @@ impl World {
                 if !self.chorias[which].won {
                     self.checker.peer(which, false, self.now);
                 }
-                // A back-off is reckoned after each campaign.
-                if self.scenario.chorias == Some(Pace::BackOff) {
-                    self.next_campaign(which);
-                }
+                self.next_campaign(which);
             }
             Step::Win => {
                 if self.chorias[which].revision.is_some() && !self.chorias[which].won {
