@@ -183,6 +183,7 @@ impl Vacancy {
                 };
                 // The expired entry was written a full life before its marker.
                 let foreign = match watched {
+                    _ if !c.lock_expires => c.now,
                     Some(Sighting { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
                     Some(_) => self.first_seen + (choria - c.longest_lease.min(choria)),
                     None if c.choria_peers => {

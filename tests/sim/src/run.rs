@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::protocol::CoolDown;
 
 use crate::scenario::{STORM, Scenario};
-use crate::server::Time;
+use crate::server::{Keeping, Time};
 use crate::world::World;
 
 /// How long after the last fault somebody must lead, at the latest.
@@ -26,7 +26,9 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let fleet = &scenario.campaigners;
     let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
     let hold_back = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
-    let choria = if scenario.chorias.is_some() { Duration::from_secs(10) } else { Duration::ZERO };
+    // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of Choria.
+    let foreign = scenario.chorias.is_some() || scenario.keeping == Keeping::Forever;
+    let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     ttl * 3
         + policies * 2
         + Duration::from_millis(u64::from(hold_back))
