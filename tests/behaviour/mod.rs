@@ -128,6 +128,16 @@ impl Process {
         Self { runtime: Some(runtime), election }
     }
 
+    /// Blocks its only thread until what is returned is dropped.
+    pub fn block(&self) -> std::sync::mpsc::Sender<()> {
+        let (goes_on, until) = std::sync::mpsc::channel();
+        let runtime = self.runtime.as_ref().expect("it has not crashed");
+        runtime.spawn(async move {
+            let _ = until.recv(); // an error, once the other end is dropped
+        });
+        goes_on
+    }
+
     /// Ends all of its tasks where they stand.
     pub fn crash(mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -151,6 +161,7 @@ macro_rules! suite {
         suite!($service:
             one_leader_of_ten,
             a_crashed_leader_is_replaced,
+            a_leader_whose_runtime_is_blocked_is_none_and_is_replaced,
             a_stopped_leader_is_replaced,
             a_leader_that_resigned_is_replaced_and_stands_again,
             an_evicted_leader_is_replaced_and_stands_again,

@@ -1,6 +1,7 @@
 //! Who leads, and who leads next.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use incumbent::{Cause, Change, State, Stopped, new_election, observe};
 use tokio::sync::mpsc;
@@ -44,6 +45,26 @@ pub async fn a_crashed_leader_is_replaced<S: Service>() {
     assert!(leadership.token() > lost.token());
     assert!(!lost.is_valid());
     assert!(leadership.remaining() <= LEASE);
+}
+
+/// Leading is a comparison with the clock: no task of the leader has to run for it to become false.
+pub async fn a_leader_whose_runtime_is_blocked_is_none_and_is_replaced<S: Service>() {
+    let service = Arc::new(S::start().await);
+    let process = Process::start(&service, "blocked").await;
+    let leadership = soon("a win", process.election.won()).await.unwrap();
+    let blocked = process.block();
+    let stand_by = service.campaigner("next").await.start().unwrap();
+    let _leads = soon("the takeover", stand_by.won()).await.unwrap();
+    assert!(!process.election.is_leader());
+    assert!(!leadership.is_valid());
+    assert_eq!(leadership.remaining(), Duration::ZERO);
+    drop(blocked);
+    assert!(matches!(
+        soon("the loss", leadership.ended()).await.cause,
+        Cause::Expired { .. } | Cause::Usurped { .. }
+    ));
+    drop(leadership);
+    stand_by.stop().await;
 }
 
 /// A leader that stops releases its office.

@@ -26,7 +26,7 @@ async fn every_stored_write_is_told_with_the_one_it_replaced() {
         assert_eq!(entry_told.mark, Some(create.mark));
         assert_eq!(&*entry_told.identity, "host1");
 
-        let renewed = other.write("a", entry(1, 2, Some(created))).await.unwrap();
+        let renewed = other.write("a", renewal(1, 2, created)).await.unwrap();
         let (record, previous) = heard.stored().await;
         assert_eq!((record.revision, previous), (renewed, Some(Some(created))), "{version}");
 
@@ -152,7 +152,7 @@ async fn without_republish_deletes_and_forced_writes_say_look() {
     heard.coverage(Coverage::Partial).await;
     heard.look().await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-    lock.write("a", entry(1, 2, Some(created))).await.unwrap();
+    lock.write("a", renewal(1, 2, created)).await.unwrap();
     client.publish("$KV.B.a", "junk".into()).await.unwrap();
     heard.look().await;
     assert_eq!(&*held(&lock, "a").await.1.identity, "junk");
@@ -190,7 +190,7 @@ async fn hints_come_again_after_the_bucket_was_made_again() {
     let before = lock.write("a", entry(1, 1, None)).await.unwrap();
     heard.stored().await;
     api(&client, "STREAM.DELETE.KV_B", json!({})).await;
-    let gone = lock.write("a", entry(1, 2, Some(before))).await.unwrap_err();
+    let gone = lock.write("a", renewal(1, 2, before)).await.unwrap_err();
     assert_eq!(gone.kind(), LockErrorKind::Unavailable, "{gone}");
     bucket_on(&server).await;
     let after = lock.write("a", entry(1, 3, None)).await.unwrap();

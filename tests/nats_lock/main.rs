@@ -57,6 +57,12 @@ fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
     }
 }
 
+/// The next write of the term that `created` began.
+fn renewal(nonce: u64, number: u64, created: Revision) -> Write {
+    let create = entry(nonce, number, Some(created));
+    Write { mark: Mark { token: Some(created.into()), ..create.mark }, ..create }
+}
+
 fn living(life: Duration, write: Write) -> Write {
     Write { life, ..write }
 }

@@ -64,7 +64,7 @@ async fn rights_revoked_while_leading_are_told() {
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
     server.reload(users(r#"{ deny: ["$KV.>"] }"#, ALL)).await;
     let denied = incumbent_test_support::eventually("a denied renewal", async || {
-        let renewal = within(BRIEF, entry(1, 2, Some(created)));
+        let renewal = within(BRIEF, renewal(1, 2, created));
         let refused = lock.write("a", renewal).await.unwrap_err();
         (refused.kind() == LockErrorKind::Denied).then_some(refused)
     });
@@ -122,7 +122,7 @@ async fn with_a_choria_clients_rights_it_writes_and_polls() {
 
     let mut heard = Heard::about(&lock, "a");
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-    let renewed = lock.write("a", entry(1, 2, Some(created))).await.unwrap();
+    let renewed = lock.write("a", renewal(1, 2, created)).await.unwrap();
     let conflict = lock.write("a", entry(2, 1, None)).await.unwrap_err();
     assert_eq!(conflict.kind(), LockErrorKind::Conflict);
     lock.release("a", release(1, renewed)).await.unwrap();

@@ -35,7 +35,7 @@ async fn a_renewal_keeps_its_ttl() {
         let mut heard = Heard::about(&lock, "a");
         heard.coverage(Coverage::Full).await;
         let created = lock.write("a", living(SECOND, entry(1, 1, None))).await.unwrap();
-        let renewal = living(SECOND, entry(1, 2, Some(created)));
+        let renewal = living(SECOND, renewal(1, 2, created));
         lock.write("a", renewal).await.unwrap();
         expires(&mut heard).await;
     }
@@ -67,6 +67,9 @@ async fn somebody_elses_write_is_a_conflict() {
             let refused = lock.write("a", entry(2, 1, expected)).await.unwrap_err();
             assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
         }
+        let stale = Revision(first.0 - 1);
+        let refused = lock.write("a", renewal(2, 2, stale)).await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
         let refused = lock.release("a", release(2, Revision(first.0 + 1))).await.unwrap_err();
         assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
     }

@@ -60,6 +60,8 @@ pub struct Campaigner {
     pub paused_until: Time,
     pub cut_out_until: Time,
     pub cut_in_until: Time,
+    /// Whether its client knows that it has no connection, while it is cut off.
+    pub knows_cut: bool,
     pub denied_until: Time,
     pub stopping_since: Option<Time>,
     /// The request whose answer is awaited.
@@ -89,6 +91,7 @@ impl Campaigner {
             paused_until: Time::ZERO,
             cut_out_until: Time::ZERO,
             cut_in_until: Time::ZERO,
+            knows_cut: false,
             denied_until: Time::ZERO,
             stopping_since: None,
             request: None,

@@ -30,6 +30,7 @@ impl World {
                 campaigner.paused_until = campaigner.paused_until.max(now + millis(for_ms));
             }
             Fault::Cut { who, out, back, for_ms } if who < fleet => {
+                self.campaigners[who].knows_cut = self.random.bool();
                 let (campaigner, until) = (&mut self.campaigners[who], now + millis(for_ms));
                 if out {
                     campaigner.cut_out_until = campaigner.cut_out_until.max(until);

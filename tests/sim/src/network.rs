@@ -47,10 +47,9 @@ impl World {
             Request::Release(release) => release.timeout,
             Request::Concede(_) => Duration::from_micros(200),
         };
-        let cut = self.now < campaigner.cut_out_until;
+        let (cut, knows_cut) = (self.now < campaigner.cut_out_until, campaigner.knows_cut);
         let lost = |answer, from_server| Happening::Answer { who, life, id, answer, from_server };
-        if cut && self.random.bool() {
-            // The client knows that it has no connection.
+        if cut && knows_cut {
             let failure = failure(LockErrorKind::Unavailable, "not connected");
             let after = Duration::from_micros(self.random.u64(1..2000));
             return self.after(after, lost(failed(&request, failure), false));
