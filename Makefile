@@ -11,10 +11,10 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim lint bench doc tools clean rust
+.PHONY: help demo test sim mutations lint bench doc tools clean rust
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=memory: in one process, without a server)
 	@[ "$(LOCK)" = memory ] || scripts/tools.sh 2.15.1
@@ -23,10 +23,15 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 
 test: rust lint tools ## Lint, then run every test, against real servers
 	$(CARGO) test --workspace --all-features
+	@$(MAKE) --no-print-directory mutations
 	@scripts/oldest-rust.sh
 
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
+
+# Outside the checkout, and kept: what has not changed is not compiled again.
+mutations: rust tools ## Break each rule of the protocol in a copy, and see the tests notice (ALL=1 asks each of them, ONLY=text)
+	$(CARGO) run --package incumbent-mutations -- --tree "$(CARGO_TARGET_DIR)/mutations" $(if $(ALL),--all) $(if $(ONLY),"$(ONLY)")
 
 lint: rust ## Formatting, clippy, documentation: no warnings
 	@scripts/rust.sh fmt clippy

@@ -1,0 +1,138 @@
+//! What may notice that a rule is broken.
+
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Something that fails when a promise is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instrument {
+    /// Random schedules in `tests/sim`.
+    Simulation,
+    /// Single stories of the protocol machine.
+    Stories,
+    /// The NATS lock against real servers.
+    Locks,
+    /// Elections in process.
+    Elections,
+}
+
+/// What an instrument said.
+pub enum Verdict {
+    /// It noticed: what, and after how long.
+    Noticed(String, Duration),
+    Unnoticed(Duration),
+}
+
+/// An instrument that neither ends nor fails within this time has met a campaign that hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+impl Instrument {
+    pub const ALL: [Self; 4] = [Self::Simulation, Self::Stories, Self::Locks, Self::Elections];
+
+    fn builds(self) -> &'static [&'static str] {
+        match self {
+            Self::Simulation => &["build", "--package", "incumbent-sim"],
+            Self::Stories => &["test", "--all-features", "--test", "protocol", "--no-run"],
+            Self::Locks => &["test", "--all-features", "--test", "nats_lock", "--no-run"],
+            Self::Elections => &["test", "--all-features", "--test", "memory", "--no-run"],
+        }
+    }
+
+    fn runs(self) -> &'static [&'static str] {
+        match self {
+            // Schedules of each fleet: the rarest mutation needs some hundreds of one.
+            Self::Simulation => {
+                &["run", "--package", "incumbent-sim", "--", "--from", "0", "--schedules", "4000"]
+            }
+            Self::Stories => &["test", "--all-features", "--test", "protocol"],
+            Self::Locks => &["test", "--all-features", "--test", "nats_lock"],
+            Self::Elections => &["test", "--all-features", "--test", "memory"],
+        }
+    }
+
+    /// Lets it look at the sources in `tree`.
+    ///
+    /// # Errors
+    /// What does not build shows nothing.
+    pub fn look(self, tree: &Path) -> Result<Verdict, String> {
+        let built = cargo(tree, self.builds()).output().map_err(|error| error.to_string())?;
+        if !built.status.success() {
+            return Err(String::from_utf8_lossy(&built.stderr).into_owned());
+        }
+        let began = Instant::now();
+        let mut child = cargo(tree, self.runs())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut stdout = child.stdout.take();
+        let reader = thread::spawn(move || {
+            let mut said = Vec::new();
+            if let Some(stdout) = &mut stdout {
+                // What was read before an error is as good.
+                let _ = stdout.read_to_end(&mut said);
+            }
+            String::from_utf8_lossy(&said).into_owned()
+        });
+        let succeeded = ends(&mut child, began + PATIENCE).map_err(|error| error.to_string())?;
+        let took = began.elapsed();
+        let said = reader.join().unwrap_or_default();
+        Ok(match succeeded {
+            Some(true) => Verdict::Unnoticed(took),
+            Some(false) => Verdict::Noticed(gist(&said), took),
+            None => Verdict::Noticed("it hangs".to_owned(), took),
+        })
+    }
+}
+
+fn cargo(tree: &Path, args: &[&str]) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(tree).args(args).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    cargo
+}
+
+/// Whether it succeeds; `None` if it does not end in time.
+fn ends(child: &mut Child, by: Instant) -> std::io::Result<Option<bool>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if Instant::now() >= by {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Which test failed, or after how many schedules one did.
+fn gist(said: &str) -> String {
+    let failed = said.lines().filter_map(|line| line.strip_suffix(" ... FAILED"));
+    let mut failed = failed.map(|line| line.trim_start_matches("test "));
+    let schedules = said.lines().find_map(|line| line.strip_prefix("found after "));
+    let schedules = schedules.and_then(|rest| rest.split(',').next());
+    match (failed.next(), schedules) {
+        (Some(test), _) => match failed.count() {
+            0 => format!("`{test}`"),
+            more => format!("`{test}` and {more} more"),
+        },
+        (None, Some(schedules)) => schedules.to_owned(),
+        (None, None) => "it fails".to_owned(),
+    }
+}
+
+impl fmt::Display for Instrument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Simulation => "simulation",
+            Self::Stories => "stories",
+            Self::Locks => "lock tests",
+            Self::Elections => "behaviour tests",
+        })
+    }
+}

@@ -1,0 +1,266 @@
+//! The ways to break a rule.
+
+use crate::instrument::Instrument::{self, Elections, Locks, Simulation, Stories};
+
+/// A rule broken: every text of `edits` stands in its file exactly once, and is replaced.
+pub struct Mutation {
+    /// What is wrong then.
+    pub name: &'static str,
+    pub edits: &'static [Edit],
+    /// The instruments that must notice, the one to ask first in front.
+    pub noticed_by: &'static [Instrument],
+}
+
+pub struct Edit {
+    pub file: &'static str,
+    pub from: &'static str,
+    pub to: &'static str,
+}
+
+const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit {
+    Edit { file, from, to }
+}
+
+pub const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "the deadline counts from the reply, not from before the send",
+        edits: &[
+            edit("src/protocol/office.rs", "self.renewed(outstanding.sent);", "self.renewed(now);"),
+            edit(
+                "src/protocol/office.rs",
+                "deadline: sent + self.settings.timing.tenure(),",
+                "deadline: now + self.settings.timing.tenure(),",
+            ),
+        ],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "a renewal found by looking counts from the look, not from its send",
+        edits: &[edit(
+            "src/protocol/office.rs",
+            "Some(sent) => self.renewed(sent),",
+            "Some(_) => self.renewed(now),",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "no cool-down",
+        edits: &[edit("src/protocol/office.rs", "lead_at: wait.ends(now),", "lead_at: now,")],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "an unknown vacancy earns no wait",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "if !self.empty_is_proof || c.policy == CoolDown::Strict {",
+            "if c.policy == CoolDown::Strict {",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "a watched holder is waited for by one's own lease, not by its",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "until = until.min(seen.right_ends(c.longest_lease));",
+            "until = until.min(seen.at + c.lease);",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "entries do not live as long as their writer's cool-down",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "let life = self.settings.timing.lease().max(with_drift(left));",
+            "let life = self.settings.timing.lease().max(left.min(Duration::ZERO));",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "what is left of a cool-down is not passed on at a release or concession",
+        edits: &[edit(
+            "src/protocol/leaving.rs",
+            "let left = with_drift(self.own_wait(now));",
+            "let left = with_drift(Duration::ZERO);",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "a create that was refused, and landed all the same, forgets its wait",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "if let (Err(_), Some(wait)) = (&answer, wait) {",
+            "if let (Err(_), Some(wait), false) = (&answer, wait, known) {",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "the work has not stopped when the entry is given up",
+        edits: &[edit(
+            "src/protocol/leaving.rs",
+            "step: if office.began { Step::Work } else { Step::Concede },",
+            "step: Step::Concede,",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "an entry is released though its work would not stop",
+        edits: &[edit("src/protocol/leaving.rs", "leaving.release &= work_stopped;", "")],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "clocks are taken to run at exactly the same rate",
+        edits: &[edit(
+            "src/protocol/timing.rs",
+            "let drift = lease / DRIFT_DIVISOR;",
+            "let drift = lease / DRIFT_DIVISOR - lease / DRIFT_DIVISOR;",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "an expiry by the server's clock is believed under Strict",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "_ if c.policy == CoolDown::Strict => self.first_seen + full,",
+            "_ if c.policy == CoolDown::Strict => c.now,",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "an unchanged entry is written over after half of its holder's lease",
+        edits: &[
+            edit(
+                "src/protocol/standby.rs",
+                "Some(seen.right_ends(self.capabilities.longest_lease))",
+                "Some(seen.at + seen.entry.life / 2)",
+            ),
+            edit(
+                "src/protocol/vacancy.rs",
+                "Some(seen) if seen.heard || !c.lock_expires =>",
+                "Some(seen) if seen.heard && c.lock_expires =>",
+            ),
+        ],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "a Choria campaigner is waited for like one of ours",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "with_drift(next_renewal.saturating_add(CHORIA_HANGS))",
+            "with_drift(next_renewal.min(longest_lease))",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "entries are told apart by identity, not by nonce",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == self.settings.nonce)",
+            "entry.mark.is_some() && entry.identity == self.settings.identity",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "the token does not grow from term to term",
+        edits: &[edit("src/protocol/office.rs", "token: created.into(),", "token: Token(1),")],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "a lost reply to a renewal is taken for a loss",
+        edits: &[edit(
+            "src/protocol/office.rs",
+            "                office.last_failure = Some(failure);\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
+            "                if failure.kind == LockErrorKind::Unknown {\n                    return self.leave_office(now, Cause::Usurped { by: None }, false);\n                }\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
+        )],
+        noticed_by: &[Stories, Elections],
+    },
+    Mutation {
+        name: "requests that fail are repeated without a delay",
+        edits: &[edit(
+            "src/protocol/office.rs",
+            "                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));\n            }\n        }\n    }\n\n    /// A write of the holder's",
+            "                office.renew_at = now;\n            }\n        }\n    }\n\n    /// A write of the holder's",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "a campaign gives up when it has lost",
+        edits: &[edit(
+            "src/protocol/leaving.rs",
+            "        if self.stopping {\n            return self.finish();",
+            "        if self.stopping || matches!(self.phase, Phase::Leaving(_)) {\n            return self.finish();",
+        )],
+        noticed_by: &[Stories, Elections],
+    },
+    Mutation {
+        name: "candidates that wake together all ask at once",
+        edits: &[edit(
+            "src/protocol/spread.rs",
+            "window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))",
+            "window.mul_f64(uniform * LAMBDA.exp_m1() * 0.0)",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "a renewal overwrites whatever is there",
+        edits: &[edit(
+            "src/nats/wire.rs",
+            "    let mut headers = expecting(write.expected);\n    if ttl {",
+            "    let renews = write.mark.token.is_some();\n    let mut headers = if renews { HeaderMap::new() } else { expecting(write.expected) };\n    if ttl {",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
+        name: "a renewal carries no TTL",
+        edits: &[edit(
+            "src/nats/wire.rs",
+            "    if ttl {\n        put(&mut headers, TTL, whole_seconds(write.life)",
+            "    if ttl && write.mark.token.is_none() {\n        put(&mut headers, TTL, whole_seconds(write.life)",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
+        name: "a release does not carry its holder's mark",
+        edits: &[edit(
+            "src/nats/wire.rs",
+            "    put(&mut headers, BY, release.by.to_string());\n    put(&mut headers, LEFT",
+            "    put(&mut headers, LEFT",
+        )],
+        noticed_by: &[Locks, Elections],
+    },
+    Mutation {
+        name: "a delete by anybody counts as an expiry",
+        edits: &[edit(
+            "src/nats/wire.rs",
+            "released(headers).unwrap_or(Tombstone::Deleted)",
+            "released(headers).unwrap_or(Tombstone::Expired)",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
+        name: "an empty key proves that nobody leads, however young the bucket",
+        edits: &[edit(
+            "src/nats/lock.rs",
+            "Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })",
+            "Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error).map(|_| true)? })",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
+        name: "is_leader is what was told last, not a comparison with the clock",
+        edits: &[edit(
+            "src/shared.rs",
+            "until != 0 && self.clock.now() < from_ns(until)",
+            "until != 0",
+        )],
+        noticed_by: &[Elections],
+    },
+    Mutation {
+        name: "the loss is told before the work has stopped",
+        edits: &[edit(
+            "src/term_end.rs",
+            "        let stopped = self.stop_work().await;\n        let (token,",
+            "        let told = self.on_lost.clone();\n        self.tell_loss().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        let (token,",
+        )],
+        noticed_by: &[Elections],
+    },
+];

@@ -1,0 +1,149 @@
+//! Breaks the rules one at a time in a copy of the sources, and sees whether the instruments notice.
+//!
+//! cargo-mutants, the well-kept tool for this, draws its mutations from the syntax; these are drawn from the promise.
+
+mod instrument;
+mod list;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::Parser;
+
+use instrument::{Instrument, Verdict};
+use list::{Edit, MUTATIONS, Mutation};
+
+/// Breaks the rules of the protocol one at a time; each must be noticed by the tests.
+#[derive(Parser)]
+struct Args {
+    /// Where to put the copy of the sources, outside of them.
+    #[arg(long)]
+    tree: PathBuf,
+    /// Ask each instrument about each mutation, rather than the first one that must notice.
+    #[arg(long)]
+    all: bool,
+    /// Only the mutations whose name contains this.
+    only: Option<String>,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Answers whether every mutation was noticed by all that must notice.
+fn run(args: &Args) -> Result<bool, String> {
+    let sources = sources()?;
+    let _turn = turn(&args.tree)?;
+    copy(&sources, &args.tree)?;
+    println!("| what is wrong | noticed by | how | after |\n|---|---|---|---|");
+    let mut all_noticed = true;
+    let wanted = |mutation: &&Mutation| {
+        args.only.as_ref().is_none_or(|part| mutation.name.contains(part.as_str()))
+    };
+    for mutation in MUTATIONS.iter().filter(wanted) {
+        for edit in mutation.edits {
+            break_rule(&args.tree, edit)?;
+        }
+        let asked: &[Instrument] = match args.all {
+            true => &Instrument::ALL,
+            false => &mutation.noticed_by[..1],
+        };
+        for instrument in asked {
+            let must = mutation.noticed_by.contains(instrument);
+            let verdict = instrument
+                .look(&args.tree)
+                .map_err(|why| format!("{}: does not build:\n{why}", mutation.name))?;
+            match verdict {
+                Verdict::Noticed(how, took) => tell(mutation, &instrument.to_string(), &how, took),
+                Verdict::Unnoticed(took) if must => {
+                    all_noticed = false;
+                    tell(mutation, &format!("NOT by the {instrument}"), "", took);
+                }
+                Verdict::Unnoticed(_) => {}
+            }
+        }
+        for edit in mutation.edits {
+            restore(&sources, &args.tree, edit.file)?;
+        }
+    }
+    Ok(all_noticed)
+}
+
+fn tell(mutation: &Mutation, by: &str, how: &str, took: Duration) {
+    println!("| {} | {by} | {how} | {:.1} s |", mutation.name, took.as_secs_f64());
+}
+
+/// Waits until no other run uses `tree`.
+fn turn(tree: &Path) -> Result<fs::File, String> {
+    fs::create_dir_all(tree).map_err(at(tree))?;
+    let path = tree.with_extension("lock");
+    let file = fs::File::create(&path).map_err(at(&path))?;
+    file.lock().map_err(at(&path))?;
+    Ok(file)
+}
+
+fn sources() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))
+}
+
+/// Copies what git knows of, or would.
+fn copy(sources: &Path, tree: &Path) -> Result<(), String> {
+    let listed = Command::new("git")
+        .current_dir(sources)
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    if !listed.status.success() {
+        return Err(String::from_utf8_lossy(&listed.stderr).into_owned());
+    }
+    for file in String::from_utf8_lossy(&listed.stdout).split('\0') {
+        if !file.is_empty() && sources.join(file).exists() {
+            restore(sources, tree, file)?;
+        }
+    }
+    let tools = tree.join(".tools");
+    if sources.join(".tools").exists() && !tools.exists() {
+        std::os::unix::fs::symlink(sources.join(".tools"), &tools).map_err(at(&tools))?;
+    }
+    Ok(())
+}
+
+/// Leaves a file alone that is the same already, so that it need not be compiled again.
+fn restore(sources: &Path, tree: &Path, file: &str) -> Result<(), String> {
+    let (from, to) = (sources.join(file), tree.join(file));
+    let wanted = fs::read(&from).map_err(at(&from))?;
+    if fs::read(&to).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+    }
+    // Copied rather than written anew for its permissions.
+    fs::copy(&from, &to).map(drop).map_err(at(&to))?;
+    let now = fs::FileTimes::new().set_modified(std::time::SystemTime::now());
+    fs::File::options().append(true).open(&to).and_then(|f| f.set_times(now)).map_err(at(&to))
+}
+
+fn break_rule(tree: &Path, edit: &Edit) -> Result<(), String> {
+    let path = tree.join(edit.file);
+    let text = fs::read_to_string(&path).map_err(at(&path))?;
+    let found = text.matches(edit.from).count();
+    if found != 1 {
+        return Err(format!("{}: {found} times, not once:\n{}", edit.file, edit.from));
+    }
+    fs::write(&path, text.replace(edit.from, edit.to)).map_err(at(&path))
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
