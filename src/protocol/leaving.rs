@@ -151,6 +151,8 @@ impl Campaign {
     pub(super) fn proceed_leaving(&mut self, now: Instant) {
         let timeout = self.settings.timing.attempt();
         let left = with_drift(self.own_wait(now));
+        // Choria's campaigners do not read what is left: the entry must keep them out, and expires by itself.
+        let must_stay = self.settings.choria_peers && !left.is_zero();
         let Phase::Leaving(leaving) = &mut self.phase else { return };
         if self.outstanding.is_some() || now < leaving.at {
             return;
@@ -165,6 +167,10 @@ impl Campaign {
             }
             (Step::Concede, ..) => {
                 leaving.step = if leaving.release { Step::Release } else { Step::Done };
+                self.proceed_leaving(now);
+            }
+            (Step::Release, Some(_), _) if must_stay => {
+                leaving.step = Step::Done;
                 self.proceed_leaving(now);
             }
             (Step::Release, Some(expected), _) => {

@@ -260,3 +260,24 @@ fn a_choria_campaigner_on_a_short_ttl_is_waited_for_until_two_of_its_requests_ha
     let led = desk.begins()[0];
     assert!(led >= renewed + Duration::from_millis(10_750), "{led:?} after {renewed:?}");
 }
+
+/// What a release says is left to wait, Choria's campaigners do not read: a campaigner whose work would not stop was stopped, released
+/// its entry, and one of Choria's led beside that work.
+#[test]
+fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {
+    for choria_peers in [true, false] {
+        let mut ours = settings();
+        ours.choria_peers = choria_peers;
+        let mut desk = Desk::started_with(ours, capabilities());
+        desk.run(LEASE * 2);
+        desk.works_on = true;
+        let deadline = Desk::time(desk.machine.deadline().expect("it leads"));
+        desk.event(Event::Resign);
+        desk.run(SECOND * 2);
+        desk.event(Event::Ended { work_stopped: false });
+        desk.event(Event::Stop);
+        desk.run(SECOND);
+        assert!(desk.is_finished() && desk.now < deadline);
+        assert_eq!(desk.holds_entry(), choria_peers);
+    }
+}
