@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::api::{Api, Failure, code};
-use super::config::{BucketConfig, first_sequence};
+use super::api::Api;
+use super::config::BucketConfig;
 use super::connection::Connection;
 use super::error::{BucketError, BucketErrorKind};
 use super::health::Finding;
@@ -342,54 +342,6 @@ impl Inner {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Makes the bucket, or looks at the one that is there; answers whether it was made.
-    async fn make(&self, timeout: Duration) -> Result<(StreamInfo, bool), BucketError> {
-        let first_sequence = first_sequence();
-        // A domain or prefix may lead to a cluster that the server we are connected to is not part of.
-        let clustered = || !self.api.is_local() || self.api.connection.is_clustered();
-        let mut replicas = self.config.replicas.unwrap_or_else(|| if clustered() { 3 } else { 1 });
-        loop {
-            let stream = self.config.stream(replicas, first_sequence);
-            match self.api.create(&stream, timeout).await {
-                Ok(info) => return Ok((info, true)),
-                Err(Failure::Server(error)) if error.err_code == code::STREAM_NAME_EXISTS => {
-                    return Ok((self.ask(timeout).await?, false));
-                }
-                Err(Failure::Server(error))
-                    if error.err_code == code::REPLICAS_NOT_SUPPORTED
-                        && self.config.replicas.is_none()
-                        && replicas > 1 =>
-                {
-                    replicas = 1;
-                }
-                Err(failure) => return Err(self.api.bucket_error(failure, "cannot be made")),
-            }
-        }
-    }
-
-    /// How an existing bucket differs from the configuration.
-    fn difference(&self, facts: &Facts) -> Option<String> {
-        let (told, found) = (&self.config, &facts.config);
-        let mut differences = Vec::new();
-        if found.max_age() != Some(told.ttl) {
-            let ttl = found.max_age().unwrap_or_default();
-            differences.push(format!("a TTL of {ttl:?} instead of {:?}", told.ttl));
-        }
-        if found.storage != told.storage.as_str() {
-            differences.push(format!(
-                "{} storage instead of {}",
-                found.storage,
-                told.storage.as_str()
-            ));
-        }
-        if let Some(replicas) = told.replicas
-            && u64::try_from(replicas) != Ok(found.num_replicas)
-        {
-            differences.push(format!("{} replicas instead of {replicas}", found.num_replicas));
-        }
-        (!differences.is_empty()).then(|| differences.join(", "))
     }
 
     /// Whether we may read, as far as was seen on this connection.

@@ -61,6 +61,7 @@ mod health;
 mod hints;
 mod listen;
 mod lock;
+mod making;
 mod stream;
 mod time;
 mod wire;

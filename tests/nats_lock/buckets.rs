@@ -96,6 +96,21 @@ async fn tokens_grow_when_a_bucket_is_made_again() {
 }
 
 /// Incident 29: a bucket was "created" again and again with other settings.
+/// A fleet starts all at once: a cluster refuses a name that it has given away before it knows the bucket everywhere.
+#[tokio::test]
+async fn of_many_who_make_a_bucket_at_once_all_open_it() {
+    let cluster = Cluster::start().await;
+    let config = || BucketConfig::new("B").ttl(TTL);
+    let mut makers = tokio::task::JoinSet::new();
+    for number in 0..24 {
+        let client = cluster.server(number % 3).connect().await;
+        makers.spawn(async move { Bucket::create_or_open(client, config()).await });
+    }
+    for bucket in makers.join_all().await {
+        assert_eq!(bucket.unwrap().ttl(), TTL);
+    }
+}
+
 #[tokio::test]
 async fn an_existing_bucket_is_never_altered() {
     let server = Server::start().await;
