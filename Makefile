@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim mutations lint bench doc tools clean rust
+.PHONY: help demo test sim mutations soak lint bench doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,11 @@ test: rust lint tools ## Lint, then run every test, against real servers
 
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
+
+soak: rust ## Thousands of campaigners on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CAMPAIGNERS=20)
+	@scripts/tools.sh 2.15.1
+	$(CARGO) run --release --package incumbent-soak -- run $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CAMPAIGNERS),--campaigners $(CAMPAIGNERS))
 
 # Outside the checkout, and kept: what has not changed is not compiled again.
 mutations: rust tools ## Break each rule of the protocol in a copy, and see the tests notice (ALL=1 asks each of them, ONLY=text)
