@@ -189,14 +189,14 @@ pub const TABLE: &[Entry] = &[
     of_campaigners("leader paused, long", Fault::LeaderPaused, ALL, LONG),
     of_campaigners("stand-bys paused, long", Fault::StandbysPaused, ALL, LONG),
     of_campaigners("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
-    of_campaigners("key deleted", Fault::KeyDeleted, ALL, AT_ONCE),
+    of_campaigners("key deleted", Fault::KeyDeleted, ALL, SHORT),
     // Beside Choria's there is no promise for a forced delete that the leader cannot hear of, nor for a bucket of which
     // whoever makes it vouches that nobody leads.
     of_campaigners("key deleted, leader alone", Fault::KeyDeletedLeaderAlone, OURS, LONG),
     of_campaigners("key deleted, leader paused", Fault::KeyDeletedLeaderPaused, OURS, EITHER),
-    of_campaigners("bucket deleted", Fault::BucketDeleted, OURS, AT_ONCE),
-    of_campaigners("bucket made by campaigner", Fault::BucketMadeByCampaigner, OURS, AT_ONCE),
-    of_campaigners("Choria evicted", Fault::ChoriaEvicted, CHORIA, AT_ONCE),
+    of_campaigners("bucket deleted", Fault::BucketDeleted, OURS, LONG),
+    of_campaigners("bucket made by campaigner", Fault::BucketMadeByCampaigner, OURS, LONG),
+    of_campaigners("Choria evicted", Fault::ChoriaEvicted, CHORIA, LONG),
     of_campaigners("Choria killed", Fault::ChoriaKilled, CHORIA, EITHER),
     of_campaigners("Choria alone", Fault::ChoriaAlone, CHORIA, LONG),
 ];
