@@ -21,6 +21,12 @@ enum Command {
     Run(Run),
     /// Lists the faults.
     List,
+    /// Says by its exit code whether a host answers, be it with a refusal.
+    #[command(hide = true)]
+    Reach {
+        /// Its address and a port.
+        host: std::net::SocketAddr,
+    },
     /// Stands in an election, as the harness says.
     #[command(hide = true)]
     Campaigner(campaigner::Options),
@@ -73,9 +79,17 @@ async fn main() -> ExitCode {
                 println!("{:<27} {}", entry.name, fleets.join(", "));
             }
         }
+        Command::Reach { host } => return reach(host),
         Command::Run(options) => return attack(options).await,
     }
     ExitCode::SUCCESS
+}
+
+fn reach(host: std::net::SocketAddr) -> ExitCode {
+    match std::net::TcpStream::connect_timeout(&host, Duration::from_secs(2)) {
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionRefused => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 async fn attack(given: Run) -> ExitCode {

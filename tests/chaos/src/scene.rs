@@ -62,7 +62,7 @@ impl Scene {
         directory: &Path,
         say: &mut impl FnMut(&str),
     ) -> io::Result<Self> {
-        let (net, told) = Net::new(SERVERS, OURS + 1, options.loopback);
+        let (net, told) = Net::new(SERVERS, OURS + 1, options.loopback, &options.program);
         say(&told);
         let plain = incumbent_test_support::find(incumbent_test_support::Version::default());
         let stepped = clock::find();

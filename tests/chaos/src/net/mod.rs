@@ -70,7 +70,13 @@ pub enum Net {
 
 impl Net {
     /// Namespaces where they are allowed and `loopback` does not forbid it, else the loopback interface, and why.
-    pub fn new(servers: usize, campaigners: usize, loopback: bool) -> (Self, String) {
+    /// `program` is this one.
+    pub fn new(
+        servers: usize,
+        campaigners: usize,
+        loopback: bool,
+        program: &Path,
+    ) -> (Self, String) {
         let fall_back = |why: String| {
             let told = format!("network: the loopback interface and proxies, as {why}");
             (Self::Loopback(Loopback::new(servers, campaigners)), told)
@@ -78,7 +84,7 @@ impl Net {
         if loopback {
             return fall_back("asked for".to_owned());
         }
-        match Namespaces::new(servers, campaigners) {
+        match Namespaces::new(servers, campaigners, program) {
             Ok(namespaces) => {
                 let told = namespaces.describe();
                 (Self::Namespaces(namespaces), told)

@@ -37,7 +37,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    pub(super) fn new(servers: usize, campaigners: usize) -> io::Result<Self> {
+    pub(super) fn new(servers: usize, campaigners: usize, program: &Path) -> io::Result<Self> {
         let mut net = Self {
             run: std::process::id(),
             subnet: free_subnet()?,
@@ -59,8 +59,21 @@ impl Namespaces {
             net.nodes.push(node); // before it is made, so that half of one is removed, too
             net.add(node)?;
         }
+        net.reach(program)?;
         net.probe()?;
         Ok(net)
+    }
+
+    /// A machine may be set up to let no packets through from one namespace to another.
+    fn reach(&self, program: &Path) -> io::Result<()> {
+        let (Some(first), Some(last)) = (self.nodes.first(), self.nodes.last()) else {
+            return Ok(());
+        };
+        let namespace = self.namespace(*last);
+        let (program, host) =
+            (program.display().to_string(), format!("{}:{}", self.address(*first), PORTS[0]));
+        ip(&["netns", "exec", &namespace, &program, "reach", &host])
+            .map_err(|_| io::Error::other("no packets go from one to another"))
     }
 
     fn add(&self, node: Node) -> io::Result<()> {
