@@ -69,6 +69,21 @@ pub enum Fault {
     ChoriaKilled,
     /// A campaigner like Choria's leads, and reaches no server.
     ChoriaAlone,
+    /// The leader reaches no server, so it cannot hear what happens to its entry.
+    LeaderAloneAnd(Second),
+}
+
+/// What happens while the leader reaches no server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Second {
+    /// SIGKILL to the server that leads the stream.
+    StreamLeaderKilled,
+    /// An administrator deletes the bucket, and makes it again at once.
+    BucketDeleted,
+    /// The wall clock of the server that leads the stream is stepped forward, so that it expires the entry early.
+    ClockForward,
+    /// The stand-bys stand still as well, so that they have not heard the last renewals.
+    StandbysPaused,
 }
 
 /// Which server.
@@ -171,6 +186,11 @@ pub const TABLE: &[Entry] = &[
     of_network("lossy servers", Fault::LossyServers, &[Need::LossyLink], LONG, true),
     of_servers("server killed", Fault::Kill(Which::Any), EITHER),
     of_servers("stream leader killed", Fault::Kill(Which::StreamLeader), EITHER),
+    of_servers(
+        "stream leader killed, leader alone",
+        Fault::LeaderAloneAnd(Second::StreamLeaderKilled),
+        LONG,
+    ),
     of_servers("meta leader killed", Fault::Kill(Which::MetaLeader), EITHER),
     of_servers("server paused, short", Fault::Pause(Which::Any), SHORT),
     of_servers("server paused, long", Fault::Pause(Which::Any), LONG),
@@ -183,11 +203,22 @@ pub const TABLE: &[Entry] = &[
     of_clock("clock back", false, false),
     of_clock("clock forward, restart", true, true),
     of_clock("clock back, restart", false, true),
+    Entry {
+        fault: Fault::LeaderAloneAnd(Second::ClockForward),
+        tenths: LONG,
+        ..of_clock("clock forward, leader alone", true, false)
+    },
     of_campaigners("leader killed", Fault::LeaderKilled, ALL, EITHER),
     of_campaigners("stand-by killed", Fault::StandbyKilled, ALL, EITHER),
     of_campaigners("leader paused, short", Fault::LeaderPaused, ALL, SHORT),
     of_campaigners("leader paused, long", Fault::LeaderPaused, ALL, LONG),
     of_campaigners("stand-bys paused, long", Fault::StandbysPaused, ALL, LONG),
+    of_campaigners(
+        "stand-bys paused, leader alone",
+        Fault::LeaderAloneAnd(Second::StandbysPaused),
+        ALL,
+        LONG,
+    ),
     of_campaigners("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
     of_campaigners("key deleted", Fault::KeyDeleted, ALL, SHORT),
     // Beside Choria's there is no promise for a forced delete that the leader cannot hear of, nor for a bucket of which
@@ -195,6 +226,12 @@ pub const TABLE: &[Entry] = &[
     of_campaigners("key deleted, leader alone", Fault::KeyDeletedLeaderAlone, OURS, LONG),
     of_campaigners("key deleted, leader paused", Fault::KeyDeletedLeaderPaused, OURS, EITHER),
     of_campaigners("bucket deleted", Fault::BucketDeleted, OURS, LONG),
+    of_campaigners(
+        "bucket deleted, leader alone",
+        Fault::LeaderAloneAnd(Second::BucketDeleted),
+        OURS,
+        LONG,
+    ),
     of_campaigners("bucket made by campaigner", Fault::BucketMadeByCampaigner, OURS, LONG),
     of_campaigners("Choria evicted", Fault::ChoriaEvicted, CHORIA, LONG),
     of_campaigners("Choria killed", Fault::ChoriaKilled, CHORIA, EITHER),

@@ -76,7 +76,7 @@ async fn main() -> ExitCode {
         Command::List => {
             for entry in TABLE {
                 let fleets: Vec<_> = entry.fleets.iter().map(|kind| kind.name()).collect();
-                println!("{:<27} {}", entry.name, fleets.join(", "));
+                println!("{:<34} {}", entry.name, fleets.join(", "));
             }
         }
         Command::Reach { host } => return reach(host),

@@ -211,7 +211,7 @@ async fn strike(
     }
     let report = scene.checker.report(false);
     say(&format!(
-        "{:>6.1} s  {:<27} {:<7} {:<24} {:>5.1} s, {} new terms, {}",
+        "{:>6.1} s  {:<34} {:<7} {:<24} {:>5.1} s, {} new terms, {}",
         begun.elapsed().as_secs_f64(),
         entry.name,
         kind.name(),

@@ -9,7 +9,7 @@ pub fn print(outcome: &Outcome, say: &mut impl FnMut(&str)) {
     let report = &outcome.report;
     say("");
     say(&format!(
-        "{:<27} {:>5} {:>5} {:>10} {:>7} {:>11} {:>7}  {}",
+        "{:<34} {:>5} {:>5} {:>10} {:>7} {:>11} {:>7}  {}",
         "fault", "times", "terms", "overlap ms", "told ms", "longest gap", "refused", "causes"
     ));
     for entry in TABLE {
@@ -18,7 +18,7 @@ pub fn print(outcome: &Outcome, say: &mut impl FnMut(&str)) {
         }
     }
     for (name, why) in &outcome.not_run {
-        say(&format!("{name:<27} not run: {why}"));
+        say(&format!("{name:<34} not run: {why}"));
     }
     let times: u64 = report.faults.values().map(|row| row.times).sum();
     say("");
@@ -44,7 +44,7 @@ fn line(row: &FaultReport) -> String {
     let causes: Vec<_> =
         row.causes.iter().map(|(cause, times)| format!("{cause} {times}")).collect();
     format!(
-        "{:<27} {:>5} {:>5} {:>10} {:>7} {:>9.1} s {:>7}  {}",
+        "{:<34} {:>5} {:>5} {:>10} {:>7} {:>9.1} s {:>7}  {}",
         row.fault,
         row.times,
         row.terms,

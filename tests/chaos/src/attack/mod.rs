@@ -1,5 +1,7 @@
 //! Doing a fault, and undoing it.
 
+mod pair;
+
 use std::io;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use crate::fault::{Fault, Which};
 use crate::fleet::{Campaigner, Kind};
 use crate::net::Node;
 use crate::scene::{OURS, SERVERS, Scene};
+use crate::server::Server;
 
 /// How long the harness waits for somebody to lead before it can begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,6 +89,7 @@ pub async fn begin(scene: &mut Scene, fault: Fault) -> io::Result<(Vec<Wound>, S
         Fault::ChoriaEvicted | Fault::ChoriaKilled | Fault::ChoriaAlone => {
             choria(scene, fault).await
         }
+        Fault::LeaderAloneAnd(second) => pair::begin(scene, second).await,
     }
 }
 
@@ -200,22 +204,27 @@ async fn servers_network(scene: &mut Scene, fault: Fault) -> io::Result<(Vec<Wou
     Ok((vec![Wound::Links], struck))
 }
 
-/// The server whose clock can be stepped has to lead the stream: its clock is then the one that stamps entries.
+/// Makes the server whose clock can be stepped lead the stream: its clock is then the one that stamps entries. Answers which
+/// it is, and whether it leads.
+async fn clock_that_counts(scene: &mut Scene) -> io::Result<(usize, bool)> {
+    let server = scene.servers.iter().position(Server::has_clock);
+    let server = server.ok_or_else(|| io::Error::other("no clock to step"))?;
+    for _ in 0..10 {
+        if scene.stream_leader().await? == server {
+            return Ok((server, true));
+        }
+        scene.admin.prefer_leader(&format!("s{server}")).await;
+        scene.pass(Duration::from_millis(500)).await?;
+    }
+    Ok((server, false))
+}
+
 async fn step_clock(
     scene: &mut Scene,
     forward: bool,
     again: bool,
 ) -> io::Result<(Vec<Wound>, String)> {
-    let server = scene.servers.iter().position(crate::server::Server::has_clock);
-    let server = server.ok_or_else(|| io::Error::other("no clock to step"))?;
-    for _ in 0..10 {
-        if scene.stream_leader().await? == server {
-            break;
-        }
-        scene.admin.prefer_leader(&format!("s{server}")).await;
-        scene.pass(Duration::from_millis(500)).await?;
-    }
-    let led = scene.stream_leader().await? == server;
+    let (server, leads) = clock_that_counts(scene).await?;
     let far = scene.rng.choice([2, 10, 100, 3600]).unwrap_or(100);
     let seconds = if forward { far } else { -far };
     scene.servers[server].step_clock(seconds)?;
@@ -224,7 +233,7 @@ async fn step_clock(
         scene.await_servers().await?;
         scene.admin.prefer_leader(&format!("s{server}")).await;
     }
-    let part = if led { "leading the stream" } else { "following" };
+    let part = if leads { "leading" } else { "following" };
     Ok((vec![Wound::Clock(server, again)], format!("s{server}, {part}, by {seconds} s")))
 }
 
