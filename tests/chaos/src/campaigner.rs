@@ -1,5 +1,6 @@
 //! A process that stands in an election with this library, and tells all that it does.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use clap::Args;
 use incumbent::clock::{BootClock, Clock};
 use incumbent::{CoolDown, Election, Leadership, nats, new_election};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use crate::journal::{Event, Writer, now};
 use crate::sink;
@@ -18,6 +21,8 @@ const WORK: Duration = Duration::from_millis(5);
 const CLAIM: Duration = Duration::from_millis(2);
 /// One piece of work of so many is a write to the fenced sink.
 const FENCED: u32 = 10;
+/// One write to it of so many is held up on its way, as by a process that stands still between asking and writing.
+const LATE: u32 = 20;
 
 /// What a campaigner is told on its command line.
 #[derive(Debug, Clone, Args)]
@@ -62,9 +67,17 @@ pub struct Options {
 pub async fn run(options: Options) {
     let mut terminate = signal(SignalKind::terminate()).expect("a handler of SIGTERM");
     let log = Writer::open(&options.log, &options.identity).expect("the log of the run");
+    let sink = Arc::new(sink::Address::new(&options));
+    let (late, held_up) = unbounded_channel();
+    let work = Work {
+        log: log.clone(),
+        sink: Arc::clone(&sink),
+        late,
+        longest: Duration::from_millis(options.lease * 3),
+    };
     let campaign = async {
         let lock = open(&options).await;
-        stand(&options, lock, &log)
+        stand(&options, lock, work)
     };
     let election = tokio::select! {
         election = campaign => election,
@@ -85,7 +98,10 @@ pub async fn run(options: Options) {
             std::thread::sleep(CLAIM);
         }
     });
-    let _ = terminate.recv().await;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        never = deliver(held_up, &sink, &log) => match never {},
+    }
     election.stop().await;
     log.write(Event::Stopped);
 }
@@ -114,10 +130,9 @@ async fn open(options: &Options) -> nats::NatsLock {
     }
 }
 
-fn stand(options: &Options, lock: nats::NatsLock, log: &Writer) -> Election {
-    log.write(Event::Started { election: options.election.clone(), ours: true });
-    let work = Work { log: log.clone(), sink: Arc::new(sink::Address::new(options)) };
-    let told = log.clone();
+fn stand(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
+    let told = work.log.clone();
+    told.write(Event::Started { election: options.election.clone(), ours: true });
     let mut builder = new_election(&options.election, lock)
         .identity(&options.identity)
         .lease(Duration::from_millis(options.lease))
@@ -143,6 +158,26 @@ fn stand(options: &Options, lock: nats::NatsLock, log: &Writer) -> Election {
 struct Work {
     log: Writer,
     sink: Arc<sink::Address>,
+    /// Writes that are held up, and when they arrive.
+    late: UnboundedSender<(Instant, u64)>,
+    /// How long, at the most.
+    longest: Duration,
+}
+
+/// Writes what was held up when its time has come, whoever leads by then.
+async fn deliver(
+    mut held_up: UnboundedReceiver<(Instant, u64)>,
+    sink: &sink::Address,
+    log: &Writer,
+) -> Infallible {
+    while let Some((at, token)) = held_up.recv().await {
+        tokio::time::sleep_until(at).await;
+        if let Ok(answer) = sink.write(token).await {
+            let sink::Answer { accepted, greatest } = answer;
+            log.write(Event::Fenced { token, accepted, greatest, leads: false });
+        }
+    }
+    std::future::pending().await
 }
 
 impl Work {
@@ -159,8 +194,8 @@ impl Work {
             };
             tokio::select! {
                 loss = leadership.ended() => loss,
-                () = self.tick(&leadership, token) => unreachable!("work goes on"),
-                () = writes => unreachable!("writes go on"),
+                never = self.tick(&leadership, token) => match never {},
+                never = writes => match never {},
             }
         };
         // Work that takes its time to stop, and has the right to.
@@ -173,7 +208,7 @@ impl Work {
     }
 
     /// Goes on for ever; works only where the right lasts.
-    async fn tick(&self, leadership: &Leadership, token: u64) {
+    async fn tick(&self, leadership: &Leadership, token: u64) -> Infallible {
         let mut every = tokio::time::interval(WORK);
         loop {
             every.tick().await;
@@ -185,6 +220,11 @@ impl Work {
     }
 
     async fn write_fenced(&self, leadership: &Leadership, token: u64) {
+        if fastrand::u32(..LATE) == 0 {
+            let at = Instant::now() + self.longest.mul_f64(fastrand::f64());
+            let _ = self.late.send((at, token)); // nobody takes it where the campaign is being stopped
+            return;
+        }
         let Ok(answer) = self.sink.write(token).await else { return };
         let t = now();
         let leads = leadership.is_valid();
