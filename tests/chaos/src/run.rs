@@ -135,7 +135,7 @@ async fn within(
             Err(error) => outcome.failures.push(format!("{}: {error}", entry.name)),
         }
         let report = scene.checker.report(false);
-        for violation in report.violations.iter().skip(before) {
+        for violation in report.violations.iter().skip(before).take(3) {
             say(&format!("    VIOLATION: {}", violation.text));
         }
         if !outcome.failures.is_empty() || (!report.violations.is_empty() && !options.keep_going) {

@@ -4,6 +4,9 @@ use crate::checker::FaultReport;
 use crate::fault::TABLE;
 use crate::run::Outcome;
 
+/// How many broken promises are spelt out.
+const SHOWN: usize = 10;
+
 /// Says what a run came to: a line for each fault, then what was wrong.
 pub fn print(outcome: &Outcome, say: &mut impl FnMut(&str)) {
     let report = &outcome.report;
@@ -29,9 +32,12 @@ pub fn print(outcome: &Outcome, say: &mut impl FnMut(&str)) {
         report.violations.len(),
         outcome.failures.len()
     ));
-    for violation in &report.violations {
+    for violation in report.violations.iter().take(SHOWN) {
         let at = std::time::Duration::from_nanos(violation.t).as_secs_f64();
         say(&format!("VIOLATION at {at:.6}: {}", violation.text));
+    }
+    if report.violations.len() > SHOWN {
+        say(&format!("and {} more", report.violations.len() - SHOWN));
     }
     for failure in &outcome.failures {
         say(&format!("FAILURE: {failure}"));
