@@ -150,6 +150,11 @@ async fn leader(scene: &mut Scene) -> io::Result<usize> {
     Err(io::Error::other("no campaigner of ours came to lead, to begin with"))
 }
 
+/// A renewal and its answer are about a kilobyte: from unpleasant to hardly any.
+fn slowness(scene: &mut Scene) -> u32 {
+    scene.rng.choice([6, 12, 24, 64]).unwrap_or(12)
+}
+
 async fn leaders_network(scene: &mut Scene, fault: Fault) -> io::Result<(Vec<Wound>, String)> {
     let leader = leader(scene).await?;
     let node = Node::Campaigner(leader);
@@ -173,7 +178,11 @@ async fn leaders_network(scene: &mut Scene, fault: Fault) -> io::Result<(Vec<Wou
         Fault::RequestsLost => {
             (0..SERVERS).try_for_each(|server| scene.net.cut(node, Node::Server(server)))?;
         }
-        Fault::SlowLeader => scene.net.slow(node)?,
+        Fault::SlowLeader => {
+            let kbit = slowness(scene);
+            struck += &format!(" at {kbit} kbit/s");
+            scene.net.slow(node, kbit)?;
+        }
         _ => {
             let percent = scene.rng.u8(10..50);
             struck += &format!(" at {percent} %");
@@ -194,7 +203,11 @@ async fn servers_network(scene: &mut Scene, fault: Fault) -> io::Result<(Vec<Wou
         Fault::StreamLeaderMute => {
             others.into_iter().try_for_each(|other| scene.net.cut(Node::Server(leads), other))?;
         }
-        Fault::SlowServer => scene.net.slow(Node::Server(leads))?,
+        Fault::SlowServer => {
+            let kbit = slowness(scene);
+            struck += &format!(" at {kbit} kbit/s");
+            scene.net.slow(Node::Server(leads), kbit)?;
+        }
         _ => {
             let percent = scene.rng.u8(5..30);
             struck = format!("all at {percent} %");

@@ -173,14 +173,14 @@ impl Net {
         self.cut(other, one)
     }
 
-    /// Makes the link of a node slow, both ways.
+    /// Makes the link of a node as slow as so many kilobits a second, both ways.
     ///
     /// # Errors
     ///
     /// Where that cannot be done.
-    pub fn slow(&mut self, node: Node) -> io::Result<()> {
+    pub fn slow(&mut self, node: Node, kbit: u32) -> io::Result<()> {
         match self {
-            Self::Namespaces(net) => net.slow(node),
+            Self::Namespaces(net) => net.slow(node, kbit),
             Self::Loopback(_) => Err(io::Error::other("no slow links here")),
         }
     }

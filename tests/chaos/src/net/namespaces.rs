@@ -18,9 +18,6 @@ const INTERFACE: &str = "ichs";
 /// The ports of a server, each in its own namespace.
 const PORTS: [u16; 3] = [4222, 6222, 8222];
 
-/// How slow a slow link is: what the queue holds beyond that is lost.
-const SLOW: [&str; 6] = ["rate", "64kbit", "burst", "2000", "latency", "2s"];
-
 /// The namespaces of a run. Dropping it removes them.
 #[derive(Debug)]
 pub struct Namespaces {
@@ -109,8 +106,7 @@ impl Namespaces {
 
     pub(super) fn describe(&self) -> String {
         let cut = if self.filters { "tc bpf filters" } else { "blackhole routes" };
-        let slow =
-            if self.netem { "netem" } else { "tc tbf at 64 kbit/s (this kernel has no netem)" };
+        let slow = if self.netem { "netem" } else { "tc tbf (this kernel has no netem)" };
         let loss = match (self.netem, self.filters) {
             (true, _) => "netem",
             (false, true) => "tc bpf filters that drop at random (this kernel has no netem)",
@@ -161,12 +157,17 @@ impl Namespaces {
         self.filter(node, "egress", &[], percent)
     }
 
-    pub(super) fn slow(&mut self, node: Node) -> io::Result<()> {
+    pub(super) fn slow(&mut self, node: Node, kbit: u32) -> io::Result<()> {
         self.slowed.insert(node);
         if self.netem {
-            return self.both_ends(node, &["netem", "delay", "120ms", "60ms"]);
+            // As long as a kilobyte takes, more or less.
+            let delay = 8000 / kbit.max(1);
+            let (delay, jitter) = (format!("{delay}ms"), format!("{}ms", delay / 2));
+            return self.both_ends(node, &["netem", "delay", &delay, &jitter]);
         }
-        self.both_ends(node, &[&["tbf"], &SLOW[..]].concat())
+        // What would wait for longer than the latency is lost.
+        let rate = format!("{kbit}kbit");
+        self.both_ends(node, &["tbf", "rate", &rate, "burst", "2000", "latency", "2s"])
     }
 
     pub(super) fn heal(&mut self) -> io::Result<()> {
