@@ -7,11 +7,14 @@ export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 CARGO ?= cargo
 # Tests mostly wait for servers: more of them at once than there are cores.
 export RUST_TEST_THREADS ?= 4
+# `make chaos` attacks for so many minutes, in an order that SEED decides, or chance.
+MINUTES ?= 5
+SEED ?=
 # `make demo LOCK=memory` runs the demo without a server.
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim mutations soak lint bench doc tools clean rust
+.PHONY: help demo test sim chaos mutations soak lint bench doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +51,12 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
 	$(CARGO) bench --package incumbent
+
+chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print what became of them
+	@scripts/tools.sh 2.15.1
+	@tests/chaos/clocknats/build.sh .tools/clocknats-2.15.1/nats-server
+	$(CARGO) build --release --package incumbent-chaos
+	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 doc: rust ## Build the documentation and say where it is
 	$(CARGO) doc --package incumbent --all-features --no-deps

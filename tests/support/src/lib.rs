@@ -2,6 +2,7 @@
 //!
 //! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and reload.
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
+//! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
 //! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
 //!   lose the reply of one chosen request.
 //!
@@ -22,6 +23,9 @@ mod server;
 
 pub use binaries::{Version, find};
 pub use cluster::{Cluster, ClusterBuilder};
+pub use http::monitor;
 pub use poll::eventually;
+pub use ports::Port;
+pub use process::Process;
 pub use proxy::{Flow, Proxy, Request, Trap, Way};
 pub use server::{Server, ServerBuilder};

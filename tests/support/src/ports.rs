@@ -13,11 +13,15 @@ static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 /// A port that is this value's within the process until it is dropped. Another process may still take it, so a
 /// server that cannot bind it is started again on another.
 #[derive(Debug)]
-pub(crate) struct Port(u16);
+pub struct Port(u16);
 
 impl Port {
     /// A free port.
-    pub(crate) fn pick() -> Self {
+    ///
+    /// # Panics
+    ///
+    /// Where a thousand of them were taken.
+    pub fn pick() -> Self {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = taken.get_or_insert_default();
         for _ in 0..1000 {
@@ -31,7 +35,7 @@ impl Port {
     }
 
     /// Its number.
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.0
     }
 }

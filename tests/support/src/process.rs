@@ -11,37 +11,58 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// A running child. Dropping it kills it, paused or not.
 #[derive(Debug)]
-pub(crate) struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
     /// Starts a program with its standard error going to the file `log`.
     pub(crate) fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<Self> {
+        Self::spawn(program, log, |command| {
+            command.args(arguments);
+        })
+    }
+
+    /// The same; `describe` adds arguments and environment.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening the log and of starting the program.
+    pub fn spawn(
+        program: &Path,
+        log: &Path,
+        describe: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = tied_to_us(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        describe(&mut command);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         launch(command).map(Self)
     }
 
+    /// The number that the operating system gave it.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// How it ended, once it has.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 
     /// Sends a signal to it.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         // Our own child that we have not waited for: its id is nobody else's.
         let _ = kill_process(Pid::from_child(&self.0), signal);
     }
 
     /// Stops its clock; returns once it stands still.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.signal(Signal::STOP);
         let events = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _ = waitid(WaitId::Pid(Pid::from_child(&self.0)), events);
     }
 
     /// Lets it go on after [`pause`](Self::pause).
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 }

@@ -166,7 +166,7 @@ impl Server {
             process.signal(Signal::HUP);
         }
         let taken = poll(PATIENCE, async || {
-            let now = http::get(self.monitoring(), "/varz").await?["config_load_time"].clone();
+            let now = http::monitor(self.monitoring(), "/varz").await?["config_load_time"].clone();
             (now != before).then_some(())
         });
         assert!(taken.await.is_some(), "nats-server did not reload:\n{}", self.log());
@@ -201,7 +201,7 @@ impl Server {
 
     /// The same; `None` where it does not answer.
     pub(crate) async fn ask(&self, path: &str) -> Option<Value> {
-        http::get(self.monitoring(), path).await
+        http::monitor(self.monitoring(), path).await
     }
 
     /// Whether it calls itself healthy.

@@ -1,0 +1,236 @@
+//! A process that stands in an election with this library, and tells all that it does.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use incumbent::clock::{BootClock, Clock};
+use incumbent::{CoolDown, Election, Leadership, nats, new_election};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+use crate::journal::{Event, Writer, now};
+use crate::sink;
+
+/// How often a leader does a piece of work.
+const WORK: Duration = Duration::from_millis(5);
+/// How often it is asked from outside whether it leads.
+const CLAIM: Duration = Duration::from_millis(2);
+/// One piece of work of so many is a write to the fenced sink.
+const FENCED: u32 = 10;
+/// One write to it of so many is held up on its way, as by a process that stands still between asking and writing.
+const LATE: u32 = 20;
+
+/// What a campaigner is told on its command line.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The servers, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    pub urls: Vec<String>,
+    /// The bucket.
+    #[arg(long)]
+    pub bucket: String,
+    /// The election.
+    #[arg(long)]
+    pub election: String,
+    /// Its name in the log.
+    #[arg(long)]
+    pub identity: String,
+    /// The log of the run.
+    #[arg(long)]
+    pub log: PathBuf,
+    /// The socket of the fenced sink.
+    #[arg(long)]
+    pub sink: PathBuf,
+    /// The bucket's TTL and the lease, in milliseconds.
+    #[arg(long)]
+    pub lease: u64,
+    /// Choria's campaigners stand in this election.
+    #[arg(long)]
+    pub choria_peers: bool,
+    /// The server's clock is not believed.
+    #[arg(long)]
+    pub strict: bool,
+    /// How often it asks its server for a sign of life, in milliseconds; 0 for the client's own choice.
+    #[arg(long, default_value_t = 0)]
+    pub ping: u64,
+}
+
+/// Stands until it is asked to end by SIGTERM.
+///
+/// # Panics
+///
+/// Where it cannot even start: its end is seen by the harness.
+pub async fn run(options: Options) {
+    let mut terminate = signal(SignalKind::terminate()).expect("a handler of SIGTERM");
+    let log = Writer::open(&options.log, &options.identity).expect("the log of the run");
+    let sink = Arc::new(sink::Address::new(&options));
+    let (late, held_up) = unbounded_channel();
+    let work = Work {
+        log: log.clone(),
+        sink: Arc::clone(&sink),
+        late,
+        longest: Duration::from_millis(options.lease * 3),
+    };
+    let campaign = async {
+        let lock = open(&options).await;
+        stand(&options, lock, work)
+    };
+    let election = tokio::select! {
+        election = campaign => election,
+        _ = terminate.recv() => {
+            log.write(Event::Stopped);
+            return;
+        }
+    };
+    let asked = election.clone();
+    let claims = log.clone();
+    // Apart from the runtime: who asks gets a true answer even while that is blocked.
+    std::thread::spawn(move || {
+        loop {
+            let t = now();
+            if let Some(token) = asked.token() {
+                claims.write_at(t, Event::Claim { token: token.0 });
+            }
+            std::thread::sleep(CLAIM);
+        }
+    });
+    tokio::select! {
+        _ = terminate.recv() => {}
+        never = deliver(held_up, &sink, &log) => match never {},
+    }
+    election.stop().await;
+    log.write(Event::Stopped);
+}
+
+/// Opens the bucket, or makes it, as soon as that can be done.
+async fn open(options: &Options) -> nats::NatsLock {
+    let config = nats::BucketConfig::new(&options.bucket).ttl(Duration::from_millis(options.lease));
+    loop {
+        let mut connecting = async_nats::ConnectOptions::new()
+            .reconnect_delay_callback(|_| Duration::from_millis(100))
+            .connection_timeout(Duration::from_secs(2));
+        if options.ping > 0 {
+            connecting = connecting.ping_interval(Duration::from_millis(options.ping));
+        }
+        match nats::connect(options.urls.clone(), connecting).await {
+            Ok(connection) => loop {
+                match nats::Bucket::create_or_open(&connection, config.clone()).await {
+                    Ok(bucket) => return bucket.lock(),
+                    Err(error) => eprintln!("cannot open the bucket yet: {error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            },
+            Err(error) => eprintln!("cannot connect yet: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn stand(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
+    let told = work.log.clone();
+    told.write(Event::Started { election: options.election.clone(), ours: true });
+    let mut builder = new_election(&options.election, lock)
+        .identity(&options.identity)
+        .lease(Duration::from_millis(options.lease))
+        .on_won(move |leadership| work.clone().of_a_term(leadership))
+        .on_lost(move |loss| {
+            told.write(Event::Lost {
+                token: loss.token.0,
+                cause: loss.cause.word().to_owned(),
+                why: loss.cause.to_string(),
+            });
+            std::future::ready(())
+        });
+    if options.choria_peers {
+        builder = builder.with_choria_peers();
+    }
+    if options.strict {
+        builder = builder.cool_down(CoolDown::Strict);
+    }
+    builder.start().expect("settings that go together")
+}
+
+#[derive(Clone)]
+struct Work {
+    log: Writer,
+    sink: Arc<sink::Address>,
+    /// Writes that are held up, and when they arrive.
+    late: UnboundedSender<(Instant, u64)>,
+    /// How long, at the most.
+    longest: Duration,
+}
+
+/// Writes what was held up when its time has come, whoever leads by then.
+async fn deliver(
+    mut held_up: UnboundedReceiver<(Instant, u64)>,
+    sink: &sink::Address,
+    log: &Writer,
+) -> Infallible {
+    while let Some((at, token)) = held_up.recv().await {
+        tokio::time::sleep_until(at).await;
+        if let Ok(answer) = sink.write(token).await {
+            let sink::Answer { accepted, greatest } = answer;
+            log.write(Event::Fenced { token, accepted, greatest, leads: false });
+        }
+    }
+    std::future::pending().await
+}
+
+impl Work {
+    async fn of_a_term(self, leadership: Leadership) {
+        let token = leadership.token().0;
+        self.log.write(Event::Won { token });
+        let loss = {
+            let writes = async {
+                let mut every = tokio::time::interval(WORK * FENCED);
+                loop {
+                    every.tick().await;
+                    self.write_fenced(&leadership, token).await;
+                }
+            };
+            tokio::select! {
+                loss = leadership.ended() => loss,
+                never = self.tick(&leadership, token) => match never {},
+                never = writes => match never {},
+            }
+        };
+        // Work that takes its time to stop, and has the right to.
+        let grace = loss.stop_by.saturating_since(BootClock.now());
+        let _ = tokio::time::timeout(
+            grace.mul_f64(fastrand::f64() * 0.9),
+            self.tick(&leadership, token),
+        )
+        .await;
+    }
+
+    /// Goes on for ever; works only where the right lasts.
+    async fn tick(&self, leadership: &Leadership, token: u64) -> Infallible {
+        let mut every = tokio::time::interval(WORK);
+        loop {
+            every.tick().await;
+            let t = now();
+            if !leadership.remaining().is_zero() {
+                self.log.write_at(t, Event::Work { token });
+            }
+        }
+    }
+
+    async fn write_fenced(&self, leadership: &Leadership, token: u64) {
+        if fastrand::u32(..LATE) == 0 {
+            let at = Instant::now() + self.longest.mul_f64(fastrand::f64());
+            let _ = self.late.send((at, token)); // nobody takes it where the campaign is being stopped
+            return;
+        }
+        let Ok(answer) = self.sink.write(token).await else { return };
+        let t = now();
+        let leads = leadership.is_valid();
+        self.log.write_at(
+            t,
+            Event::Fenced { token, accepted: answer.accepted, greatest: answer.greatest, leads },
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! Attacks elections on a real cluster of nats-servers, and checks that nobody ever leads beside another.
+//!
+//! - [`run`]: three servers, five campaigners of ours (and in some rounds one that behaves as Choria's do), each a process in
+//!   a network namespace of its own; one [`fault`] after the other.
+//! - [`journal`]: the one log that all of them write to, on one clock.
+//! - [`checker`]: reads that log, and says what was wrong.
+//!
+//! `make chaos` runs it.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod admin;
+pub mod attack;
+pub mod campaigner;
+pub mod checker;
+pub mod choria_like;
+pub mod clock;
+pub mod fault;
+pub mod fleet;
+pub mod journal;
+pub mod net;
+pub mod plan;
+pub mod run;
+pub mod scene;
+pub mod server;
+pub mod sink;
+pub mod table;

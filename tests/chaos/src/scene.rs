@@ -1,0 +1,330 @@
+//! The servers, the campaigners and the network of a run, and how to wait for what they do.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::{Instant, sleep};
+
+use crate::admin::{Admin, insist};
+use crate::checker::Checker;
+use crate::fleet::{Campaigner, Kind, Orders};
+use crate::journal::{Event, Tail, Writer, now};
+use crate::net::{Need, Net, Node};
+use crate::run::Options;
+use crate::server::Server;
+use crate::{clock, sink};
+
+/// How many servers there are.
+pub const SERVERS: usize = 3;
+/// How many campaigners of ours; the one like Choria's comes after them.
+pub const OURS: usize = 5;
+/// The bucket of all elections.
+const BUCKET: &str = "CHAOS";
+/// A leader that has given no sign of life for so long is none.
+const FRESH: Duration = Duration::from_millis(300);
+/// How often the log is read.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Everything that runs. Fields are dropped in this order: processes before their network.
+#[derive(Debug)]
+pub struct Scene {
+    /// The campaigners: ours, then the one like Choria's.
+    pub fleet: Vec<Campaigner>,
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// The network.
+    pub net: Net,
+    /// What campaigners are told.
+    pub orders: Orders,
+    /// The end of the log that we write.
+    pub log: Writer,
+    /// The administrator.
+    pub admin: Admin,
+    /// All chance.
+    pub rng: Rng,
+    /// What has been read of the log.
+    pub checker: Checker,
+    tail: Tail,
+    rounds: u32,
+}
+
+impl Scene {
+    /// Starts the network and the servers, and makes the bucket; says what it found on this machine.
+    ///
+    /// # Errors
+    ///
+    /// Where something cannot be started.
+    pub async fn start(
+        options: &Options,
+        directory: &Path,
+        say: &mut impl FnMut(&str),
+    ) -> io::Result<Self> {
+        let (net, told) = Net::new(SERVERS, OURS + 1, options.loopback, &options.program);
+        say(&told);
+        let plain = incumbent_test_support::find(incumbent_test_support::Version::default());
+        let stepped = clock::find();
+        say(&match &stepped {
+            Ok(program) => {
+                format!("clock: s0 runs {}, whose wall clock can be stepped", program.display())
+            }
+            Err(why) => format!("clock: {why}"),
+        });
+        let mut servers = Vec::new();
+        for index in 0..SERVERS {
+            let stepped = stepped.as_ref().ok().filter(|_| index == 0);
+            let program = stepped.unwrap_or(&plain).clone();
+            let place = directory.join(format!("s{index}"));
+            servers.push(Server::new(index, program, stepped.is_some(), place, &net, SERVERS)?);
+        }
+        for server in &mut servers {
+            server.start(&net)?;
+        }
+        let urls = servers.iter().map(Server::url).collect();
+        let log = directory.join("log");
+        sink::serve(&directory.join("sink"))?;
+        let admin = Admin::connect(urls, BUCKET, options.lease).await?;
+        admin.make_bucket().await?;
+        let lease = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);
+        Ok(Self {
+            fleet: (0..=OURS).map(|index| Campaigner::new(index, index < OURS)).collect(),
+            servers,
+            net,
+            orders: Orders {
+                program: options.program.clone(),
+                directory: directory.to_owned(),
+                bucket: BUCKET.to_owned(),
+                election: String::new(),
+                lease,
+                kind: Kind::Proven,
+            },
+            log: Writer::open(&log, "harness")?,
+            admin,
+            rng: Rng::with_seed(options.seed),
+            checker: Checker::default(),
+            tail: Tail::new(&log),
+            rounds: 0,
+        })
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.orders.lease)
+    }
+
+    /// Why a fault cannot be had here.
+    pub fn lacks(&self, need: Need) -> Option<String> {
+        match need {
+            Need::SmallDisk if !self.servers.iter().all(Server::has_disk) => {
+                Some("no right to mount a small file system".to_owned())
+            }
+            Need::Clock if !self.servers.iter().any(Server::has_clock) => clock::find().err(),
+            need => self.net.lacks(need),
+        }
+    }
+
+    /// Sends the fleet home, if there is one, and starts another in an election of its own.
+    ///
+    /// # Errors
+    ///
+    /// Where a campaigner does not end, or does not start.
+    pub async fn new_fleet(&mut self, kind: Kind) -> io::Result<()> {
+        self.dismiss().await?;
+        self.rounds += 1;
+        self.orders.kind = kind;
+        self.orders.election = format!("round-{}", self.rounds);
+        self.start_fleet()
+    }
+
+    /// Starts the campaigners of the fleet that do not run.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting them.
+    pub fn start_fleet(&mut self) -> io::Result<()> {
+        for campaigner in &mut self.fleet {
+            if campaigner.is_ours() || self.orders.kind == Kind::Choria {
+                campaigner.start(&self.net, &self.orders)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the fleet in order.
+    ///
+    /// # Errors
+    ///
+    /// Where a campaigner does not end within a minute.
+    pub async fn dismiss(&mut self) -> io::Result<()> {
+        for campaigner in &self.fleet {
+            campaigner.terminate();
+        }
+        let fleet = &mut self.fleet;
+        insist("all campaigners to stop", async || {
+            fleet.iter_mut().all(Campaigner::has_ended).then_some(())
+        })
+        .await?;
+        self.glance()
+    }
+
+    /// Reads what is new in the log.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading it.
+    pub fn glance(&mut self) -> io::Result<()> {
+        for line in self.tail.lines()? {
+            self.checker.feed(&line);
+        }
+        Ok(())
+    }
+
+    /// Lets time pass, following the log.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading it.
+    pub async fn pass(&mut self, time: Duration) -> io::Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            sleep(GLANCE.min(end - Instant::now())).await;
+            self.glance()?;
+        }
+        Ok(())
+    }
+
+    /// Who leads at this moment.
+    pub fn leader(&self) -> Option<usize> {
+        let (who, t) = self.checker.leader()?;
+        if Duration::from_nanos(now().saturating_sub(t)) > FRESH {
+            return None;
+        }
+        self.fleet.iter().position(|campaigner| campaigner.is_up() && campaigner.name() == who)
+    }
+
+    /// Waits until somebody that `may` has led for a second without a break; answers who. None when `limit` has passed.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the log.
+    pub async fn await_leader(
+        &mut self,
+        limit: Duration,
+        may: impl Fn(&Campaigner) -> bool,
+    ) -> io::Result<Option<usize>> {
+        let end = Instant::now() + limit;
+        let mut since: Option<(usize, Instant)> = None;
+        while Instant::now() < end {
+            self.pass(GLANCE).await?;
+            since = match (self.leader(), since) {
+                (Some(leader), Some((who, at))) if leader == who => {
+                    if at.elapsed() >= Duration::from_secs(1) {
+                        return Ok(Some(leader));
+                    }
+                    Some((who, at))
+                }
+                (Some(leader), _) if may(&self.fleet[leader]) => Some((leader, Instant::now())),
+                _ => None,
+            };
+        }
+        Ok(None)
+    }
+
+    /// Waits until every server is healthy and every replica up to date.
+    ///
+    /// # Errors
+    ///
+    /// Where they are not within a minute.
+    pub async fn await_servers(&mut self) -> io::Result<()> {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let mut healthy = true;
+            for server in &self.servers {
+                healthy = healthy && server.is_healthy().await;
+            }
+            if healthy && self.admin.is_replicated().await {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                return Err(io::Error::other("the servers were not well again within a minute"));
+            }
+            self.pass(Duration::from_millis(100)).await?;
+        }
+    }
+
+    /// The server that leads the bucket's stream.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none within a minute.
+    pub async fn stream_leader(&self) -> io::Result<usize> {
+        let name = self.admin.stream_leader().await?;
+        server_named(&name)
+    }
+
+    /// The server that leads JetStream's metadata.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none within a minute.
+    pub async fn meta_leader(&self) -> io::Result<usize> {
+        let name = insist("a leader of the metadata", async || {
+            for server in &self.servers {
+                if let Some(jsz) = server.ask("/jsz").await
+                    && let Some(name) = jsz["meta_cluster"]["leader"].as_str()
+                    && !name.is_empty()
+                {
+                    return Some(name.to_owned());
+                }
+            }
+            None
+        })
+        .await?;
+        server_named(&name)
+    }
+
+    /// A campaigner of ours that runs and is not `leader`.
+    pub fn standby(&mut self, leader: usize) -> Option<usize> {
+        let others: Vec<_> =
+            (0..OURS).filter(|index| *index != leader && self.fleet[*index].is_up()).collect();
+        self.rng.choice(others)
+    }
+
+    /// Cuts a campaigner off from every server.
+    ///
+    /// # Errors
+    ///
+    /// Where that cannot be done.
+    pub fn isolate(&mut self, campaigner: usize) -> io::Result<()> {
+        (0..SERVERS).try_for_each(|server| {
+            self.net.part(Node::Campaigner(campaigner), Node::Server(server))
+        })
+    }
+
+    /// Writes a mark into the log.
+    pub fn mark(&self, event: Event) {
+        self.log.write(event);
+    }
+
+    /// The last lines that a server and the campaigners said.
+    pub fn complaints(&self) -> Vec<(PathBuf, String)> {
+        let files = self.servers.iter().map(Server::log).chain(
+            self.fleet.iter().map(|one| self.orders.directory.join(format!("{}.err", one.name()))),
+        );
+        files
+            .filter_map(|path| {
+                let text = fs::read_to_string(&path).ok()?;
+                let lines: Vec<_> = text.lines().collect();
+                let tail = lines[lines.len().saturating_sub(5)..].join("\n");
+                Some((path, tail))
+            })
+            .collect()
+    }
+}
+
+fn server_named(name: &str) -> io::Result<usize> {
+    let index = name.strip_prefix('s').and_then(|index| index.parse().ok());
+    index.ok_or_else(|| io::Error::other(format!("no server is called {name:?}")))
+}
