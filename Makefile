@@ -7,9 +7,6 @@ export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 CARGO ?= cargo
 # Tests mostly wait for servers: more of them at once than there are cores.
 export RUST_TEST_THREADS ?= 4
-# `make chaos` attacks for so many minutes, in an order that SEED decides, or chance.
-MINUTES ?= 5
-SEED ?=
 # `make demo LOCK=memory` runs the demo without a server.
 LOCK ?= nats
 
@@ -56,7 +53,7 @@ chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and 
 	@scripts/tools.sh 2.15.1
 	@tests/chaos/clocknats/build.sh .tools/clocknats-2.15.1/nats-server
 	$(CARGO) build --release --package incumbent-chaos
-	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 doc: rust ## Build the documentation and say where it is
 	$(CARGO) doc --package incumbent --all-features --no-deps

@@ -76,6 +76,8 @@ pub struct Campaign {
     pub(super) heard_from_lock: bool,
     /// When nobody before us could be leading any more, by what our last time in office had to wait.
     pub(super) own_cool_down_ends: Instant,
+    /// What a create that was refused had to wait for, should it turn out to be in the lock.
+    pub(super) refused_wait: Duration,
     /// Until when an entry of ours may stand in the lock, whether we know of it or not.
     pub(super) entry_may_stand_until: Instant,
     pub(super) leader: Option<Leader>,
@@ -121,6 +123,7 @@ impl Campaign {
             stopping: false,
             heard_from_lock: false,
             own_cool_down_ends: Instant::ORIGIN,
+            refused_wait: Duration::ZERO,
             entry_may_stand_until: Instant::ORIGIN,
             leader: None,
             trouble: None,

@@ -97,6 +97,7 @@ impl Campaign {
             office.hear_concession(conceded);
         }
         self.own_cool_down_ends = office.lead_at;
+        self.refused_wait = Duration::ZERO;
         self.tell_leader(Some(Leader {
             identity: Arc::clone(&self.settings.identity),
             token: Some(office.token),

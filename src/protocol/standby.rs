@@ -210,9 +210,10 @@ impl Campaign {
             self.pending.retain(|p| p.number != number);
         }
         if let (Err(_), Some(wait)) = (&answer, wait) {
-            // A refusal may be wrong: a create that landed can be reported as somebody else's. Should the entry turn out
-            // to be ours, this is still to be waited for.
-            self.own_cool_down_ends = self.own_cool_down_ends.max(wait.ends(now));
+            // A refusal may be wrong: a create that landed can be reported as somebody else's, and one that was sent twice
+            // can land after its refusal. Should the entry turn out to be ours, this is still to be waited for.
+            self.own_cool_down_ends = self.own_cool_down_ends.max(wait.until);
+            self.refused_wait = self.refused_wait.max(wait.after_create);
         }
         let heard_meanwhile = self.learned_at > outstanding.sent;
         if let (Ok(revision), Some(wait)) = (&answer, wait)
@@ -310,6 +311,7 @@ impl Campaign {
         let left = self.own_wait(now);
         // Looked at again, it must not look as if nothing had to be waited for.
         self.own_cool_down_ends = self.own_cool_down_ends.max(now + left);
+        self.refused_wait = Duration::ZERO;
         self.pending.clear();
         self.vacancy = Some(Vacancy {
             tombstone: Some((revision, Tombstone::Released { by: self.settings.nonce, left })),
@@ -328,7 +330,7 @@ impl Campaign {
         let pending = self.pending.iter().filter_map(|p| p.wait.as_deref());
         pending
             .map(|wait| wait.until.saturating_since(now).max(wait.after_create))
-            .chain([self.own_cool_down_ends.saturating_since(now)])
+            .chain([self.own_cool_down_ends.saturating_since(now), self.refused_wait])
             .max()
             .unwrap_or_default()
     }

@@ -70,6 +70,31 @@ fn a_create_that_landed_and_was_refused_still_earns_its_wait() {
     assert!(desk.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", desk.begins()[0]);
 }
 
+/// A create that something between us and the lock had sent twice was refused, and landed a lease later, after another holder
+/// had come and been deleted without a trace. What it was to wait for counted from its refusal.
+#[test]
+fn a_create_that_lands_after_its_refusal_earns_its_wait_from_then_on() {
+    let lock = Capabilities { expires: false, ..capabilities() };
+    let mut desk = Desk::new(settings(), lock);
+    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    desk.event(Event::Start);
+    desk.holds = true;
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    let create = Request::Write(desk.next_write());
+    desk.fail(LockErrorKind::Conflict);
+    desk.holds = false;
+    desk.other_writes(LEASE);
+    desk.run(LEASE - SECOND);
+    desk.server.delete(desk.now);
+    desk.server.apply(desk.now, &create);
+    let landed = desk.now;
+    desk.event(Event::Hint(Hint::Look));
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= landed + LEASE, "{:?} after {landed:?}", desk.begins()[0]);
+}
+
 /// A deposed holder that looked who held the entry conceded, to itself, the *other* one's revision.
 #[test]
 fn a_deposed_holder_concedes_nothing_of_its_successor() {

@@ -165,7 +165,7 @@ impl World {
 
     pub fn history(&self) -> String {
         let lines = self.history.as_deref().unwrap_or_default();
-        lines[lines.len().saturating_sub(120)..].join("\n")
+        lines[lines.len().saturating_sub(200)..].join("\n")
     }
 
     pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
