@@ -1,13 +1,15 @@
 //! `incumbent campaign`: stand in an election and print each transition.
 
-use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use incumbent::{Change, nats, new_election};
+use incumbent::{Change, new_election};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::connection::Standing;
+use crate::failure::Failure;
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
@@ -17,18 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Campaign {
     /// The election.
     name: String,
-    /// The NATS server.
-    #[arg(short, long, env = "NATS_URL", default_value = "nats://127.0.0.1:4222")]
-    server: String,
-    /// A file with the user's credentials.
-    #[arg(long, env = "NATS_CREDS", value_name = "FILE")]
-    creds: Option<std::path::PathBuf>,
-    /// The key-value bucket of the elections, made if it is not there.
-    #[arg(long, default_value = "CHORIA_LEADER_ELECTION")]
-    bucket: String,
-    /// Use the bucket only if it is there.
-    #[arg(long)]
-    no_create: bool,
+    #[command(flatten)]
+    standing: Standing,
     /// The name to show as holder [default: the host's name].
     #[arg(long)]
     identity: Option<String>,
@@ -50,10 +42,10 @@ enum Output {
 }
 
 impl Campaign {
-    pub async fn run(self) -> Result<(), Box<dyn Error>> {
+    pub async fn run(self) -> Result<(), Failure> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let bucket = self.bucket().await?;
+        let bucket = self.standing.open(self.lease).await?;
         let mut builder = new_election(&self.name, bucket.lock());
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
@@ -78,35 +70,6 @@ impl Campaign {
             self.print(&change)?;
         }
         Ok(())
-    }
-
-    async fn bucket(&self) -> Result<nats::Bucket, Box<dyn Error>> {
-        let options = match &self.creds {
-            Some(file) => {
-                async_nats::ConnectOptions::with_credentials_file(file).await.map_err(|error| {
-                    format!("cannot read credentials in {}: {error}", file.display())
-                })?
-            }
-            None => async_nats::ConnectOptions::new(),
-        };
-        let connection = nats::connect(self.server.as_str(), options).await.map_err(|error| {
-            format!("cannot reach a NATS server at {}: {error}", self.address())
-        })?;
-        let mut config = nats::BucketConfig::new(&self.bucket);
-        if let Some(lease) = self.lease {
-            config = config.ttl(lease);
-        }
-        Ok(if self.no_create {
-            nats::Bucket::open_with(connection, config).await?
-        } else {
-            nats::Bucket::create_or_open(connection, config).await?
-        })
-    }
-
-    /// The server's address without the user and password that a URL may carry.
-    fn address(&self) -> &str {
-        let address = self.server.rsplit('@').next().unwrap_or_default();
-        address.rsplit("//").next().unwrap_or_default()
     }
 
     fn print(&self, change: &Change) -> io::Result<()> {

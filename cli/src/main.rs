@@ -1,6 +1,8 @@
 //! The command line of incumbent.
 
 mod campaign;
+mod connection;
+mod failure;
 
 use std::process::ExitCode;
 
@@ -35,19 +37,8 @@ async fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("incumbent: {}", one_line(&*error));
-            ExitCode::FAILURE
+            eprintln!("incumbent: {error}");
+            error.exit_code()
         }
     }
-}
-
-/// An error with all that led to it.
-fn one_line(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        line = format!("{line}: {error}");
-        source = error.source();
-    }
-    line
 }

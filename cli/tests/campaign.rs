@@ -81,7 +81,7 @@ fn a_wrong_flag_is_a_usage_error() {
 fn no_server_is_one_clear_line() {
     let (line, code) = refusal(&["campaign", "my_app", "-s", "nats://127.0.0.1:1"]);
     assert!(line.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:1"), "{line}");
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(4));
 }
 
 #[tokio::test]
@@ -91,13 +91,14 @@ async fn bad_input_is_one_clear_line() {
     let campaign = |args: &[&str]| refusal(&[&["campaign", "-s", url.as_str()], args].concat());
     let (line, code) = campaign(&["a name"]);
     assert!(line.contains("\"a name\" cannot be the name of an election"), "{line}");
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     let (line, _) = campaign(&["my_app", "--lease", "500ms"]);
     assert!(line.contains("500ms") && line.contains("1s"), "{line}");
     let (line, _) = campaign(&["my_app", "--bucket", "not a bucket"]);
     assert!(line.contains("not a bucket"), "{line}");
-    let (line, _) = campaign(&["my_app", "--bucket", "ABSENT", "--no-create"]);
+    let (line, code) = campaign(&["my_app", "--bucket", "ABSENT", "--no-create"]);
     assert!(line.contains("bucket ABSENT does not exist"), "{line}");
+    assert_eq!(code, Some(3));
     let (line, _) = campaign(&["my_app", "--creds", "/does/not/exist"]);
     assert!(line.contains("/does/not/exist"), "{line}");
 }
