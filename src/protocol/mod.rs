@@ -47,6 +47,8 @@ mod cause;
 mod knowledge;
 mod leaving;
 mod office;
+mod retries;
+mod sketch;
 mod spread;
 mod standby;
 mod timing;
@@ -58,6 +60,8 @@ pub use backoff::CrateBackoff;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use campaign::Campaign;
 pub use cause::Cause;
+#[doc(hidden)]
+pub use sketch::Sketch;
 pub use timing::{GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions};
 pub use vacancy::CoolDown;
 pub use words::{Action, Answer, Event, Failure, Leader, Settings, State};
