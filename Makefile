@@ -7,11 +7,14 @@ export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 CARGO ?= cargo
 # Tests mostly wait for servers: more of them at once than there are cores.
 export RUST_TEST_THREADS ?= 4
+# `make model CAMPAIGNERS=3 MINUTES=20` explores longer.
+CAMPAIGNERS ?= 2
+MINUTES ?= 5
 # `make demo LOCK=memory` runs the demo without a server.
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench doc tools clean rust
+.PHONY: help demo test lint bench doc tools clean rust model
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +38,9 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
 	$(CARGO) bench --package incumbent
+
+model: rust ## Explore every schedule of small elections (CAMPAIGNERS, MINUTES)
+	$(CARGO) run --release --package incumbent-model -- --campaigners $(CAMPAIGNERS) --minutes $(MINUTES)
 
 doc: rust ## Build the documentation and say where it is
 	$(CARGO) doc --package incumbent --all-features --no-deps

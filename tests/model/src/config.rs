@@ -67,6 +67,8 @@ pub struct Config {
     pub faults: u8,
     /// Of which kinds.
     pub kinds: Vec<Fault>,
+    /// Each kind at most once in a run.
+    pub once: bool,
     /// For how many ticks a delayed message may be under way.
     pub delay: u8,
     /// How many ticks late a process may wake, at no cost.
@@ -91,6 +93,7 @@ impl Config {
             hints: false,
             faults,
             kinds: Fault::ALL.to_vec(),
+            once: false,
             delay: 2,
             late: 0,
             horizon: None,

@@ -1,43 +1,59 @@
-//! Explores larger elections than the tests do, until it has seen all or the time is up.
+//! Explores larger elections than the tests do, each until it has seen all or its time is up.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use incumbent_model::{Bounds, Config, explore};
+use incumbent_model::{Bounds, explore, large};
 
-fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let (mut campaigners, mut ticks, mut faults, mut hints, mut mixed) = (2, 4, 2, false, false);
-    let mut markers = true;
-    let mut late = 0;
-    let mut bounds = Bounds { threads: 2, ..Bounds::default() };
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().and_then(|v| v.parse::<usize>().ok()).expect("a number");
-        match arg.as_str() {
-            "--campaigners" => campaigners = value(),
-            "--ticks" => ticks = value() as u32,
-            "--faults" => faults = value() as u8,
-            "--late" => late = value() as u8,
-            "--hints" => hints = true,
-            "--mixed" => mixed = true,
-            "--no-markers" => markers = false,
-            "--depth" => bounds.depth = NonZeroUsize::new(value()),
-            "--minutes" => bounds.time = Some(Duration::from_secs(60 * value() as u64)),
-            _ => panic!("{arg}?"),
+const USAGE: &str = "incumbent-model [--campaigners N] [--depth D] [--minutes M]
+Explores elections of N (2) campaigners to depth D (no bound), for M (5) minutes in all.";
+
+/// The number that follows the option `name`.
+fn number(args: &[String], name: &str) -> Result<Option<usize>, String> {
+    let Some(at) = args.iter().position(|arg| arg == name) else { return Ok(None) };
+    let value = args.get(at + 1).and_then(|value| value.parse().ok());
+    value.map(Some).ok_or_else(|| format!("{name} wants a number\n{USAGE}"))
+}
+
+fn run() -> Result<bool, String> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let known = ["--campaigners", "--depth", "--minutes"];
+    if let Some(other) = args.iter().step_by(2).find(|arg| !known.contains(&arg.as_str())) {
+        return Err(format!("{other} is unknown\n{USAGE}"));
+    }
+    let campaigners = number(&args, "--campaigners")?.unwrap_or(2);
+    if !(2..=4).contains(&campaigners) {
+        return Err("campaigners: 2 to 4".to_owned());
+    }
+    let depth = number(&args, "--depth")?.and_then(NonZeroUsize::new);
+    let minutes = number(&args, "--minutes")?.unwrap_or(5);
+    let ends = Instant::now() + Duration::from_secs(60 * minutes as u64);
+    // On one thread a bound on the depth is exact.
+    let threads = if depth.is_some() { 1 } else { 2 };
+    for config in large(campaigners) {
+        let left = ends.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            println!("{}: no time left", config.name);
+            continue;
+        }
+        let outcome = explore(config, Bounds { depth, time: Some(left), threads });
+        println!("{outcome}");
+        if let Some(broken) = outcome.broken {
+            println!("{broken}");
+            return Ok(false);
         }
     }
-    let mut config = if mixed {
-        Config::mixed("mixed", campaigners, ticks, faults)
-    } else {
-        Config::equal("equal", campaigners, ticks, faults)
-    };
-    (config.hints, config.markers, config.late) = (hints, markers, late);
-    let outcome = explore(config, bounds);
-    println!("{outcome}");
-    if let Some(broken) = outcome.broken {
-        println!("{broken}");
-        return ExitCode::FAILURE;
+    Ok(true)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
     }
-    ExitCode::SUCCESS
 }

@@ -53,7 +53,6 @@ pub fn moves(state: &State, moves: &mut Vec<Move>) {
     if state.breach.is_some() || state.leaders() > 1 {
         return;
     }
-    let faulty = |fault| state.faults > 0 && state.config.kinds.contains(&fault);
     for (who, process) in state.processes.iter().enumerate() {
         if !process.is_up() {
             moves.push(Move::Start(who));
@@ -80,7 +79,7 @@ pub fn moves(state: &State, moves: &mut Vec<Move>) {
             Fault::Stuck => process.acts() && matches!(process.term, Term::Stopping { .. }),
             _ => false,
         };
-        let strikes = Fault::ALL.into_iter().filter(|fault| faulty(*fault) && may(*fault));
+        let strikes = Fault::ALL.into_iter().filter(|fault| state.may(*fault) && may(*fault));
         moves.extend(strikes.map(|fault| Move::Strike(fault, who)));
     }
     for (index, flight) in state.flights.iter().enumerate() {
@@ -102,13 +101,13 @@ pub fn moves(state: &State, moves: &mut Vec<Move>) {
             }
             _ => false,
         };
-        let disturbs = Fault::ALL.into_iter().filter(|fault| faulty(*fault) && may(*fault));
+        let disturbs = Fault::ALL.into_iter().filter(|fault| state.may(*fault) && may(*fault));
         moves.extend(disturbs.map(|fault| Move::Disturb(fault, index)));
     }
     if state.lock.expires().is_some_and(|at| at <= state.now) {
         moves.push(Move::Expire);
     }
-    if faulty(Fault::Delete) && state.lock.holds_entry() {
+    if state.may(Fault::Delete) && state.lock.holds_entry() {
         moves.push(Move::Delete);
     }
     if state.is_settled() && state.config.horizon.is_none_or(|horizon| state.tick < horizon) {
@@ -151,7 +150,7 @@ impl State {
             }
             Move::Resume(who) => self.process(who).paused = false,
             Move::Strike(fault, who) => {
-                self.faults -= 1;
+                self.spend(fault);
                 match fault {
                     Fault::Crash => self.process(who).gone(),
                     Fault::Pause => self.process(who).paused = true,
@@ -165,11 +164,11 @@ impl State {
                 }
             }
             Move::Disturb(fault, index) => {
-                self.faults -= 1;
+                self.spend(fault);
                 self.disturb(fault, index);
             }
             Move::Delete => {
-                self.faults -= 1;
+                self.spend(Fault::Delete);
                 Arc::make_mut(&mut self.lock).delete(self.now);
                 self.stored();
             }

@@ -36,8 +36,10 @@ pub struct Outcome {
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// Whether every state within the bounds was visited.
+    /// Whether every state within the bound on the depth was visited.
     pub complete: bool,
+    /// That bound.
+    pub bound: Option<NonZeroUsize>,
     /// What was seen on the way.
     pub sights: Arc<Sights>,
     /// The broken property, and the steps that break it.
@@ -71,6 +73,7 @@ pub fn explore(config: Config, bounds: Bounds) -> Outcome {
         depth: checker.max_depth(),
         took,
         complete: broken.is_none() && bounds.time.is_none_or(|time| took < time),
+        bound: bounds.depth,
         sights,
         broken,
     }
@@ -129,7 +132,7 @@ fn name(state: &State, step: Move) -> String {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, states, unique, depth, took, complete, sights, broken } = self;
+        let Self { name, states, unique, depth, took, complete, bound, sights, broken } = self;
         let seen = |sight: &std::sync::atomic::AtomicU64| sight.load(Ordering::Relaxed);
         let creates: Vec<_> = sights.creates.iter().map(seen).collect();
         write!(
@@ -137,7 +140,11 @@ impl fmt::Display for Outcome {
             "{name}: {states} states, {unique} unique, depth {depth}, {:.1} s, {}; {} terms; creates over nothing {}, \
              a release {}, an expiry {}, a delete {}; {} concessions heard; {}",
             took.as_secs_f64(),
-            if *complete { "complete" } else { "cut short" },
+            match (complete, bound) {
+                (false, _) => "cut short",
+                (true, None) => "all there are",
+                (true, Some(_)) => "all to that depth",
+            },
             seen(&sights.terms),
             creates[0],
             creates[1],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use incumbent::lock::{Hint, Request};
 use incumbent::protocol::Answer;
 
-use crate::config::Config;
+use crate::config::{Config, Fault};
 use crate::key::{Key, nonce};
 use crate::lock::{Entrance, Time};
 use crate::process::{Breach, Process, Term};
@@ -46,6 +46,8 @@ pub struct State {
     pub flights: Vec<Arc<Flight>>,
     /// Faults that may still come.
     pub faults: u8,
+    /// Which have come, a bit each, where each may come once.
+    pub spent: u16,
     pub last_token: u64,
     pub breach: Option<Breach>,
 }
@@ -61,6 +63,7 @@ impl State {
             processes: (0..config.leases.len()).map(|who| Arc::new(Process::down(who))).collect(),
             flights: Vec::new(),
             faults: config.faults,
+            spent: 0,
             last_token: 0,
             breach: None,
             config: Arc::clone(config),
@@ -70,6 +73,17 @@ impl State {
     /// How many lead.
     pub fn leaders(&self) -> usize {
         self.processes.iter().filter(|process| process.leads(self.now)).count()
+    }
+
+    /// Whether this fault may still come.
+    pub fn may(&self, fault: Fault) -> bool {
+        self.faults > 0 && self.spent & 1 << fault as u16 == 0 && self.config.kinds.contains(&fault)
+    }
+
+    /// A fault comes.
+    pub fn spend(&mut self, fault: Fault) {
+        self.faults -= 1;
+        self.spent |= u16::from(self.config.once) << fault as u16;
     }
 
     /// Whether time may pass: whatever must happen in this tick has.
@@ -109,7 +123,7 @@ impl State {
     pub fn key(&self) -> u64 {
         let mut key = Key::default();
         self.lock.sketch(self.now, &mut key);
-        key.plain(u64::from(self.faults));
+        key.plain(u64::from(self.faults) << 16 | u64::from(self.spent));
         key.plain(self.breach.map_or(9, |breach| breach as u64));
         key.token(self.last_token);
         if let Some(horizon) = self.config.horizon {

@@ -1,15 +1,24 @@
-//! Small elections, explored to the end.
+//! Small elections, explored to their end or to a depth that a broken rule shows at.
 
-use incumbent_model::{Bounds, Config, explore};
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
 
-fn holds(config: Config) {
-    let outcome = explore(config, Bounds { threads: 2, ..Bounds::default() });
-    println!("{outcome}");
-    assert!(outcome.broken.is_none(), "{}", outcome.broken.unwrap_or_default());
-    assert!(outcome.complete);
-}
+use incumbent_model::{Bounds, explore, small};
 
 #[test]
-fn one_of_two_leads_whatever_fault_strikes() {
-    holds(Config::equal("two campaigners, one fault", 2, 4, 1));
+fn one_leads_whatever_the_schedule() {
+    for (config, depth) in small() {
+        let depth = depth.and_then(NonZeroUsize::new);
+        // On one thread a bound on the depth is exact.
+        let threads = if depth.is_some() { 1 } else { 2 };
+        let outcome = explore(config, Bounds { depth, threads, ..Bounds::default() });
+        println!("{outcome}");
+        assert!(
+            outcome.broken.is_none(),
+            "{outcome}\n{}",
+            outcome.broken.as_deref().unwrap_or_default()
+        );
+        assert!(outcome.complete);
+        assert!(outcome.sights.terms.load(Ordering::Relaxed) > 1000, "too few terms: {outcome}");
+    }
 }
