@@ -17,7 +17,8 @@
 //! - **States** that differ in names and dates only are one: instants count from now and are cut off where the
 //!   machine does not tell them apart any more; revisions, tokens, the numbers of writes and the nonces of processes are
 //!   replaced by their rank (the machine only compares them); campaigners that are set up alike may change places; what is
-//!   only told to people is left out. None of this adds a behaviour or takes one away.
+//!   only told to people is left out. None of this adds a behaviour or takes one away,
+//!   which [`confirm`] puts to the test.
 //! - **Hints** are whole ([`Config::hints`]) or there are none, and any may get lost at no cost.
 //! - An answer that nobody awaits any more is not delivered, as the driver drops its future.
 //!
@@ -25,6 +26,7 @@
 //! are one in 400,000.
 
 mod config;
+mod confirm;
 mod key;
 mod lock;
 mod moves;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 use stateright::{Model, Property};
 
 pub use config::{Config, Fault};
+pub use confirm::confirm;
 pub use moves::{Move, Sights};
 pub use presets::{large, small};
 pub use report::{Bounds, Outcome, explore};

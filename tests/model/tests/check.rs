@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
-use incumbent_model::{Bounds, explore, small};
+use incumbent_model::{Bounds, confirm, explore, small};
 
 #[test]
 fn one_leads_whatever_the_schedule() {
@@ -20,5 +20,15 @@ fn one_leads_whatever_the_schedule() {
         );
         assert!(outcome.complete);
         assert!(outcome.sights.terms.load(Ordering::Relaxed) > 1000, "too few terms: {outcome}");
+    }
+}
+
+#[test]
+fn states_that_are_taken_for_one_have_the_same_future() {
+    for (config, _) in small() {
+        let name = config.name;
+        let pairs = confirm(config, 10_000).unwrap_or_else(|odd| panic!("{name}: {odd}"));
+        println!("{name}: {pairs} pairs");
+        assert!(pairs > 5_000, "{name}: only {pairs} pairs");
     }
 }
