@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim chaos mutations soak lint bench doc tools clean rust
+.PHONY: help demo test sim model chaos mutations soak lint bench doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
 	$(CARGO) bench --package incumbent
+
+model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)
+	$(CARGO) run --release --package incumbent-model -- --campaigners $(or $(CAMPAIGNERS),2) --minutes $(or $(MINUTES),5)
 
 chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print what became of them
 	@scripts/tools.sh 2.15.1
