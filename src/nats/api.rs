@@ -259,7 +259,10 @@ impl Api {
         }
     }
 
-    fn reason(&self, failure: RequestFailure) -> (String, Option<async_nats::RequestError>) {
+    fn reason(
+        &self,
+        failure: RequestFailure,
+    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
         match failure {
             RequestFailure::Disconnected => ("not connected to NATS".to_owned(), None),
             RequestFailure::NoResponders => (
@@ -271,7 +274,7 @@ impl Api {
                 ("the server refuses the right to publish to it; grant it".to_owned(), None)
             }
             RequestFailure::Malformed(error) => {
-                ("the client refuses to send it".to_owned(), Some(error))
+                ("the client refuses to send it".to_owned(), Some(error.into()))
             }
             RequestFailure::TimedOut(timeout) if self.connection.sees_refusals() => {
                 (format!("no answer in {timeout:?}"), None)

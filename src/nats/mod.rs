@@ -62,6 +62,7 @@ mod hints;
 mod listen;
 mod lock;
 mod making;
+mod replies;
 mod stream;
 mod time;
 mod wire;
