@@ -42,8 +42,10 @@ pub(super) const LONGEST_IDENTITY: usize = 1_024;
 /// The room for an identity below which a bucket is of no use.
 pub(super) const LEAST_IDENTITY: usize = 32;
 
-/// The longest span that is believed of a mark: no lease is longer than an hour, no cool-down much longer than a lease.
-const LONGEST_SPAN: Duration = Duration::from_secs(24 * 3600);
+/// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour, and one that is
+/// passed on grows by no more than drift. What claims more is taken for as long as this, so that no single write keeps
+/// an election without a leader for longer.
+const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
 
 /// When a bucket frees an entry whose writer has not said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +249,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn span(text: &str) -> Option<Duration> {
-    number(text).map(Duration::from_millis).filter(|span| *span <= LONGEST_SPAN)
+    number(text).map(|millis| Duration::from_millis(millis).min(LONGEST_SPAN))
 }
 
 /// Whole milliseconds, rounded up: a span that others wait for must not shrink.
