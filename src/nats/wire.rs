@@ -257,9 +257,10 @@ fn millis(span: Duration) -> u128 {
     span.as_nanos().div_ceil(1_000_000)
 }
 
+/// Control characters, which no identity of ours has, are replaced as what is not UTF-8 is: people will see it.
 fn identity(value: &[u8]) -> Arc<str> {
     let head = value.get(..LONGEST_IDENTITY).unwrap_or(value);
-    let text = String::from_utf8_lossy(head);
+    let text = String::from_utf8_lossy(head).replace(char::is_control, "\u{fffd}");
     // What is not UTF-8 grows when it is replaced.
     let mut end = LONGEST_IDENTITY.min(text.len());
     while !text.is_char_boundary(end) {

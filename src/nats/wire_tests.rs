@@ -160,4 +160,8 @@ fn a_value_that_is_not_text_is_shown_as_far_as_it_goes() {
         panic!("not held")
     };
     assert!(entry.identity.len() <= LONGEST_IDENTITY && entry.identity.starts_with('\u{fffd}'));
+
+    let junk = content(&None::<HeaderMap>, "a\r\nb\u{1b}[31m\0é".as_bytes(), EXPIRY);
+    let Content::Held(entry) = junk else { panic!("not held") };
+    assert_eq!(&*entry.identity, "a\u{fffd}\u{fffd}b\u{fffd}[31m\u{fffd}é");
 }
