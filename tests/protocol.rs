@@ -17,6 +17,7 @@ mod protocol {
 
     mod cool_down;
     mod found;
+    mod hostile;
     mod incidents;
     mod leaving;
     mod random;
