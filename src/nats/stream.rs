@@ -186,6 +186,10 @@ impl Facts {
     }
 
     pub(super) fn expiry(&self) -> wire::Expiry {
-        wire::Expiry { max_age: self.config.max_age(), slack: self.config.expiry_slack() }
+        wire::Expiry {
+            max_age: self.config.max_age(),
+            slack: self.config.expiry_slack(),
+            own: self.config.allow_msg_ttl,
+        }
     }
 }

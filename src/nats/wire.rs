@@ -53,6 +53,8 @@ pub(super) struct Expiry {
     pub(super) max_age: Option<Duration>,
     /// How late it may be.
     pub(super) slack: Duration,
+    /// Whether the bucket lets a writer say so.
+    pub(super) own: bool,
 }
 
 /// Headers, live ones or stored ones.
@@ -76,6 +78,22 @@ impl<H: Headers> Headers for Option<H> {
 #[derive(Debug)]
 pub(super) struct Block(String);
 
+impl Block {
+    /// A value may go on in lines that begin with white space. Joined as the client joins them in what it hears, so that
+    /// both mean the same.
+    fn new(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut joined = String::with_capacity(text.len());
+        for (number, line) in text.lines().enumerate() {
+            if number > 0 && !(number > 1 && line.starts_with(char::is_whitespace)) {
+                joined.push('\n');
+            }
+            joined.push_str(line);
+        }
+        Self(joined)
+    }
+}
+
 impl Headers for Block {
     fn value(&self, name: &str) -> Option<&str> {
         self.0.lines().skip(1).find_map(|line| {
@@ -91,8 +109,7 @@ pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content
         let text = text.as_deref().unwrap_or_default();
         base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
     };
-    let block = Block(String::from_utf8_lossy(&decode(&message.hdrs)).into_owned());
-    content(&block, &decode(&message.data), expiry)
+    content(&Block::new(&decode(&message.hdrs)), &decode(&message.data), expiry)
 }
 
 /// What a message says.
@@ -104,7 +121,7 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
     if let Some("DEL" | "PURGE") = headers.value(OPERATION) {
         return Content::Vacant(released(headers).unwrap_or(Tombstone::Deleted));
     }
-    let own = headers.value(TTL).and_then(lifetime);
+    let own = headers.value(TTL).filter(|_| expiry.own).and_then(lifetime);
     let life = own.or(expiry.max_age).unwrap_or(FOREVER);
     Content::Held(Entry {
         identity: identity(value),

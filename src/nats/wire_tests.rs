@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const EXPIRY: Expiry =
-    Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250) };
+    Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };
 
 fn block(headers: &HeaderMap) -> Block {
     let mut text = String::from("NATS/1.0\r\n");
@@ -13,7 +13,7 @@ fn block(headers: &HeaderMap) -> Block {
         }
     }
     text.push_str("\r\n");
-    Block(text)
+    Block::new(text.as_bytes())
 }
 
 fn writes() -> impl Strategy<Value = Write> {
@@ -123,6 +123,25 @@ fn writes_of_others_have_no_mark() {
     later.insert(WRITE, "0000000000000001-1");
     later.insert(LEASE, "1000");
     assert!(!is_ours(&content(&later, b"x", EXPIRY)));
+}
+
+/// A server without message TTLs stores the header and does not know it.
+#[test]
+fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
+    let mut headers = HeaderMap::new();
+    headers.insert(TTL, "never");
+    for (own, life) in [(true, FOREVER), (false, Duration::from_secs(60))] {
+        let Content::Held(entry) = content(&headers, b"x", Expiry { own, ..EXPIRY }) else {
+            panic!("not held")
+        };
+        assert_eq!(entry.life, life + EXPIRY.slack);
+    }
+}
+
+#[test]
+fn a_value_may_go_on_in_the_next_line() {
+    let block = Block::new(b"NATS/1.0\r\nA: 1\r\n 2\r\nB: 3\r\n\r\n");
+    assert_eq!((block.value("A"), block.value("B")), (Some("1 2"), Some("3")));
 }
 
 #[test]
