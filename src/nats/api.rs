@@ -61,9 +61,15 @@ pub(super) enum Failure {
 #[derive(Debug)]
 pub(super) struct Garbled(String);
 
+impl Garbled {
+    fn new(words: &str) -> Self {
+        Self(shown(words, LONGEST_QUOTE).into_owned())
+    }
+}
+
 impl From<serde_json::Error> for Garbled {
     fn from(error: serde_json::Error) -> Self {
-        Self(shown(&error.to_string(), LONGEST_QUOTE).into_owned())
+        Self::new(&error.to_string())
     }
 }
 
@@ -104,6 +110,25 @@ pub(super) struct StoredMessage {
     pub(super) data: Option<String>,
 }
 
+/// The answer to a write.
+#[derive(Debug, Deserialize)]
+pub(super) struct Ack {
+    stream: String,
+    seq: u64,
+}
+
+impl Ack {
+    /// The sequence, if it is one of the stream behind the bucket: whoever else listens to the key may answer, too.
+    pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, Failure> {
+        if self.stream.strip_prefix("KV_") == Some(bucket) && self.seq > 0 {
+            Ok(self.seq)
+        } else {
+            let words = format!("sequence {} of stream {}", self.seq, self.stream);
+            Err(Failure::Garbled(Garbled::new(&words)))
+        }
+    }
+}
+
 impl Api {
     pub(super) fn new(connection: Connection, config: &BucketConfig) -> Self {
         let prefix = config.api_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.to_owned());
@@ -133,17 +158,13 @@ impl Api {
         payload: Bytes,
         timeout: Duration,
     ) -> Result<u64, Failure> {
-        #[derive(Deserialize)]
-        struct Ack {
-            seq: u64,
-        }
         let subject = format!("{}{key}", self.keys);
         let message = self
             .connection
             .request(subject, Some(headers), payload, timeout)
             .await
             .map_err(Failure::Request)?;
-        decode::<Ack>(&message).map(|ack| ack.seq)
+        decode::<Ack>(&message)?.sequence_in(&self.bucket)
     }
 
     /// The last message of a key, from the leader of the stream, which alone is never stale.

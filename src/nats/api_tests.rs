@@ -1,10 +1,5 @@
 use super::*;
 
-#[derive(Debug, Deserialize)]
-struct Ack {
-    seq: u64,
-}
-
 fn api() -> Api {
     // Connects to nothing: only its words are wanted.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -39,7 +34,7 @@ fn error_10164_is_a_conflict() {
 fn an_answer_that_is_not_one_leaves_the_outcome_unknown() {
     let api = api();
     let ack = decode_bytes::<Ack>(br#"{"stream":"KV_B","seq":7,"later":{"words":[]}}"#).unwrap();
-    assert_eq!(ack.seq, 7);
+    assert_eq!(ack.sequence_in("B").unwrap(), 7);
     for answer in ["", "{", "[]", "7", "null", r#"{"seq":"x"}"#, r#"{"error":7}"#, "\u{0}"] {
         let failure = decode_bytes::<Ack>(answer.as_bytes()).unwrap_err();
         assert_eq!(api.lock_error(failure, "write of a", true).kind(), LockErrorKind::Unknown);
@@ -56,5 +51,14 @@ fn a_server_cannot_flood_the_log() {
         let source = std::error::Error::source(&error).map(ToString::to_string);
         let words = format!("{error}: {}", source.unwrap_or_default());
         assert!(words.len() < 500 && !words.contains(char::is_control), "{} bytes", words.len());
+    }
+}
+
+#[test]
+fn an_acknowledgement_of_another_stream_is_none() {
+    for (stream, seq) in [("KV_C", 7), ("B", 7), ("KV_B", 0)] {
+        let ack = Ack { stream: stream.to_owned(), seq };
+        let failure = ack.sequence_in("B").unwrap_err();
+        assert_eq!(api().lock_error(failure, "write of a", true).kind(), LockErrorKind::Unknown);
     }
 }
