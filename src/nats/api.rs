@@ -336,7 +336,7 @@ fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, Failure> {
     decode_bytes(&message.payload)
 }
 
-fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
+pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(default)]

@@ -45,7 +45,7 @@ pub(super) const LEAST_IDENTITY: usize = 32;
 /// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour, and one that is
 /// passed on grows by no more than drift. What claims more is taken for as long as this, so that no single write keeps
 /// an election without a leader for longer.
-const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+pub(super) const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
 
 /// When a bucket frees an entry whose writer has not said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
