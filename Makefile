@@ -10,8 +10,11 @@ export RUST_TEST_THREADS ?= 4
 # `make demo LOCK=memory` runs the demo without a server.
 LOCK ?= nats
 
+# How long `make fuzz` goes on.
+MINUTES ?= 10
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench doc tools clean rust
+.PHONY: help demo test fuzz lint bench doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +27,14 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 test: rust lint tools ## Lint, then run every test, against real servers
 	$(CARGO) test --workspace --all-features
 	@scripts/oldest-rust.sh
+
+# Half of the time for what parses, half for the protocol; all targets of a half at once, with fresh seeds. Coverage-guided
+# fuzzing of one target needs a nightly compiler: `cargo install cargo-bolero`, then
+# `cargo +nightly bolero test --all-features nats::fuzz::entries::any_stored_message_means_something`.
+fuzz: export BOLERO_RANDOM_ITERATIONS = 18446744073709551615
+fuzz: export BOLERO_RANDOM_TEST_TIME_MS = $(shell awk 'BEGIN { print int($(MINUTES) * 30000) }')
+fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES (default 10)
+	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --lib --test protocol -- fuzz:: --nocapture
 
 lint: rust ## Formatting, clippy, documentation: no warnings
 	@scripts/rust.sh fmt clippy

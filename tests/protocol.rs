@@ -17,6 +17,7 @@ mod protocol {
 
     mod cool_down;
     mod found;
+    mod fuzz;
     mod hostile;
     mod incidents;
     mod leaving;
