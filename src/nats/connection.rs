@@ -226,7 +226,7 @@ pub(super) enum Notice {
 }
 
 /// Reads `Permissions Violation for Publish to "subject"`.
-fn denied_subject(message: &str) -> Option<Notice> {
+pub(super) fn denied_subject(message: &str) -> Option<Notice> {
     let rest = strip_prefix_ignoring_case(message, "permissions violation for ")?;
     let mut quoted = rest.split('"');
     let verb = quoted.next()?.trim();

@@ -57,6 +57,8 @@ mod bucket;
 mod config;
 mod connection;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod health;
 mod hints;
 mod listen;

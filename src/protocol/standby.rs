@@ -100,9 +100,12 @@ impl Campaign {
         let random = self.random.f64();
         let lease = self.settings.timing.lease();
         let outlived_at = self.outlived_at();
+        let longest_lease = self.capabilities.longest_lease;
         let silence_ends = self.last_seen.as_ref().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
-            outlived_at.unwrap_or(seen.at + seen.entry.life + slack.mul_f64(0.5 + random))
+            // What lives longer may be a claim that the lock knows nothing of: then no sign tells its end.
+            let life = seen.entry.life.min(longest_lease.saturating_mul(2));
+            outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
         let hears_renewals = self.coverage == Coverage::Full && self.capabilities.reads;
         let Phase::Standby(standby) = &mut self.phase else { return };
