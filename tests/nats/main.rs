@@ -7,6 +7,7 @@ mod choria;
 mod cluster;
 mod entry;
 mod hostile;
+mod hostile_server;
 mod log;
 mod lost_replies;
 mod outage;
