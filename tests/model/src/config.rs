@@ -20,6 +20,8 @@ pub enum Fault {
     Pause,
     /// Somebody deletes the entry.
     Delete,
+    /// The entry is gone without a trace, as where the bucket was made anew: only where the lock does not vouch for emptiness.
+    Vanish,
     /// A campaigner resigns.
     Resign,
     /// A campaigner stops. It may come back at any later time.
@@ -32,13 +34,14 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Loss,
         Self::Delay,
         Self::Duplicate,
         Self::Crash,
         Self::Pause,
         Self::Delete,
+        Self::Vanish,
         Self::Resign,
         Self::Stop,
         Self::Stuck,

@@ -98,6 +98,11 @@ impl Entrance {
         self.store(now, Content::Vacant(Tombstone::Deleted), self.ttl);
     }
 
+    /// Nothing is left under the name.
+    pub fn vanish(&mut self) {
+        self.last = None;
+    }
+
     pub fn expires(&self) -> Option<Time> {
         self.last.as_ref().map(|last| last.expires)
     }

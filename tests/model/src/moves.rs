@@ -29,8 +29,8 @@ pub enum Move {
     Strike(Fault, usize),
     /// A fault that strikes a message.
     Disturb(Fault, usize),
-    /// Somebody deletes the entry.
-    Delete,
+    /// A fault that strikes the entry.
+    Remove(Fault),
 }
 
 /// How often something was seen, so that nothing holds by not happening.
@@ -108,7 +108,10 @@ pub fn moves(state: &State, moves: &mut Vec<Move>) {
         moves.push(Move::Expire);
     }
     if state.may(Fault::Delete) && state.lock.holds_entry() {
-        moves.push(Move::Delete);
+        moves.push(Move::Remove(Fault::Delete));
+    }
+    if state.may(Fault::Vanish) && state.lock.holds_entry() && !state.lock.markers {
+        moves.push(Move::Remove(Fault::Vanish));
     }
     if state.is_settled() && state.config.horizon.is_none_or(|horizon| state.tick < horizon) {
         moves.push(Move::Tick);
@@ -167,8 +170,12 @@ impl State {
                 self.spend(fault);
                 self.disturb(fault, index);
             }
-            Move::Delete => {
-                self.spend(Fault::Delete);
+            Move::Remove(Fault::Vanish) => {
+                self.spend(Fault::Vanish);
+                Arc::make_mut(&mut self.lock).vanish();
+            }
+            Move::Remove(fault) => {
+                self.spend(fault);
                 Arc::make_mut(&mut self.lock).delete(self.now);
                 self.stored();
             }

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Fault};
 
-use Fault::{Crash, Delay, Delete, Pause, Resign};
+use Fault::{Crash, Delay, Delete, Loss, Pause, Resign, Stuck};
 
 /// Small enough for every run of the tests: each with the most steps to take, where it is not explored to its end.
 pub fn small() -> Vec<(Config, Option<usize>)> {
@@ -14,6 +14,9 @@ pub fn small() -> Vec<(Config, Option<usize>)> {
         (striking(Config::equal("passed on", 2, 3, 3), &[Delete, Pause, Resign]), Some(32)),
         (striking(Config::mixed("outlived", 2, 2, 3), &[Delete, Pause, Crash]), Some(30)),
         (hearing(2, &[Delete, Pause]), Some(22)),
+        (striking(Config::equal("work that goes on", 2, 3, 2), &[Resign, Stuck]), None),
+        (striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]), Some(36)),
+        (striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]), Some(30)),
     ]
 }
 
@@ -33,13 +36,16 @@ pub fn large(campaigners: usize) -> Vec<Config> {
         Config::equal("any one fault", 2, 4, 1),
         without_markers("any one fault, no markers", 1),
         Config::mixed("any one fault, unequal leases", 2, 2, 1),
-        late,
-        hearing,
+        striking(Config::equal("work that goes on", 2, 4, 2), &[Resign, Stuck]),
         striking(Config::equal("late answers", 2, 4, 2), &[Delay, Pause]),
+        striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]),
         striking(Config::mixed("unequal leases", 2, 1, 2), &[Delete, Pause]),
         striking(Config::equal("passed on", 2, 3, 3), &[Delete, Pause, Resign]),
         striking(Config::mixed("outlived", 2, 2, 3), &[Delete, Pause, Crash]),
+        striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]),
+        hearing,
         Config::equal("any two faults", 2, 2, 2),
+        late,
     ]
 }
 

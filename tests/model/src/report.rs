@@ -119,7 +119,7 @@ fn name(state: &State, step: Move) -> String {
         Move::Arrive(index) => message(index),
         Move::Disturb(fault, index) => format!("FAULT {fault:?}: {}", message(index)),
         Move::Strike(fault, who) => format!("FAULT {fault:?} c{who}"),
-        Move::Delete => "FAULT somebody deletes the entry".to_owned(),
+        Move::Remove(fault) => format!("FAULT {fault:?} of the entry"),
         Move::Start(who) => format!("c{who} starts"),
         Move::Wake(who) => format!("c{who} wakes"),
         Move::TimeOut(who) => format!("c{who}: its request times out"),
