@@ -30,21 +30,19 @@ fn run() -> Result<bool, String> {
     let depth = number(&args, "--depth")?.and_then(NonZeroUsize::new);
     let minutes = number(&args, "--minutes")?.unwrap_or(5);
     let ends = Instant::now() + Duration::from_secs(60 * minutes as u64);
-    let elections = if few {
+    let elections: Vec<_> = if few {
         small()
     } else {
         large(campaigners).into_iter().map(|config| (config, None)).collect()
     };
-    for (config, least) in elections {
+    for (at, (config, least)) in elections.iter().enumerate() {
         let depth = depth.or(least.and_then(NonZeroUsize::new));
         // On one thread a bound on the depth is exact.
         let threads = if depth.is_some() { 1 } else { 2 };
-        let left = ends.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            println!("{}: no time left", config.name);
-            continue;
-        }
-        let outcome = explore(config, Bounds { depth, time: Some(left), threads });
+        // An equal share each of what is left: those that end early leave more to the larger ones after them.
+        let share = u32::try_from(elections.len() - at).unwrap_or(u32::MAX);
+        let time = Some(ends.saturating_duration_since(Instant::now()) / share);
+        let outcome = explore(config.clone(), Bounds { depth, time, threads });
         println!("{outcome}");
         if let Some(broken) = outcome.broken {
             println!("{broken}");

@@ -36,8 +36,6 @@ pub fn large(campaigners: usize) -> Vec<Config> {
         Config::equal("any one fault", 2, 4, 1),
         without_markers("any one fault, no markers", 1),
         Config::mixed("any one fault, unequal leases", 2, 2, 1),
-        late,
-        hearing,
         striking(Config::equal("work that goes on", 2, 4, 2), &[Resign, Stuck]),
         striking(Config::equal("late answers", 2, 4, 2), &[Delay, Pause]),
         striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]),
@@ -45,7 +43,9 @@ pub fn large(campaigners: usize) -> Vec<Config> {
         striking(Config::equal("passed on", 2, 3, 3), &[Delete, Pause, Resign]),
         striking(Config::mixed("outlived", 2, 2, 3), &[Delete, Pause, Crash]),
         striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]),
+        hearing,
         Config::equal("any two faults", 2, 2, 2),
+        late,
     ]
 }
 
