@@ -328,7 +328,8 @@ impl Driver {
             Some(leader) => {
                 let identity = shown(&leader.identity, LONGEST_NAME_TOLD);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
-                if leader.token.is_none() && !self.campaign.settings().choria_peers {
+                let choria_peers = self.campaign.settings().choria_peers;
+                if leader.token.is_none() && self.capabilities.expires && !choria_peers {
                     warn!(
                         leader = %identity,
                         "the entry has no mark that can be read, and is waited out: say with_choria_peers() if Choria's campaigners stand here, else see who writes to it"

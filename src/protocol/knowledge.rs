@@ -7,7 +7,7 @@ use super::timing::with_drift;
 use super::vacancy::{Circumstances, Conceded, Sighting, Vacancy};
 use super::words::{Action, Leader};
 use crate::clock::Instant;
-use crate::lock::{Concession, Content, Entry, Record, Revision, Tombstone};
+use crate::lock::{Capabilities, Concession, Content, Entry, Record, Revision, Tombstone};
 
 impl Campaign {
     pub(super) fn hear_concession(&mut self, now: Instant, concession: Concession) {
@@ -86,7 +86,8 @@ impl Campaign {
                     _ => Sighting { revision: record.revision, entry, at, heard },
                 };
                 if !is_me {
-                    let ends = sighting.right_ends(self.capabilities.longest_lease);
+                    let Capabilities { longest_lease, expires, .. } = self.capabilities;
+                    let ends = sighting.right_ends(longest_lease, expires);
                     self.rights_seen_end = self.rights_seen_end.max(ends);
                 }
                 self.vacancy = None;

@@ -135,7 +135,7 @@ impl Campaign {
     /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not change.
     fn outlived_at(&self) -> Option<Instant> {
         let seen = self.last_seen.as_ref().filter(|_| !self.capabilities.expires)?;
-        Some(seen.right_ends(self.capabilities.longest_lease))
+        Some(seen.right_ends(self.capabilities.longest_lease, false))
     }
 
     /// Nobody holds it: ask after a delay. `woken`: others learned of it at the same moment.

@@ -59,9 +59,11 @@ impl Sighting {
     }
 
     /// Until when its writer, and everyone its writer waited for, may lead at the latest.
-    pub fn right_ends(&self, longest_lease: Duration) -> Instant {
+    pub fn right_ends(&self, longest_lease: Duration, lock_expires: bool) -> Instant {
         match &self.entry.mark {
             Some(mark) => self.at + mark.lease,
+            // Where the lock frees nothing, every holder says for how long it must be waited.
+            None if !lock_expires => self.at + self.entry.life,
             None => self.at + choria_learns_of_its_loss_after(longest_lease).max(longest_lease),
         }
     }
@@ -180,7 +182,9 @@ impl Vacancy {
             Some((_, Tombstone::Expired)) => {
                 // Our own clock as a second witness: a lock whose clock was stepped expires entries early.
                 let by_own_clock = match watched {
-                    Some(seen) if seen.heard || !c.lock_expires => seen.right_ends(c.longest_lease),
+                    Some(seen) if seen.heard || !c.lock_expires => {
+                        seen.right_ends(c.longest_lease, c.lock_expires)
+                    }
                     _ if c.policy == CoolDown::Strict => self.first_seen + full,
                     _ => c.now,
                 };
@@ -200,6 +204,7 @@ impl Vacancy {
             Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
                 let foreign = match watched {
                     Some(Sighting { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
+                    Some(_) if !c.lock_expires => c.now, // has said how long it must be waited for
                     Some(seen) => seen.at + choria,
                     None if c.choria_peers => self.first_seen + choria,
                     None => c.now,
@@ -208,7 +213,7 @@ impl Vacancy {
                 let longest = if c.choria_peers { full.max(choria) } else { full };
                 let mut until = self.first_seen + longest;
                 if let Some(seen) = watched {
-                    until = until.min(seen.right_ends(c.longest_lease));
+                    until = until.min(seen.right_ends(c.longest_lease, c.lock_expires));
                 }
                 let concedes = self.previous.map(|revision| Predecessor {
                     revision,

@@ -6,7 +6,7 @@ use incumbent::lock::{Capabilities, Coverage, Hint};
 use incumbent::protocol::Event;
 use incumbent_sim::{Keeping, Server};
 
-use super::desk::{Desk, LEASE, capabilities, of_other, settings};
+use super::desk::{Desk, LEASE, capabilities, of_choria, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -70,4 +70,19 @@ fn a_deleted_entry_proves_nothing_for_a_lease() {
     let deleted = desk.now;
     desk.run(LEASE * 2);
     assert!(desk.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", desk.begins()[0]);
+}
+
+/// On such a lock everybody says for how long they must be waited, so what is not of this library is no riddle.
+#[test]
+fn a_stranger_is_waited_for_as_long_as_it_says() {
+    for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
+        let mut desk = standing_by(coverage);
+        desk.server.store(desk.now, of_choria(life), life);
+        desk.event(Event::Hint(Hint::Look));
+        desk.tell_last();
+        let written = desk.now;
+        desk.run(life + SECOND);
+        let begins = desk.begins();
+        assert!(begins.first().is_some_and(|led| *led >= written + life), "{life:?}: {begins:?}");
+    }
 }
