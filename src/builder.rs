@@ -170,6 +170,16 @@ impl ElectionBuilder {
         self
     }
 
+    /// As the caller has said, else as the lock would have it: never a mixture, whose parts might not go together.
+    fn timing(&self) -> TimingOptions {
+        match self.timing {
+            TimingOptions { lease: None, renewal: None, grace: None, choria_peers } => {
+                TimingOptions { choria_peers, ..self.lock.timing() }
+            }
+            timing => timing,
+        }
+    }
+
     /// Checks everything, and spawns the campaign on the current tokio runtime. Does no I/O: the lock may be out of reach.
     ///
     /// # Errors
@@ -179,12 +189,15 @@ impl ElectionBuilder {
             .check_name(&self.name)
             .map_err(|rule| StartError::Name { name: self.name.clone(), rule })?;
         let capabilities = self.lock.capabilities();
+        let timing = Timing::new(self.timing(), capabilities.longest_lease)?;
         let identity = match self.identity {
             Some(identity) => identity,
-            None => gethostname::gethostname().to_string_lossy().into_owned(),
+            None => self
+                .lock
+                .identity()
+                .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned()),
         };
         check_identity(&identity, capabilities.longest_identity)?;
-        let timing = Timing::new(self.timing, capabilities.longest_lease)?;
         for (what, duration) in
             [("hold_back", Some(self.hold_back)), ("cool_down", custom(self.cool_down))]
         {

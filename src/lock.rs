@@ -15,6 +15,8 @@ use futures_util::future::BoxFuture;
 
 pub use error::{LockError, LockErrorKind};
 
+use crate::protocol::TimingOptions;
+
 /// The version of an entry: every write to an election gives it a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
@@ -84,7 +86,8 @@ pub struct Entry {
     pub identity: Arc<str>,
     /// `None` where the writer is not of this library.
     pub mark: Option<Mark>,
-    /// How long after this write the lock frees the entry by itself.
+    /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer has said
+    /// that it must be waited for.
     pub life: Duration,
 }
 
@@ -250,6 +253,16 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// What it can do, as far as is known now.
     fn capabilities(&self) -> Capabilities;
 
+    /// How campaigners here are timed who say nothing of it themselves. Default: by the lock's longest lease.
+    fn timing(&self) -> TimingOptions {
+        TimingOptions::default()
+    }
+
+    /// Who a campaigner here is who does not say it. Default: `None`, the host's name.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// Refuses the names that it cannot hold, saying the rule.
     fn check_name(&self, name: &str) -> Result<(), String>;
 
@@ -290,6 +303,14 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 impl<L: Lock + ?Sized> Lock for Arc<L> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
+    }
+
+    fn timing(&self) -> TimingOptions {
+        (**self).timing()
+    }
+
+    fn identity(&self) -> Option<String> {
+        (**self).identity()
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
