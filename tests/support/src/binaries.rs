@@ -97,7 +97,7 @@ fn look(
     Err(format!("no nats-server {version}: run `make tools`, or set {} to one", version.variable()))
 }
 
-fn workspace_root() -> &'static Path {
+pub(crate) fn workspace_root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here)
 }

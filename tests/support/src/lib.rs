@@ -2,6 +2,7 @@
 //!
 //! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and reload.
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
+//! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
 //! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
 //!   lose the reply of one chosen request.
@@ -15,6 +16,7 @@
 mod binaries;
 mod cluster;
 mod http;
+mod kube;
 mod poll;
 mod ports;
 mod process;
@@ -24,6 +26,7 @@ mod server;
 pub use binaries::{Version, find};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use http::monitor;
+pub use kube::{KubeServer, go_program};
 pub use poll::eventually;
 pub use ports::Port;
 pub use process::Process;
