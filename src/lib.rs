@@ -48,6 +48,8 @@ mod builder;
 pub mod clock;
 mod driver;
 mod election;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 mod leadership;
 pub mod lock;
 pub mod memory;

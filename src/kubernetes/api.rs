@@ -1,0 +1,229 @@
+//! Requests to the API server, and what its refusals mean.
+
+use std::fmt;
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{GetParams, PostParams, WatchParams};
+use kube::client::Body;
+use kube::core::{Request, Status, WatchEvent};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use futures_util::stream::{BoxStream, StreamExt};
+
+use crate::lock::{LockError, LockErrorKind};
+use crate::text::shown;
+
+/// The most of a server's message that is repeated.
+const LONGEST_MESSAGE: usize = 300;
+/// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
+const WATCH_SECONDS: u32 = 290;
+
+/// The objects of one kind in one namespace.
+#[derive(Clone)]
+pub(super) struct Objects {
+    client: Client,
+    request: Request,
+    /// As in `the Lease default/my-app`.
+    kind: &'static str,
+    namespace: String,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server has refused it.
+    Refused(Box<Status>),
+    /// Nobody knows what became of it.
+    Lost(kube::Error),
+    /// No answer came in time.
+    TimedOut,
+    /// It could not be sent.
+    Unsent(String),
+}
+
+impl Failure {
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::Refused(status) => status.code,
+            _ => 0,
+        }
+    }
+}
+
+impl Objects {
+    pub(super) fn new(
+        client: Client,
+        url_path: String,
+        kind: &'static str,
+        namespace: &str,
+    ) -> Self {
+        Self { client, request: Request::new(url_path), kind, namespace: namespace.to_owned() }
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Reads an object, never a stale one: without a resourceVersion the server asks its store.
+    pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, Failure> {
+        match self.ask(|| self.request.get(name, &GetParams::default()), by).await {
+            Ok(object) => Ok(Some(object)),
+            Err(failure) if failure.code() == 404 => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, Failure> {
+        self.ask(|| self.request.create(&PostParams::default(), bytes(object)), by).await
+    }
+
+    /// Writes over an object whose `resourceVersion` and `uid` are those in `object`. Without the uid the server would
+    /// make a Lease anew that was deleted meanwhile.
+    pub(super) async fn replace(
+        &self,
+        name: &str,
+        object: &Value,
+        by: Instant,
+    ) -> Result<Value, Failure> {
+        self.ask(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
+    }
+
+    /// Watches one object, with bookmarks. `from`: the resourceVersion after which to begin; `None`: with what is there.
+    pub(super) async fn watch(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        by: Instant,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
+        let params =
+            WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+        let request = self.request.watch(&params, from.unwrap_or_default());
+        let request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
+        match timeout_at(by, self.client.request_events::<Value>(request)).await {
+            Ok(Ok(events)) => Ok(events.boxed()),
+            Ok(Err(error)) => Err(failure(error)),
+            Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    /// Asks until `by`. A server that is too busy says for how long; where that is not too long it is asked again: a
+    /// conditional write may be sent twice.
+    async fn ask<E: fmt::Display>(
+        &self,
+        request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
+        by: Instant,
+    ) -> Result<Value, Failure> {
+        loop {
+            let request = request().map_err(|error| Failure::Unsent(error.to_string()))?;
+            let request = request.map(Body::from);
+            let answer = async {
+                let response = self.client.send(request).await.map_err(failure)?;
+                let (parts, body) = response.into_parts();
+                let body = body.collect_bytes().await.map_err(failure)?;
+                Ok((parts, body))
+            };
+            let (parts, body) = match timeout_at(by, answer).await {
+                Ok(answer) => answer?,
+                Err(_) => return Err(Failure::TimedOut),
+            };
+            if parts.status.is_success() {
+                return serde_json::from_slice(&body)
+                    .map_err(|error| Failure::Lost(kube::Error::SerdeError(error)));
+            }
+            let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
+                Status::failure(String::from_utf8_lossy(&body).trim(), "")
+                    .with_code(parts.status.as_u16())
+            });
+            let pause = parts
+                .headers
+                .get("retry-after")
+                .and_then(|value| value.to_str().ok()?.parse().ok())
+                .map(Duration::from_secs);
+            let status = Status { code: parts.status.as_u16(), ..status };
+            match pause.filter(|_| matches!(status.code, 429 | 503 | 504)) {
+                Some(pause) if Instant::now() + pause < by => tokio::time::sleep(pause).await,
+                _ => return Err(Failure::Refused(Box::new(status))),
+            }
+        }
+    }
+
+    /// What a failure means to a campaign. `doing`: as in `write`; `verb`: the right that it takes.
+    pub(super) fn lock_error(
+        &self,
+        failure: Failure,
+        name: &str,
+        doing: &str,
+        verb: &str,
+        writes: bool,
+    ) -> LockError {
+        let unknown = if writes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
+        let what = format!("{doing} of the {} {}/{name}", self.kind, self.namespace);
+        let status = match failure {
+            Failure::TimedOut => {
+                return LockError::new(
+                    unknown,
+                    format!("{what}: the API server did not answer in time"),
+                );
+            }
+            Failure::Lost(error) => {
+                return LockError::with_source(
+                    unknown,
+                    format!("{what}: no answer of the API server"),
+                    error,
+                );
+            }
+            Failure::Unsent(why) => {
+                return LockError::new(LockErrorKind::Misconfigured, format!("{what}: {why}"));
+            }
+            Failure::Refused(status) => status,
+        };
+        let said = shown(&status.message, LONGEST_MESSAGE);
+        match status.code {
+            409 => LockError::new(LockErrorKind::Conflict, format!("{what}: {said}")),
+            401 => LockError::new(
+                LockErrorKind::Denied,
+                format!("{what}: the API server does not accept the credentials: {said}"),
+            ),
+            403 => LockError::new(
+                LockErrorKind::Denied,
+                format!("{what}: the right to {verb} is missing: {said}"),
+            ),
+            404 => LockError::new(
+                LockErrorKind::Misconfigured,
+                format!("{what}: make the namespace, or name another: {said}"),
+            ),
+            429 | 503 => LockError::new(
+                LockErrorKind::Unavailable,
+                format!("{what}: the API server is too busy: {said}"),
+            ),
+            400..=499 => LockError::new(LockErrorKind::Misconfigured, format!("{what}: {said}")),
+            _ => LockError::new(unknown, format!("{what}: the API server failed: {said}")),
+        }
+    }
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects")
+            .field("kind", &self.kind)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+fn bytes(object: &Value) -> Vec<u8> {
+    serde_json::to_vec(object).unwrap_or_default() // its keys are strings
+}
+
+fn failure(error: kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => Failure::Refused(status),
+        error => Failure::Lost(error),
+    }
+}

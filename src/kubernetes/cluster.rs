@@ -1,0 +1,167 @@
+//! Where the API server is, and who we are to it.
+
+use std::env;
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
+
+/// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
+const POD_NAME: &str = "POD_NAME";
+/// The same for `metadata.namespace`.
+const POD_NAMESPACE: &str = "POD_NAMESPACE";
+
+/// An API server, and a namespace of it.
+///
+/// In a pod everything is known from the pod: the server and the credentials (which are read again as they are renewed)
+/// from its service account, the namespace from there or from `POD_NAMESPACE`, the identity from `POD_NAME`, else the
+/// host's name, which in a pod is the pod's.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    namespace: String,
+    identity: Option<String>,
+}
+
+impl Cluster {
+    /// From `KUBECONFIG`, else `~/.kube/config`, else the service account of the pod that this runs in. Does no request.
+    ///
+    /// # Errors
+    /// Where none of them can be used.
+    pub async fn infer() -> Result<Self, ClusterError> {
+        let config = Config::infer().await.map_err(|error| {
+            ClusterError::new(
+                "no API server: set KUBECONFIG, or run in a pod with a service account",
+                error,
+            )
+        })?;
+        Self::with_config(config)
+    }
+
+    /// From the service account of the pod that this runs in.
+    ///
+    /// # Errors
+    /// Outside of a pod, or in one without a service account.
+    pub fn in_pod() -> Result<Self, ClusterError> {
+        let config = Config::incluster().map_err(|error| {
+            ClusterError::new(
+                "no service account: run in a pod with one, or name a kubeconfig",
+                error,
+            )
+        })?;
+        Self::with_config(config)
+    }
+
+    /// From a kubeconfig file. `context`: another one than the file's current one.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or has no such context.
+    pub async fn from_kubeconfig(
+        file: impl AsRef<Path>,
+        context: Option<&str>,
+    ) -> Result<Self, ClusterError> {
+        let file = file.as_ref();
+        let unusable = |error| {
+            ClusterError::new(format!("the kubeconfig {} cannot be used", file.display()), error)
+        };
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        let kubeconfig = Kubeconfig::read_from(file).map_err(unusable)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        Self::with_config(config.map_err(unusable)?)
+    }
+
+    /// From a client, in its default namespace.
+    ///
+    /// A client that tries again by itself, as kube's does by default, hides from an election what it waits for: turn
+    /// that off (`Config::default_retry`).
+    pub fn new(client: Client) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        let identity = env::var(POD_NAME).ok().filter(|name| !name.is_empty());
+        Self { client, namespace, identity }
+    }
+
+    fn with_config(mut config: Config) -> Result<Self, ClusterError> {
+        config.default_retry = false; // the campaign tries again, and knows for how long
+        let client = Client::try_from(config).map_err(|error| {
+            ClusterError::new("the API server's settings cannot be used", error)
+        })?;
+        let cluster = Self::new(client);
+        Ok(match env::var(POD_NAMESPACE) {
+            Ok(namespace) if !namespace.is_empty() => cluster.in_namespace(namespace),
+            _ => cluster,
+        })
+    }
+
+    /// The same API server, another namespace.
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The client, for other uses.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// The lock on Leases, for any number of elections.
+    pub fn lease_lock(&self) -> LeaseLock {
+        LeaseLock::new(self)
+    }
+
+    /// The lock on ConfigMaps, for any number of elections.
+    pub fn config_map_lock(&self) -> ConfigMapLock {
+        ConfigMapLock::new(self)
+    }
+
+    /// The lock on Endpoints, for any number of elections.
+    pub fn endpoints_lock(&self) -> EndpointsLock {
+        EndpointsLock::new(self)
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no [`Cluster`].
+#[derive(Debug)]
+pub struct ClusterError {
+    message: String,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl ClusterError {
+    fn new(message: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { message: message.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for ClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ClusterError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,505 @@
+//! The lock: conditional writes on one object an election.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
+use kube::Resource;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::api::Objects;
+use super::cluster::Cluster;
+use super::elections::{Election, Elections, Known};
+use super::events::Recorder;
+use super::mark::{self, LONGEST_IDENTITY, Says};
+use super::record::{ElectionRecord, Place, RELEASED_SECONDS};
+use super::timing::LeaseTiming;
+use super::watch;
+use crate::lock::{
+    Capabilities, Concession, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Release,
+    Revision, Subscription, Write,
+};
+use crate::protocol::TimingOptions;
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+/// The lock on a Lease of `coordination.k8s.io/v1`.
+pub type LeaseLock = ObjectLock<OnLease>;
+
+/// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of a ConfigMap, as client-go wrote it until 0.23.
+pub type ConfigMapLock = ObjectLock<OnConfigMap>;
+
+/// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of an Endpoints object, as client-go wrote it
+/// until 0.23.
+pub type EndpointsLock = ObjectLock<OnEndpoints>;
+
+/// Marks the lock on a Lease.
+#[derive(Debug, Clone, Copy)]
+pub enum OnLease {}
+/// Marks the lock on a ConfigMap.
+#[derive(Debug, Clone, Copy)]
+pub enum OnConfigMap {}
+/// Marks the lock on an Endpoints object.
+#[derive(Debug, Clone, Copy)]
+pub enum OnEndpoints {}
+
+/// A kind of object that carries a lock.
+pub trait Carrier: sealed::Carrier {}
+
+impl<C: sealed::Carrier> Carrier for C {}
+
+pub(super) mod sealed {
+    use super::super::record::Place;
+
+    pub trait Carrier: Send + Sync + 'static {
+        const KIND: &'static str;
+        const API_VERSION: &'static str;
+        const PLACE: Place;
+        fn path(namespace: &str) -> String;
+    }
+}
+
+impl sealed::Carrier for OnLease {
+    const KIND: &'static str = "Lease";
+    const API_VERSION: &'static str = <Lease as k8s_openapi::Resource>::API_VERSION;
+    const PLACE: Place = Place::Spec;
+
+    fn path(namespace: &str) -> String {
+        Lease::url_path(&(), Some(namespace))
+    }
+}
+
+impl sealed::Carrier for OnConfigMap {
+    const KIND: &'static str = "ConfigMap";
+    const API_VERSION: &'static str = <ConfigMap as k8s_openapi::Resource>::API_VERSION;
+    const PLACE: Place = Place::Annotation;
+
+    fn path(namespace: &str) -> String {
+        ConfigMap::url_path(&(), Some(namespace))
+    }
+}
+
+impl sealed::Carrier for OnEndpoints {
+    const KIND: &'static str = "Endpoints";
+    const API_VERSION: &'static str = <Endpoints as k8s_openapi::Resource>::API_VERSION;
+    const PLACE: Place = Place::Annotation;
+
+    fn path(namespace: &str) -> String {
+        Endpoints::url_path(&(), Some(namespace))
+    }
+}
+
+/// The lock on one object an election: [`LeaseLock`], [`ConfigMapLock`], [`EndpointsLock`].
+///
+/// Cheap to clone; clones share what they know and one watch an election.
+pub struct ObjectLock<C: Carrier> {
+    inner: Arc<Inner>,
+    carrier: PhantomData<fn() -> C>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) objects: Objects,
+    pub(super) place: Place,
+    api_version: &'static str,
+    timing: LeaseTiming,
+    /// The object of every election, where it is not named after the election.
+    object: Option<String>,
+    identity: Option<String>,
+    pub(super) elections: Elections,
+    recorder: Option<Recorder>,
+}
+
+impl<C: Carrier> ObjectLock<C> {
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        let (client, namespace) = (cluster.client(), cluster.namespace());
+        let inner = Inner {
+            objects: Objects::new(client.clone(), C::path(namespace), C::KIND, namespace),
+            place: C::PLACE,
+            api_version: C::API_VERSION,
+            timing: LeaseTiming::default(),
+            object: None,
+            identity: cluster.identity().map(str::to_owned),
+            elections: Elections::default(),
+            recorder: Some(Recorder::new(client.clone(), namespace)),
+        };
+        Self { inner: Arc::new(inner), carrier: PhantomData }
+    }
+
+    /// Another timing than client-go's defaults. Everybody in the election should have the same.
+    pub fn timing(self, timing: LeaseTiming) -> Self {
+        self.change(|inner| inner.timing = timing)
+    }
+
+    /// The object that carries the election, where that is not the election's own name: for a name that is none of an
+    /// object, such as `my_app`. Then the lock serves one election, whatever it is called.
+    pub fn object(self, name: impl Into<String>) -> Self {
+        self.change(|inner| inner.object = Some(name.into()))
+    }
+
+    /// Writes no Events. The right to create them is then not needed.
+    pub fn without_events(self) -> Self {
+        self.change(|inner| inner.recorder = None)
+    }
+
+    /// The same lock, differently described, which shares nothing with this one any more.
+    fn change(self, change: impl FnOnce(&mut Inner)) -> Self {
+        let old = &*self.inner;
+        let mut inner = Inner {
+            objects: old.objects.clone(),
+            place: old.place,
+            api_version: old.api_version,
+            timing: old.timing,
+            object: old.object.clone(),
+            identity: old.identity.clone(),
+            elections: Elections::default(),
+            recorder: old.recorder.as_ref().map(Recorder::another),
+        };
+        change(&mut inner);
+        Self { inner: Arc::new(inner), carrier: PhantomData }
+    }
+}
+
+impl Inner {
+    /// The object that carries an election.
+    pub(super) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
+        self.object.as_deref().unwrap_or(name)
+    }
+
+    /// Takes in an object that the server has shown, and answers what it says.
+    pub(super) fn learn(
+        &self,
+        election: &Election,
+        name: &str,
+        object: Value,
+    ) -> Result<Known, LockError> {
+        let Some(version) = resource_version(&object) else {
+            return Err(self.misconfigured(name, "its resourceVersion is no number"));
+        };
+        let found = mark::read(self.place, &object, self.timing.lease());
+        if found.record.strategy.is_some() {
+            return Err(self.misconfigured(
+                name,
+                "it has spec.strategy, so the API server chooses its holder (coordinated leader election): stand in another Lease, or remove spec.strategy",
+            ));
+        }
+        Ok(election.learn(version, object, found))
+    }
+
+    fn misconfigured(&self, name: &str, what: &str) -> LockError {
+        let (kind, namespace) = (self.objects.kind(), self.objects.namespace());
+        let message = format!("the {kind} {namespace}/{name} cannot be used: {what}");
+        LockError::new(LockErrorKind::Misconfigured, message)
+    }
+
+    async fn look(
+        &self,
+        election: &Election,
+        name: &str,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        match self.objects.get(name, by).await {
+            Ok(Some(object)) => self.learn(election, name, object).map(Some),
+            Ok(None) => {
+                election.forget();
+                Ok(None)
+            }
+            Err(failure) => Err(self.objects.lock_error(failure, name, "read", "get", false)),
+        }
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let (by, name) = (Instant::now() + timeout, self.object_of(name));
+        let election = self.elections.get(name);
+        match self.look(&election, name, by).await? {
+            Some(known) => {
+                election.was_read(known.revision);
+                Ok(Reading::Found(known.record()))
+            }
+            // Nothing stays of an object that was deleted, so its absence shows nothing.
+            None => Ok(Reading::Empty { proof: false }),
+        }
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let (by, name) = (Instant::now() + write.timeout, self.object_of(name));
+        let begins = write.mark.token.is_none();
+        let describe = |old: Option<&Known>, now: String| {
+            let old_record = old.map(|known| &known.record);
+            let transitions = old_record.map_or(0, |old| old.leader_transitions);
+            let acquired = old_record.and_then(|old| old.acquire_time.clone());
+            // A create that was thought lost has begun no term: the next one begins the same.
+            let again = old.is_some_and(|known| known.is_unbegun_term_of(write.mark.write.nonce));
+            let begins_anew = begins && old.is_some() && !again;
+            ElectionRecord {
+                holder_identity: write.identity.to_string(),
+                lease_duration_seconds: whole_seconds(write.life),
+                acquire_time: if begins {
+                    Some(now.clone())
+                } else {
+                    acquired.or(Some(now.clone()))
+                },
+                renew_time: Some(now),
+                leader_transitions: transitions.saturating_add(i32::from(begins_anew)),
+                strategy: None,
+            }
+        };
+        let says = Says::held(&write.mark);
+        let known = self.put(name, write.expected, by, describe, &says).await?;
+        if write.expected.is_some_and(|replaced| known.revision <= replaced) {
+            // A write that replaced another cannot come before it: the server's store was set back.
+            let message = format!("write of {name}: acknowledged as older than what it replaced");
+            return Err(LockError::new(LockErrorKind::Unknown, message));
+        }
+        if begins && let Some(recorder) = &self.recorder {
+            let object = self.reference(name, &known.object);
+            recorder.tell(object, format!("{} became leader", write.identity));
+        }
+        Ok(known.revision)
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let (by, name) = (Instant::now() + release.timeout, self.object_of(name));
+        let Release { expected, left, .. } = release;
+        let mut identity = String::new();
+        let describe = |old: Option<&Known>, now: String| {
+            let old = old.map(|known| known.record.clone()).unwrap_or_default();
+            identity.clone_from(&old.holder_identity);
+            // client-go's campaigners do not read what is left to wait, but do wait for a holder that does not renew.
+            let keep = !left.is_zero();
+            ElectionRecord {
+                holder_identity: if keep { old.holder_identity } else { String::new() },
+                lease_duration_seconds: if keep { whole_seconds(left) } else { RELEASED_SECONDS },
+                acquire_time: Some(now.clone()),
+                renew_time: Some(now),
+                leader_transitions: old.leader_transitions,
+                strategy: None,
+            }
+        };
+        let says = Says::released(release.by, left, release.cause);
+        let known = self.put(name, Some(expected), by, describe, &says).await?;
+        if let Some(recorder) = &self.recorder {
+            let object = self.reference(name, &known.object);
+            recorder.tell(object, format!("{identity} stopped leading"));
+        }
+        Ok(())
+    }
+
+    /// Writes a record over the expected one. Others may change the rest of the object meanwhile: as long as the record
+    /// is the expected one, it is tried again over what they wrote.
+    async fn put(
+        &self,
+        name: &str,
+        expected: Option<Revision>,
+        by: Instant,
+        mut describe: impl FnMut(Option<&Known>, String) -> ElectionRecord,
+        says: &Says,
+    ) -> Result<Known, LockError> {
+        let election = self.elections.get(name);
+        let mut known = match (expected, election.known()) {
+            (Some(_), None) => self.look(&election, name, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        loop {
+            if known.as_ref().map(|known| known.revision) != expected {
+                let message = format!(
+                    "the {} {}/{name} was written by somebody else",
+                    self.objects.kind(),
+                    self.objects.namespace()
+                );
+                return Err(LockError::new(LockErrorKind::Conflict, message));
+            }
+            let record = describe(known.as_ref(), self.place.now());
+            let answer = match &known {
+                None => {
+                    let mut object = json!({
+                        "apiVersion": self.api_version,
+                        "kind": self.objects.kind(),
+                        "metadata": { "name": name, "namespace": self.objects.namespace() },
+                    });
+                    mark::write(self.place, &mut object, &record, says.clone());
+                    self.objects.create(&object, by).await
+                }
+                Some(known) => {
+                    let mut object = Value::clone(&known.object);
+                    mark::write(self.place, &mut object, &record, says.clone());
+                    self.objects.replace(name, &object, by).await
+                }
+            };
+            let refused = match answer {
+                Ok(object) => return self.learn(&election, name, object),
+                Err(failure) => failure,
+            };
+            match (refused.code(), expected) {
+                (409, None) => {
+                    return Err(self.objects.lock_error(refused, name, "create", "create", true));
+                }
+                // Of the object, or of a part of it that is none of ours.
+                (404 | 409, Some(_)) => known = self.look(&election, name, by).await?,
+                (_, None) => {
+                    return Err(self.objects.lock_error(refused, name, "create", "create", true));
+                }
+                (_, Some(_)) => {
+                    return Err(self.objects.lock_error(refused, name, "write", "update", true));
+                }
+            }
+        }
+    }
+
+    fn reference(&self, name: &str, object: &Value) -> Value {
+        let uid = object.pointer("/metadata/uid").cloned().unwrap_or_default();
+        json!({
+            "apiVersion": self.api_version,
+            "kind": self.objects.kind(),
+            "namespace": self.objects.namespace(),
+            "name": name,
+            "uid": uid,
+        })
+    }
+}
+
+impl<C: Carrier> Lock for ObjectLock<C> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            longest_lease: self.inner.timing.lease(),
+            reads: true,
+            empty_is_proof: false,
+            expires: false,
+            longest_identity: LONGEST_IDENTITY,
+        }
+    }
+
+    fn timing(&self) -> TimingOptions {
+        self.inner.timing.options()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.inner.identity.clone()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        if name.is_empty() {
+            return Err("an election needs a name of at least one character".to_owned());
+        }
+        check_object_name(self.inner.object_of(name))
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.inner.read(name, timeout).boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.inner.write(name, write).boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.inner.release(name, release).boxed()
+    }
+
+    /// There is nowhere to say it: what is not in the object reaches nobody.
+    fn concede<'a>(
+        &'a self,
+        _name: &'a str,
+        _concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        watch::subscribe(&self.inner, self.inner.object_of(name), sink)
+    }
+}
+
+impl<C: Carrier> Clone for ObjectLock<C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), carrier: PhantomData }
+    }
+}
+
+impl<C: Carrier> fmt::Debug for ObjectLock<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectLock")
+            .field("kind", &self.inner.objects.kind())
+            .field("namespace", &self.inner.objects.namespace())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An object's version. Kubernetes lets it be compared as a number since 1.35, and etcd has always counted so.
+pub(super) fn resource_version(object: &Value) -> Option<u64> {
+    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+}
+
+/// Rounded up, at least one: what others wait for must not shrink, and the server takes no zero.
+fn whole_seconds(span: Duration) -> i32 {
+    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
+    i32::try_from(seconds.max(1)).unwrap_or(i32::MAX)
+}
+
+/// Refuses what is no name of an object, with the rule.
+fn check_object_name(name: &str) -> Result<(), String> {
+    let letters = name
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+    let parts = name
+        .split('.')
+        .all(|part| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-'));
+    if letters && parts && (1..=LONGEST_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(64).collect();
+    Err(format!(
+        "{shown:?} is no name of a Kubernetes object: up to {LONGEST_NAME} of the letters a-z, 0-9, '-' and '.', where every part between dots begins and ends with a letter or digit; name the object with object(), or the election otherwise"
+    ))
+}
+
+impl Known {
+    /// Whether this is the first write of a term that its writer does not know of.
+    fn is_unbegun_term_of(&self, nonce: crate::lock::Nonce) -> bool {
+        matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(
+            |mark| mark.write.nonce == nonce && mark.token.is_none()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_object_can_have_are_refused_with_the_rule() {
+        for good in ["a", "my-app", "a.b-c.d9", &"x".repeat(253)] {
+            assert_eq!(check_object_name(good), Ok(()));
+        }
+        for bad in ["", "my_app", "A", "-a", "a-", "a..b", ".a", "é", "a/b", &"x".repeat(254)] {
+            assert!(check_object_name(bad).is_err_and(|rule| rule.contains("a-z, 0-9")), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn spans_are_rounded_up_to_seconds() {
+        assert_eq!(whole_seconds(Duration::ZERO), 1);
+        assert_eq!(whole_seconds(Duration::from_millis(1_001)), 2);
+        assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
+    }
+}

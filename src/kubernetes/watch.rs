@@ -1,0 +1,197 @@
+//! Hints: a watch on the object of an election.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::stream::{BoxStream, StreamExt};
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::debug;
+
+use super::elections::Election;
+use super::lock::{Inner, resource_version};
+use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
+
+/// How long the server may take to begin a watch.
+const BEGINS_WITHIN: Duration = Duration::from_secs(5);
+/// How long after a write was read the watch may still tell of it.
+const HINT_DELAY: Duration = Duration::from_secs(2);
+/// The pauses between watches that fail.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
+
+/// Ends one subscription.
+struct Guard {
+    election: Arc<Election>,
+    id: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.election.leave(self.id);
+    }
+}
+
+pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
+    let Ok(runtime) = Handle::try_current() else {
+        sink.send(Hint::Coverage(Coverage::None));
+        return Subscription::none();
+    };
+    let election = lock.elections.get(name);
+    let (id, coverage, runs) = election.listen(sink.clone());
+    if !runs {
+        let watcher = Watcher {
+            lock: Arc::clone(lock),
+            election: Arc::clone(&election),
+            name: name.to_owned(),
+            from: None,
+            heard: Revision(0),
+        };
+        election.watched_by(runtime.spawn(watcher.run()).abort_handle());
+    } else if coverage > Coverage::None {
+        sink.send(Hint::Coverage(coverage));
+    }
+    Subscription::new(Guard { election, id })
+}
+
+struct Watcher {
+    lock: Arc<Inner>,
+    election: Arc<Election>,
+    name: String,
+    /// The resourceVersion that was seen last; `None`: begin with what is there.
+    from: Option<String>,
+    /// The newest revision that was heard.
+    heard: Revision,
+}
+
+/// Why a watch is over.
+enum Over {
+    /// Its time was up: the next one goes on where it ended.
+    InTime,
+    /// It failed, or has left something out.
+    Failed,
+}
+
+impl Watcher {
+    /// Watches until it is aborted, with the last subscription.
+    async fn run(mut self) {
+        let mut pauses = pauses();
+        loop {
+            let begins_by = Instant::now() + BEGINS_WITHIN;
+            let watch = self.lock.objects.watch(&self.name, self.from.as_deref(), begins_by);
+            let over = match watch.await {
+                Ok(events) => {
+                    let fresh = self.from.is_none();
+                    self.election.announce(Coverage::Full);
+                    if fresh {
+                        self.election.tell(&Hint::Look); // what happened before, nobody has told
+                    }
+                    let began = Instant::now();
+                    let over = self.listen(events, fresh).await;
+                    if began.elapsed() > LONGEST_PAUSE {
+                        pauses = self::pauses();
+                    } else if let Over::InTime = over {
+                        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                    }
+                    over
+                }
+                Err(failure) => {
+                    debug!(object = %self.name, ?failure, "no watch");
+                    Over::Failed
+                }
+            };
+            if let Over::Failed = over {
+                self.from = None;
+                self.election.announce(Coverage::None);
+                sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            }
+        }
+    }
+
+    async fn listen(&mut self, mut events: Events, fresh: bool) -> Over {
+        let mut reads = self.election.reads();
+        if fresh {
+            // What was read before stands there still, and is told now, or is gone.
+            self.heard = self.heard.max(*reads.borrow());
+        }
+        loop {
+            let unheard = *reads.borrow_and_update() > self.heard;
+            let next = async {
+                if unheard {
+                    timeout(HINT_DELAY, events.next()).await
+                } else {
+                    Ok(events.next().await)
+                }
+            };
+            let event = tokio::select! {
+                event = next => event,
+                // Somebody has read, perhaps what no hint has told.
+                changed = reads.changed(), if !unheard => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return Over::Failed,
+                },
+            };
+            let object = match event {
+                Err(_) => {
+                    debug!(object = %self.name, "the watch is silent: beginning it anew");
+                    return Over::Failed;
+                }
+                Ok(None) => return Over::InTime,
+                Ok(Some(Err(error))) => {
+                    debug!(object = %self.name, %error, "the watch broke");
+                    return Over::Failed;
+                }
+                Ok(Some(Ok(WatchEvent::Error(status)))) => {
+                    debug!(object = %self.name, code = status.code, "the watch was ended");
+                    return Over::Failed; // 410: what follows what we saw last is forgotten
+                }
+                Ok(Some(Ok(WatchEvent::Bookmark(bookmark)))) => {
+                    self.from = Some(bookmark.metadata.resource_version);
+                    continue;
+                }
+                Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
+                    self.went_on_to(&object);
+                    self.election.tell(&Hint::Look);
+                    continue;
+                }
+                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => object,
+            };
+            self.hear(object);
+        }
+    }
+
+    fn hear(&mut self, object: Value) {
+        let Some(version) = self.went_on_to(&object) else { return };
+        if self.election.is_old(version) {
+            return;
+        }
+        match self.lock.learn(&self.election, &self.name, object) {
+            Ok(known) => {
+                let hint = Hint::Stored { record: known.record(), previous: None, age: None };
+                self.election.tell(&hint);
+            }
+            Err(_) => self.election.tell(&Hint::Look), // which says what is wrong
+        }
+    }
+
+    fn went_on_to(&mut self, object: &Value) -> Option<u64> {
+        let version = resource_version(object)?;
+        self.heard = self.heard.max(Revision(version));
+        self.from = Some(version.to_string());
+        Some(version)
+    }
+}
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::new()
+        .with_min_delay(SHORTEST_PAUSE)
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}

@@ -1,0 +1,12 @@
+//! Elections on a real Kubernetes API server.
+#![cfg(feature = "kubernetes")]
+
+#[path = "../behaviour/mod.rs"]
+mod behaviour;
+mod clientgo;
+mod faults;
+mod peer;
+mod record;
+mod rights;
+mod scene;
+mod suites;

@@ -1,0 +1,68 @@
+//! client-go's campaigners, as processes of their own.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use incumbent_test_support::go_program;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::behaviour::soon;
+use crate::scene::{Kind, OBJECT, Scene};
+
+pub struct Peer {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    /// Starts a campaigner with ReleaseOnCancel and the timing 5 s, 4 s, 1 s.
+    pub async fn start<K: Kind>(scene: &Scene<K>, identity: &str) -> Self {
+        Self::start_with(scene, &scene.kubeconfig, identity).await
+    }
+
+    pub async fn start_with<K: Kind>(scene: &Scene<K>, kubeconfig: &Path, identity: &str) -> Self {
+        let program = tokio::task::spawn_blocking(|| go_program("clientgo")).await.unwrap();
+        let mut process = Command::new(program)
+            .arg("-kubeconfig")
+            .arg(kubeconfig)
+            .args(["-namespace", &scene.namespace, "-name", OBJECT, "-identity", identity])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("client-go's campaigner");
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// Waits until it says this.
+    pub async fn says(&mut self, wanted: &str) {
+        soon(&format!("client-go says {wanted:?}"), async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line == wanted {
+                    return;
+                }
+            }
+            panic!("client-go's campaigner has ended before it said {wanted:?}");
+        })
+        .await;
+    }
+
+    /// Ends it as an operator does; it releases its office.
+    pub async fn stop(mut self) {
+        self.signal("TERM").await;
+        soon("client-go's campaigner ends", self.process.wait()).await.unwrap();
+    }
+
+    /// Ends it where it stands.
+    pub async fn kill(mut self) {
+        self.process.kill().await.unwrap();
+    }
+
+    pub async fn signal(&self, signal: &str) {
+        let id = self.process.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &*id]).status().await;
+        assert!(sent.unwrap().success());
+    }
+}

@@ -1,0 +1,282 @@
+//! A namespace of an API server, with a service account that has the rights of `docs/kubernetes.md` and no others.
+
+use std::fs;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use incumbent::kubernetes::{Cluster, LeaseTiming};
+use incumbent::lock::Lock;
+use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent_test_support::{KubeServer, eventually};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::behaviour::{LEASE, Service, soon};
+
+/// The object of the election, as the Role of the documentation names it.
+pub const OBJECT: &str = "my-app";
+
+const DOCUMENTATION: &str = include_str!("../../docs/kubernetes.md");
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// One server serves all tests that do not break it.
+async fn shared_server() -> Arc<KubeServer> {
+    static SERVER: OnceCell<Arc<KubeServer>> = OnceCell::const_new();
+    let start = || async { Arc::new(KubeServer::start(&[]).await) };
+    Arc::clone(SERVER.get_or_init(start).await)
+}
+
+/// A kind of object that carries the lock.
+pub trait Kind: Send + Sync + 'static {
+    /// As a Role names it, with its group.
+    const RESOURCE: (&'static str, &'static str);
+
+    fn resource() -> ApiResource;
+    fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock>;
+}
+
+pub enum InLease {}
+pub enum InConfigMap {}
+pub enum InEndpoints {}
+
+impl Kind for InLease {
+    const RESOURCE: (&'static str, &'static str) = ("coordination.k8s.io", "leases");
+
+    fn resource() -> ApiResource {
+        ApiResource::erase::<Lease>(&())
+    }
+
+    fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        Arc::new(cluster.lease_lock().timing(timing).object(OBJECT))
+    }
+}
+
+impl Kind for InConfigMap {
+    const RESOURCE: (&'static str, &'static str) = ("", "configmaps");
+
+    fn resource() -> ApiResource {
+        ApiResource::erase::<ConfigMap>(&())
+    }
+
+    fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        Arc::new(cluster.config_map_lock().timing(timing).object(OBJECT))
+    }
+}
+
+impl Kind for InEndpoints {
+    const RESOURCE: (&'static str, &'static str) = ("", "endpoints");
+
+    fn resource() -> ApiResource {
+        ApiResource::erase::<Endpoints>(&())
+    }
+
+    fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        Arc::new(cluster.endpoints_lock().timing(timing).object(OBJECT))
+    }
+}
+
+pub struct Scene<K: Kind = InLease> {
+    pub server: Arc<KubeServer>,
+    pub admin: kube::Client,
+    pub namespace: String,
+    /// Of the service account.
+    pub kubeconfig: PathBuf,
+    pub timing: LeaseTiming,
+    kind: PhantomData<K>,
+}
+
+/// A lease that is short, with the other durations in client-go's proportions.
+pub fn timing(lease: Duration) -> LeaseTiming {
+    LeaseTiming::new(lease, lease * 4 / 5, lease / 5).expect("client-go's inequalities")
+}
+
+impl<K: Kind> Scene<K> {
+    pub async fn new(lease: Duration) -> Self {
+        Self::on(shared_server().await, lease).await
+    }
+
+    /// With a server of its own, to be broken.
+    pub async fn alone(lease: Duration) -> Self {
+        Self::on(Arc::new(KubeServer::start(&[]).await), lease).await
+    }
+
+    pub async fn on(server: Arc<KubeServer>, lease: Duration) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let namespace = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let cluster = Cluster::from_kubeconfig(server.kubeconfig(), None).await.unwrap();
+        let admin = cluster.client().clone();
+        let kubeconfig = server.file(&format!("{namespace}.kubeconfig"));
+        let timing = timing(lease);
+        let scene = Self { server, admin, namespace, kubeconfig, timing, kind: PhantomData };
+        scene.furnish().await;
+        scene
+    }
+
+    async fn furnish(&self) {
+        let namespace = &self.namespace;
+        self.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await;
+        let account = json!({ "metadata": { "name": "my-app" } });
+        self.post(&format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &account).await;
+        let (_, yaml) = DOCUMENTATION.split_once("```yaml\n").expect("a manifest");
+        let (yaml, _) = yaml.split_once("```").expect("its end");
+        let (group, resource) = K::RESOURCE;
+        let group = if group.is_empty() { "\"\"" } else { group };
+        for (number, manifest) in yaml.split("---\n").enumerate() {
+            let plural = ["roles", "rolebindings"][number];
+            let path =
+                format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}");
+            // As the documentation says for the older locks.
+            let manifest = manifest
+                .replace("[coordination.k8s.io]", &format!("[{group}]"))
+                .replace("[leases]", &format!("[{resource}]"));
+            self.send("POST", &path, "application/yaml", manifest.into_bytes()).await.unwrap();
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/my-app/token");
+        let asked = json!({ "spec": { "expirationSeconds": 3600 } });
+        let token = self.post(&path, &asked).await["status"]["token"].as_str().unwrap().to_owned();
+        let admin = fs::read_to_string(self.server.kubeconfig()).unwrap();
+        fs::write(&self.kubeconfig, admin.replace("admin-token", &token)).unwrap();
+        // The server hears of the binding a little later.
+        let lock = self.lock_of_account().await;
+        eventually("the rights of the account", async || {
+            lock.read("any", Duration::from_secs(5)).await.ok()
+        })
+        .await;
+    }
+
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: Vec<u8>,
+    ) -> Result<Value, kube::Error> {
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header("content-type", content).body(body).unwrap();
+        self.admin.request::<Value>(request).await
+    }
+
+    pub async fn post(&self, path: &str, object: &Value) -> Value {
+        let body = serde_json::to_vec(object).unwrap();
+        self.send("POST", path, "application/json", body).await.unwrap()
+    }
+
+    pub async fn cluster(&self) -> Cluster {
+        let cluster = Cluster::from_kubeconfig(&self.kubeconfig, None).await.unwrap();
+        cluster.in_namespace(&*self.namespace)
+    }
+
+    async fn lock_of_account(&self) -> Arc<dyn Lock> {
+        K::lock(&self.cluster().await, self.timing)
+    }
+
+    /// A campaigner with the timing of the lock.
+    pub async fn stand(&self, identity: &str) -> Election {
+        working(new_election("my_app", self.lock_of_account().await).identity(identity))
+            .start()
+            .expect("a start")
+    }
+
+    pub fn api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.admin.clone(), &self.namespace, &K::resource())
+    }
+
+    /// The object, as it is.
+    pub async fn object(&self) -> Option<Value> {
+        let object = self.api().get_opt(OBJECT).await.expect("an answer");
+        object.map(|object| serde_json::to_value(object).unwrap())
+    }
+
+    /// The record of client-go, whichever object has it.
+    pub async fn record(&self) -> Option<Value> {
+        let object = self.object().await?;
+        match object.get("spec") {
+            Some(spec) if K::RESOURCE.1 == "leases" => Some(spec.clone()),
+            _ => serde_json::from_str(object["metadata"]["annotations"][LEADER].as_str()?).ok(),
+        }
+    }
+
+    pub async fn patch(&self, patch: Value) {
+        let patch = Patch::Merge(patch);
+        self.api().patch(OBJECT, &PatchParams::default(), &patch).await.expect("a patch");
+    }
+
+    /// Writes a record over whatever stands there, as an administrator does.
+    pub async fn write_record(&self, record: Value) {
+        match K::RESOURCE.1 {
+            "leases" => self.patch(json!({ "spec": record })).await,
+            _ => {
+                self.patch(json!({ "metadata": { "annotations": { LEADER: record.to_string() } } }))
+                    .await
+            }
+        }
+    }
+}
+
+/// A campaigner whose work goes on until it is told to stop.
+pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
+    builder.on_won(|leadership| async move {
+        leadership.ended().await;
+    })
+}
+
+pub async fn leads(election: &Election) -> Leadership {
+    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
+}
+
+impl<K: Kind> Service for Scene<K> {
+    async fn start() -> Self {
+        Self::new(LEASE).await
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        self.lock_of_account().await
+    }
+
+    async fn evict(&self, _name: &str) {
+        self.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
+    }
+
+    async fn overwrite(&self, _name: &str, identity: &str) {
+        let transitions =
+            if K::RESOURCE.1 == "leases" { "leaseTransitions" } else { "leaderTransitions" };
+        let times = match K::RESOURCE.1 {
+            "leases" => "2026-01-01T00:00:00.000001Z",
+            _ => "2026-01-01T00:00:00Z",
+        };
+        let record = json!({
+            "holderIdentity": identity,
+            "leaseDurationSeconds": 1,
+            "acquireTime": times,
+            "renewTime": times,
+            transitions: 7,
+        });
+        self.write_record(record).await;
+    }
+
+    async fn holder(&self, _name: &str) -> Option<String> {
+        let record = self.record().await?;
+        let holder = record["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
+        // Nobody empties the record of a holder whose lease has run out. On one machine wall clocks may be compared; where
+        // the record's are too coarse, the record itself tells by not changing.
+        let renewed: Timestamp = record["renewTime"].as_str()?.parse().unwrap();
+        let lease = Duration::from_secs(record["leaseDurationSeconds"].as_u64()?);
+        let age = Timestamp::now().as_millisecond() - renewed.as_millisecond();
+        let age = Duration::from_millis(u64::try_from(age).unwrap_or_default());
+        if age > lease {
+            tokio::time::sleep((lease + Duration::from_secs(1)).saturating_sub(age)).await;
+            if self.record().await.as_ref() == Some(&record) {
+                return None;
+            }
+        }
+        Some(holder.to_owned())
+    }
+}
