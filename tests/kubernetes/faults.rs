@@ -1,1 +1,349 @@
-//! Empty.
+//! What goes wrong between a campaigner and the API server.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::kubernetes::{Cluster, LeaseLock};
+use incumbent::lock::{
+    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Token, Write,
+    WriteId,
+};
+use incumbent::{Cause, new_election};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::behaviour::{Process, Service, lost, sees, soon};
+use crate::gate::{Busy, Gate};
+use crate::scene::{
+    InConfigMap, InEndpoints, InLease, Kind, OBJECT, Scene, leads, timing, working,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(5);
+
+fn a_write(number: u64, token: Option<Token>) -> Write {
+    Write {
+        expected: None,
+        identity: "ours".into(),
+        mark: Mark {
+            write: WriteId { nonce: Nonce(1), number },
+            lease: LEASE,
+            token,
+            since_unix_ms: 0,
+        },
+        life: LEASE,
+        timeout: LEASE,
+    }
+}
+
+/// A server that stands still for less than a lease costs nobody the office; one that does so for longer does, and
+/// nobody leads meanwhile who is not entitled to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_api_server_that_is_paused_or_restarted_is_ridden_out_within_the_lease() {
+    let lease = SECOND * 10;
+    let scene = Scene::<InLease>::alone(lease).await;
+    let first = scene.stand("first").await;
+    let leadership = leads(&first).await;
+    let second = scene.stand("second").await;
+    sees(&second, "first").await;
+
+    scene.server.pause();
+    tokio::time::sleep(SECOND * 2).await;
+    scene.server.resume();
+    scene.server.kill();
+    scene.server.restart().await;
+    if leadership.is_valid() {
+        let before = leadership.deadline();
+        soon("a renewal", async {
+            while leadership.deadline() == before && leadership.is_valid() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+    assert!(leadership.is_valid(), "a restart within the lease costs nothing");
+
+    scene.server.pause();
+    let loss = soon("the end of the term", leadership.ended()).await;
+    assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
+    drop(leadership);
+    assert!(!first.is_leader() && !second.is_leader());
+    scene.server.resume();
+    tokio::select! {
+        next = leads(&first) => assert!(next.is_valid()),
+        next = leads(&second) => assert!(next.is_valid()),
+    }
+    assert!(!(first.is_leader() && second.is_leader()));
+}
+
+/// A watch that goes silent, with its connection open, hides nothing for long: silence is noticed, and the watch is begun
+/// anew (nats.rs#1596 tells the same of another server).
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_watch_that_goes_silent_is_noticed_and_begun_anew() {
+    let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
+    let gate = Gate::before(scene.server.port()).await;
+    let own = fs::read_to_string(&scene.kubeconfig).unwrap();
+    let file = scene.server.file(&format!("{}-gate.kubeconfig", scene.namespace));
+    let (from, to) =
+        (format!("127.0.0.1:{}", scene.server.port()), format!("127.0.0.1:{}", gate.port));
+    fs::write(&file, own.replace(&from, &to)).unwrap();
+    let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
+    let lock = cluster.in_namespace(&*scene.namespace).lease_lock().timing(timing(LEASE));
+    let lock = lock.object(OBJECT);
+
+    let first = scene.stand("first").await;
+    drop(leads(&first).await);
+    let second = working(new_election("my_app", lock.clone()).identity("second")).start().unwrap();
+    sees(&second, "first").await;
+    gate.silence();
+    first.stop().await;
+    let leadership = leads(&second).await;
+    drop(leadership);
+    // The new watch hears: a release is heard of long before anything is outlived.
+    let (told, mut hints) = mpsc::unbounded_channel();
+    let sink = HintSink::new(move |hint| {
+        let _ = told.send(hint);
+    });
+    let _subscription = lock.subscribe("my_app", sink);
+    soon("hints", async {
+        while !matches!(
+            hints.recv().await,
+            Some(Hint::Coverage(Coverage::Full) | Hint::Stored { .. })
+        ) {}
+    })
+    .await;
+    second.stop().await;
+    soon("the release is heard", async {
+        while !matches!(hints.recv().await, Some(Hint::Stored { record, .. })
+            if matches!(record.content, incumbent::lock::Content::Vacant(_)))
+        {}
+    })
+    .await;
+}
+
+/// Wall clocks are nobody's business (kubernetes/kubernetes#47671): a holder whose clock is three minutes off, either way, is
+/// waited for as long as it renews, and no longer than its lease after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
+    for minutes in [-3, 3] {
+        let scene = Scene::<InLease>::new(SECOND * 2).await;
+        let ours = scene.stand("ours").await;
+        drop(leads(&ours).await);
+        ours.stop().await;
+        let write = async || {
+            let now = k8s_openapi::jiff::Timestamp::now();
+            let wrong = now + k8s_openapi::jiff::Span::new().minutes(minutes);
+            let wrong = wrong.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+            scene
+                .write_record(json!({
+                    "holderIdentity": "stranger", "leaseDurationSeconds": 2,
+                    "acquireTime": wrong, "renewTime": wrong, "leaseTransitions": 9,
+                }))
+                .await;
+        };
+        write().await;
+        let ours = scene.stand("ours").await;
+        sees(&ours, "stranger").await;
+        for _ in 0..20 {
+            assert!(!ours.is_leader(), "{minutes} minutes: it renews");
+            tokio::time::sleep(SECOND / 4).await;
+            write().await;
+        }
+        let last = tokio::time::Instant::now();
+        let leadership = leads(&ours).await;
+        assert!(last.elapsed() >= SECOND * 2 - SECOND / 20, "{:?}", last.elapsed());
+        assert!(leadership.is_valid());
+    }
+}
+
+async fn somebody_else_writes<K: Kind>() {
+    let scene = Arc::new(Scene::<K>::new(SECOND * 2).await);
+    let first = Process::start(&scene, "first").await;
+    drop(leads(&first.election).await);
+    let mut changes = first.election.changes();
+    let second = scene.stand("second").await;
+    sees(&second, "first").await;
+    let (busy, writes) = (Arc::clone(&scene), tokio::sync::watch::Sender::new(0));
+    let count = writes.clone();
+    let writer = tokio::spawn(async move {
+        for number in 0.. {
+            busy.patch(json!({ "metadata": { "labels": { "number": number.to_string() } } })).await;
+            count.send_replace(number);
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    });
+    let wrote = async |more: u64| {
+        let now = *writes.borrow();
+        soon("writes", writes.subscribe().wait_for(|n| *n >= now + more)).await.unwrap();
+    };
+    wrote(300).await;
+    assert!(first.election.is_leader(), "writes to the rest of the object depose nobody");
+    while let Some(Some(change)) = futures_util::FutureExt::now_or_never(changes.next()) {
+        assert!(!matches!(change, incumbent::Change::Lost { .. }), "{change:?}");
+    }
+    first.crash();
+    let leadership = leads(&second).await; // though the object never stops changing
+    let object = scene.object().await.unwrap();
+    assert!(object["metadata"]["labels"]["number"].is_string(), "what is not ours stays: {object}");
+    writer.abort();
+    assert!(leadership.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_third_writer_on_the_lease_neither_deposes_a_leader_nor_keeps_a_dead_one_in_office() {
+    somebody_else_writes::<InLease>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_third_writer_on_the_config_map_neither_deposes_a_leader_nor_keeps_a_dead_one_in_office()
+{
+    somebody_else_writes::<InConfigMap>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_third_writer_on_the_endpoints_neither_deposes_a_leader_nor_keeps_a_dead_one_in_office() {
+    somebody_else_writes::<InEndpoints>().await;
+}
+
+/// The server would make a Lease anew for who writes over one that was deleted. Ours says which one it means.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_renewal_does_not_bring_a_deleted_object_back() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let lock = Service::lock(&scene).await;
+    let created = lock.write("my_app", a_write(1, None)).await.unwrap();
+    scene.evict("my_app").await;
+    let renewal = Write { expected: Some(created), ..a_write(2, Some(created.into())) };
+    let refused = lock.write("my_app", renewal).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict);
+    assert_eq!(scene.object().await, None);
+}
+
+/// Nobody writes over what is not what it was thought to be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn every_write_is_conditional() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let (ours, theirs) = (Service::lock(&scene).await, Service::lock(&scene).await);
+    let created = ours.write("my_app", a_write(1, None)).await.unwrap();
+    let again = theirs.write("my_app", a_write(1, None)).await.unwrap_err();
+    assert_eq!(again.kind(), LockErrorKind::Conflict, "a create over something");
+    assert!(
+        matches!(theirs.read("my_app", LEASE).await, Ok(Reading::Found(r)) if r.revision == created)
+    );
+    let renewal = || Write { expected: Some(created), ..a_write(2, Some(created.into())) };
+    let renewed = theirs.write("my_app", renewal()).await.unwrap();
+    assert!(renewed > created);
+    let late = ours.write("my_app", renewal()).await.unwrap_err();
+    assert_eq!(late.kind(), LockErrorKind::Conflict, "a renewal over a later one");
+    let release = Release {
+        expected: created,
+        by: Nonce(1),
+        left: Duration::ZERO,
+        cause: "stopped",
+        timeout: LEASE,
+    };
+    let late = ours.release("my_app", release).await.unwrap_err();
+    assert_eq!(late.kind(), LockErrorKind::Conflict, "a release of a later write");
+}
+
+/// A lock on a server that answers as it is told.
+async fn busy() -> (Busy, LeaseLock) {
+    let server = Busy::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let config = json!({
+        "clusters": [{ "name": "c", "cluster": { "server": url } }],
+        "users": [{ "name": "u", "user": {} }],
+        "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+        "current-context": "x",
+    });
+    fs::write(&file, config.to_string()).unwrap();
+    let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
+    (server, cluster.lease_lock().without_events())
+}
+
+/// A server that is too busy says for how long, and is asked again then, if there is time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_busy_server_is_asked_again_when_it_says() {
+    let (server, lock) = busy().await;
+    let lease =
+        json!({ "metadata": { "resourceVersion": "7" }, "spec": { "holderIdentity": "a" } });
+
+    server.answers("429 Too Many Requests", "Retry-After: 1\r\n", "Too many requests");
+    server.answers("200 OK", "", &lease.to_string());
+    assert!(matches!(lock.read("x", LEASE).await, Ok(Reading::Found(_))));
+
+    server.answers("429 Too Many Requests", "Retry-After: 60\r\n", "Too many requests");
+    let late = lock.read("x", LEASE).await.unwrap_err();
+    assert_eq!(late.kind(), LockErrorKind::Unavailable, "{late}");
+
+    for (status, kind) in [
+        ("500 Internal Server Error", LockErrorKind::Unknown),
+        ("503 Service Unavailable", LockErrorKind::Unavailable),
+        ("504 Gateway Timeout", LockErrorKind::Unknown),
+        ("401 Unauthorized", LockErrorKind::Denied),
+        ("403 Forbidden", LockErrorKind::Denied),
+        ("409 Conflict", LockErrorKind::Conflict),
+        ("422 Unprocessable Entity", LockErrorKind::Misconfigured),
+    ] {
+        server.answers(status, "", "{\"message\":\"as the test wants it\"}");
+        let refused = lock.write("y", a_write(1, None)).await.unwrap_err();
+        assert_eq!(refused.kind(), kind, "{status}: {refused}");
+        assert!(refused.to_string().contains("as the test wants it"), "{refused}");
+    }
+    server.answers("200 OK", "", "no JSON");
+    let garbled = lock.write("y", a_write(1, None)).await.unwrap_err();
+    assert_eq!(garbled.kind(), LockErrorKind::Unknown);
+    for nonsense in ["[]", "{}", "{\"metadata\":{\"resourceVersion\":\"x\"}}"] {
+        server.answers("200 OK", "", nonsense);
+        let refused = lock.read("x", LEASE).await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{nonsense}");
+    }
+}
+
+/// Coordinated leader election is the API server's; ours keeps out of it, and says so. The server of the tests drops the
+/// field, for its feature is off there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_lease_of_coordinated_elections_is_left_alone() {
+    let (server, lock) = busy().await;
+    let lease = json!({
+        "metadata": { "resourceVersion": "7" },
+        "spec": { "strategy": "OldestEmulationVersion" },
+    });
+    server.answers("200 OK", "", &lease.to_string());
+    let refused = lock.read("x", LEASE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
+    assert!(refused.to_string().contains("spec.strategy"), "{refused}");
+    server.answers("200 OK", "", &lease.to_string());
+    let write = Write { expected: Some(incumbent::lock::Revision(7)), ..a_write(1, None) };
+    assert_eq!(lock.write("x", write).await.unwrap_err().kind(), LockErrorKind::Misconfigured);
+    assert_eq!(server.left(), 0, "and nothing was written");
+}
+
+/// Rights that are taken away while it leads end the term, with the reason, and leading goes on once they are back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_whose_rights_are_revoked_stops_and_says_why() {
+    let scene = Scene::<InLease>::new(SECOND * 2).await;
+    let ours = scene.stand("ours").await;
+    drop(leads(&ours).await);
+    let mut changes = ours.changes();
+    let path =
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", scene.namespace);
+    let binding =
+        scene.send("GET", &format!("{path}/my-app-election"), "application/json", vec![]).await;
+    let mut binding = binding.unwrap();
+    scene
+        .send("DELETE", &format!("{path}/my-app-election"), "application/json", vec![])
+        .await
+        .unwrap();
+    let cause = lost(&mut changes).await;
+    assert!(
+        matches!(&cause, Cause::Denied { error } if error.contains("right to update")),
+        "{cause:?}"
+    );
+    assert!(!ours.is_leader());
+    binding["metadata"] = json!({ "name": "my-app-election" });
+    scene.post(&path, &binding).await;
+    let _leadership = leads(&ours).await;
+}

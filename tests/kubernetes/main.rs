@@ -5,6 +5,7 @@
 mod behaviour;
 mod clientgo;
 mod faults;
+mod gate;
 mod peer;
 mod record;
 mod rights;

@@ -1,1 +1,142 @@
-//! Empty.
+//! The Role of the documentation is the least: each of its rights is needed for what the documentation says.
+
+use std::time::Duration;
+
+use incumbent::lock::{Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Write, WriteId};
+use incumbent_test_support::eventually;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::behaviour::{Service, change, soon};
+use crate::scene::{InLease, Scene};
+
+const LEASE: Duration = Duration::from_secs(5);
+
+async fn rules(scene: &Scene) -> (String, Value) {
+    let path = format!(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/my-app-election",
+        scene.namespace
+    );
+    let role = scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+    (path, role)
+}
+
+async fn lacks(scene: &Scene, rule: usize, verb: &str) {
+    let (path, mut role) = rules(scene).await;
+    let verbs = role["rules"][rule]["verbs"].as_array_mut().unwrap();
+    verbs.retain(|other| other != verb);
+    if verbs.is_empty() {
+        role["rules"].as_array_mut().unwrap().remove(rule);
+    }
+    let body = serde_json::to_vec(&role).unwrap();
+    scene.send("PUT", &path, "application/json", body).await.unwrap();
+}
+
+fn create() -> Write {
+    Write {
+        expected: None,
+        identity: "ours".into(),
+        mark: Mark {
+            write: WriteId { nonce: Nonce(1), number: 1 },
+            lease: LEASE,
+            token: None,
+            since_unix_ms: 0,
+        },
+        life: LEASE,
+        timeout: LEASE,
+    }
+}
+
+async fn coverage(lock: &dyn Lock) -> Coverage {
+    let (told, mut hints) = mpsc::unbounded_channel();
+    let sink = HintSink::new(move |hint| {
+        if let Hint::Coverage(coverage) = hint {
+            let _ = told.send(coverage);
+        }
+    });
+    let _subscription = lock.subscribe("my_app", sink);
+    // A watch begins at once or is refused at once; a read that is answered later shows that it had the time.
+    let asked = tokio::time::timeout(Duration::from_secs(3), hints.recv()).await;
+    asked.ok().flatten().unwrap_or(Coverage::None)
+}
+
+/// Each right that the documentation lists is missed when it is taken away, as the documentation says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_documented_role_has_no_right_too_many() {
+    let (_, role) = rules(&Scene::<InLease>::new(LEASE).await).await;
+    let listed: Vec<Vec<String>> = role["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| serde_json::from_value(rule["verbs"].clone()).unwrap())
+        .collect();
+    assert_eq!(listed, [vec!["get", "update", "watch"], vec!["create"], vec!["create"]]);
+
+    for (verb, rule) in [("get", 0), ("update", 0), ("create", 1)] {
+        let scene = Scene::<InLease>::new(LEASE).await;
+        let lock = Service::lock(&scene).await;
+        let created = if verb == "create" {
+            None
+        } else {
+            Some(lock.write("my_app", create()).await.unwrap())
+        };
+        lacks(&scene, rule, verb).await;
+        eventually(&format!("{verb} is refused"), async || {
+            let refused = match verb {
+                "get" => lock.read("my_app", LEASE).await.err(),
+                "create" => lock.write("my_app", create()).await.err(),
+                _ => {
+                    let expected = match lock.read("my_app", LEASE).await.unwrap() {
+                        incumbent::lock::Reading::Found(record) => Some(record.revision),
+                        _ => created,
+                    };
+                    lock.write("my_app", Write { expected, ..create() }).await.err()
+                }
+            };
+            if verb == "create" && refused.is_none() {
+                scene.evict("my_app").await; // the server had not heard of it yet
+            }
+            let refused = refused.filter(|refused| refused.kind() == LockErrorKind::Denied)?;
+            assert!(
+                refused.to_string().contains(&format!("the right to {verb} is missing")),
+                "{refused}"
+            );
+            Some(())
+        })
+        .await;
+    }
+
+    let scene = Scene::<InLease>::new(LEASE).await;
+    assert_eq!(coverage(&*Service::lock(&scene).await).await, Coverage::Full);
+    lacks(&scene, 0, "watch").await;
+    eventually("the watch is refused", async || {
+        let lock = Service::lock(&scene).await;
+        (coverage(&*lock).await == Coverage::None).then_some(())
+    })
+    .await;
+    // Without it the campaigner polls, and stands all the same.
+    let ours = scene.stand("ours").await;
+    drop(crate::scene::leads(&ours).await);
+}
+
+/// A token without any right is told so, and nothing else happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_campaigner_without_rights_says_which_one_it_misses() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let (path, mut role) = rules(&scene).await;
+    role["rules"] = json!([]);
+    let body = serde_json::to_vec(&role).unwrap();
+    scene.send("PUT", &path, "application/json", body).await.unwrap();
+    let lock = Service::lock(&scene).await;
+    eventually("the rights are gone", async || lock.read("my_app", LEASE).await.err()).await;
+    let ours = scene.stand("ours").await;
+    let mut changes = ours.changes();
+    let failure = change(&mut changes, "it says why", |change| match change {
+        incumbent::Change::Trouble(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    let failure = soon("trouble", failure).await;
+    assert_eq!(failure.kind, LockErrorKind::Denied);
+    assert!(failure.message.contains("the right to get is missing"), "{}", failure.message);
+    assert!(!ours.is_leader());
+}
