@@ -83,11 +83,8 @@ impl Election {
         let Found { record, content } = found;
         let mut state = self.state();
         let same = |known: &&Known| known.record == record && known.content == content;
-        let revision = state
-            .known
-            .as_ref()
-            .filter(same)
-            .map_or(Revision(version), |known| known.revision.min(Revision(version)));
+        let revision =
+            state.known.as_ref().filter(same).map_or(Revision(version), |known| known.revision);
         let known = Known { object: Arc::new(object), version, revision, record, content };
         state.known = Some(known.clone());
         known

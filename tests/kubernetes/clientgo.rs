@@ -69,6 +69,10 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
     first.crash();
     go.says("won").await;
     assert_eq!(transitions(&scene).await, 2);
+    // The mark of the term that crashed still stands there.
+    let next = scene.stand("next").await;
+    sees(&next, "go-again").await;
+    assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
 }
 
 /// What ours wrote beside the record stays when client-go takes over, and is not believed any more.

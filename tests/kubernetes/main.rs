@@ -5,6 +5,7 @@
 mod behaviour;
 mod clientgo;
 mod faults;
+mod fleet;
 mod gate;
 mod peer;
 mod record;

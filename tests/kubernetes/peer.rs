@@ -36,6 +36,11 @@ impl Peer {
         Self { process, lines }
     }
 
+    /// Its process, and what it says.
+    pub fn into_parts(self) -> (Child, Lines<BufReader<ChildStdout>>) {
+        (self.process, self.lines)
+    }
+
     /// Waits until it says this.
     pub async fn says(&mut self, wanted: &str) {
         soon(&format!("client-go says {wanted:?}"), async {

@@ -61,7 +61,7 @@ pub const MUTATIONS: &[Mutation] = &[
         name: "a watched holder is waited for by one's own lease, not by its",
         edits: &[edit(
             "src/protocol/vacancy.rs",
-            "until = until.min(seen.right_ends(c.longest_lease));",
+            "until = until.min(seen.right_ends(c.longest_lease, c.lock_expires));",
             "until = until.min(seen.at + c.lease);",
         )],
         noticed_by: &[Simulation],
@@ -131,7 +131,7 @@ pub const MUTATIONS: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/standby.rs",
-                "Some(seen.right_ends(self.capabilities.longest_lease))",
+                "Some(seen.right_ends(self.capabilities.longest_lease, false))",
                 "Some(seen.at + seen.entry.life / 2)",
             ),
             edit(

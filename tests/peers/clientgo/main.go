@@ -2,7 +2,7 @@
 //
 //	clientgo -kubeconfig FILE -namespace NS -name NAME -identity ID [-lease 5s -renew-deadline 4s -retry 1s] [-release=false]
 //
-// It prints one line a transition, "won", "lost" or "sees WHO". After a term it campaigns again. SIGTERM ends it, and
+// It prints one line a transition, "won", "lost" or "sees WHO", and "tick NANOSECONDS" while it is at work. After a term it campaigns again. SIGTERM ends it, and
 // releases its office where -release is given.
 package main
 
@@ -53,13 +53,25 @@ func main() {
 			RetryPeriod:     *retry,
 			ReleaseOnCancel: *release,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) { fmt.Println("won") },
+				OnStartedLeading: work,
 				OnStoppedLeading: func() { fmt.Println("lost") },
 				OnNewLeader:      func(who string) { fmt.Println("sees", who) },
 			},
 		})
 		must(err)
 		elector.Run(ctx)
+	}
+}
+
+// work ticks until it is told to stop, each tick with the time at which it still led.
+func work(ctx context.Context) {
+	fmt.Println("won")
+	for ctx.Err() == nil {
+		now := time.Now().UnixNano()
+		if ctx.Err() == nil {
+			fmt.Println("tick", now)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

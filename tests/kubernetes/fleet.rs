@@ -1,0 +1,255 @@
+//! A fleet of both libraries' campaigners in one Lease, through releases, crashes, pauses and restarts of the API server.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::StreamExt;
+use incumbent::{Election, Leadership, new_election};
+use kube::api::{Api, DynamicObject, WatchParams};
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::process::Child;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinSet;
+
+use crate::behaviour::{Service, soon};
+use crate::peer::Peer;
+use crate::scene::{InLease, OBJECT, Scene};
+
+/// A moment at which somebody was at work, in nanoseconds of this machine's clock.
+struct Tick {
+    at: u64,
+    who: String,
+    term: u64,
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_nanos()).unwrap()
+}
+
+enum Member {
+    /// In a runtime of its own, so that it can crash.
+    Ours(Own, Election),
+    Go(Child, JoinSet<()>),
+}
+
+/// A runtime that ends at once, from wherever it is dropped.
+struct Own(Option<Runtime>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+struct Fleet {
+    scene: Arc<Scene>,
+    members: Vec<(String, Member)>,
+    started: usize,
+    tell: UnboundedSender<Tick>,
+}
+
+async fn work(leadership: Leadership, who: String, tell: UnboundedSender<Tick>) {
+    let term = leadership.token().0;
+    loop {
+        tokio::select! {
+            _ = leadership.ended() => return,
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
+        }
+        let at = now();
+        if leadership.is_valid() {
+            let _ = tell.send(Tick { at, who: who.clone(), term });
+        }
+    }
+}
+
+impl Fleet {
+    async fn join_ours(&mut self) {
+        self.started += 1;
+        let who = format!("ours-{}", self.started);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (scene, name, tell) = (Arc::clone(&self.scene), who.clone(), self.tell.clone());
+        let start = runtime.spawn(async move {
+            let lock = Service::lock(&*scene).await;
+            let identity = name.clone();
+            new_election("my_app", lock)
+                .identity(identity)
+                .on_won(move |leadership| work(leadership, name.clone(), tell.clone()))
+                .start()
+                .expect("a start")
+        });
+        let election = start.await.unwrap();
+        self.members.push((who, Member::Ours(Own(Some(runtime)), election)));
+    }
+
+    async fn join_go(&mut self) {
+        self.started += 1;
+        let who = format!("go-{}", self.started);
+        let (process, mut lines) = Peer::start(&self.scene, &who).await.into_parts();
+        let (name, tell) = (who.clone(), self.tell.clone());
+        let mut reader = JoinSet::new();
+        reader.spawn(async move {
+            let mut term = 0;
+            while let Ok(Some(line)) = lines.next_line().await {
+                if line == "won" {
+                    term += 1;
+                } else if let Some(at) = line.strip_prefix("tick ") {
+                    let _ = tell.send(Tick { at: at.parse().unwrap(), who: name.clone(), term });
+                }
+            }
+        });
+        self.members.push((who, Member::Go(process, reader)));
+    }
+
+    /// Ends a member in one of two ways, and has another of its kind join.
+    async fn replace(&mut self, who: &str, crash: bool) {
+        let Some(place) = self.members.iter().position(|(name, _)| name == who) else { return };
+        let (_, member) = self.members.swap_remove(place);
+        match member {
+            Member::Ours(runtime, election) => {
+                if !crash {
+                    soon("a stop", election.stop()).await;
+                }
+                drop(runtime);
+                self.join_ours().await;
+            }
+            Member::Go(mut process, reader) => {
+                if crash {
+                    process.kill().await.unwrap();
+                } else {
+                    let id = process.id().unwrap().to_string();
+                    let sent = std::process::Command::new("kill").args(["-TERM", &id]).status();
+                    assert!(sent.unwrap().success());
+                    soon("client-go's end", process.wait()).await.unwrap();
+                }
+                drop(reader);
+                self.join_go().await;
+            }
+        }
+    }
+}
+
+/// Every record that the Lease has had, in order.
+async fn history(api: Api<DynamicObject>, tell: UnboundedSender<Value>) {
+    let params = WatchParams::default().fields(&format!("metadata.name={OBJECT}"));
+    let mut from = "0".to_owned();
+    loop {
+        if let Ok(events) = api.watch(&params, &from).await {
+            let mut events = std::pin::pin!(events);
+            while let Some(Ok(event)) = events.next().await {
+                if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
+                    from = object.metadata.resource_version.unwrap_or_default();
+                    let _ = tell.send(object.data["spec"].clone());
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Who works, until it is somebody else than `last`.
+async fn next_leader(
+    ticks: &mut UnboundedReceiver<Tick>,
+    all: &mut Vec<Tick>,
+    last: &str,
+) -> String {
+    soon("somebody else works", async {
+        loop {
+            let tick = ticks.recv().await.expect("the fleet");
+            let who = tick.who.clone();
+            all.push(tick);
+            if who != last {
+                return who;
+            }
+        }
+    })
+    .await
+}
+
+/// Nobody works while somebody else does, and each term adds exactly one to leaseTransitions. `INCUMBENT_TAKEOVERS` says how
+/// many takeovers there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn no_two_of_a_mixed_fleet_work_at_once() {
+    let takeovers =
+        std::env::var("INCUMBENT_TAKEOVERS").map_or(12, |n| n.parse().expect("a number"));
+    let scene = Arc::new(Scene::<InLease>::alone(Duration::from_secs(5)).await);
+    let (tell_record, mut records) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(history(scene.api(), tell_record));
+    let (tell, mut ticks) = mpsc::unbounded_channel();
+    let mut fleet = Fleet { scene: Arc::clone(&scene), members: Vec::new(), started: 0, tell };
+    for _ in 0..2 {
+        fleet.join_ours().await;
+        fleet.join_go().await;
+    }
+    let mut all = Vec::new();
+    let mut leader = next_leader(&mut ticks, &mut all, "").await;
+    for number in 0..takeovers {
+        match number % 12 {
+            3 => {
+                scene.server.pause();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                scene.server.resume();
+            }
+            7 => {
+                scene.server.kill();
+                scene.server.restart().await;
+            }
+            _ => {}
+        }
+        // Whoever leads by now.
+        while let Ok(tick) = ticks.try_recv() {
+            leader.clone_from(&tick.who);
+            all.push(tick);
+        }
+        fleet.replace(&leader, number % 5 == 4).await;
+        leader = next_leader(&mut ticks, &mut all, &leader).await;
+    }
+
+    all.sort_by_key(|tick| tick.at);
+    let mut over = HashSet::new();
+    let mut working: Option<(String, u64)> = None;
+    let mut overlaps = Vec::new();
+    for tick in &all {
+        let key = (tick.who.clone(), tick.term);
+        if working.as_ref() == Some(&key) {
+            continue;
+        }
+        if over.contains(&key) {
+            overlaps.push((tick.at, key.clone(), working.clone()));
+        }
+        over.extend(working.replace(key));
+    }
+    assert!(overlaps.is_empty(), "two worked at once: {overlaps:?}");
+
+    let mut last: Option<Value> = None;
+    let mut terms = 0;
+    while let Ok(record) = records.try_recv() {
+        let held = record["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
+        let transitions = record["leaseTransitions"].as_i64().unwrap();
+        if let Some(last) = &last {
+            let began = held && record["acquireTime"] != last["acquireTime"];
+            terms += i64::from(began);
+            let before = last["leaseTransitions"].as_i64().unwrap();
+            assert_eq!(transitions, before + i64::from(began), "{last} then {record}");
+        }
+        last = Some(record);
+    }
+    let transitions = last.expect("records")["leaseTransitions"].as_i64().unwrap();
+    assert_eq!(transitions, terms, "none was missed");
+    println!(
+        "{} terms, {} work ticks, {} takeovers, no overlap",
+        over.len() + 1,
+        all.len(),
+        takeovers
+    );
+}
