@@ -70,8 +70,10 @@ doc: rust ## Build the documentation and say where it is
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
 
-tools: ## Install the nats-servers that the tests start, into .tools
+tools: ## Install the nats-servers that the tests start, into .tools, and build the Kubernetes API server (minutes, once)
 	@scripts/tools.sh
+	@tests/kubeserver/build.sh
+	@tests/kubeserver/build.sh clientgo
 
 clean: ## Remove what was built, and .tools
 	rm -rf .tools

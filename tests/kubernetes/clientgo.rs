@@ -109,7 +109,7 @@ async fn a_suspended_client_go_leader_that_wakes_up_takes_nobody_by_surprise() {
     go.signal("CONT").await;
     go.says("lost").await;
     let record = scene.record().await.unwrap();
-    if record["holderIdentity"] == Value::from("") {
+    if record["holderIdentity"] == "" {
         assert_eq!(leadership.ended().await.cause, Cause::Evicted);
         drop(leadership);
         let again = leads(&ours).await;
