@@ -36,6 +36,7 @@
 //! create Events none are written.
 
 mod api;
+mod carrier;
 mod cluster;
 mod elections;
 mod events;
@@ -45,8 +46,7 @@ mod record;
 mod timing;
 mod watch;
 
+pub use carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease};
 pub use cluster::{Cluster, ClusterError};
-pub use lock::{
-    Carrier, ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock, OnConfigMap, OnEndpoints, OnLease,
-};
+pub use lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
 pub use timing::{LeaseTiming, LeaseTimingError};
