@@ -143,6 +143,11 @@ impl Place {
         self.connection.session().await
     }
 
+    /// The bucket's name.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
     /// The bucket's settings as far as they are told here.
     pub fn config(&self, session: &Session) -> BucketConfig {
         let config = BucketConfig::new(&self.bucket);

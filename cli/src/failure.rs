@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 use async_nats::jetstream;
@@ -37,6 +38,8 @@ pub enum Code {
 pub enum Failure {
     /// One line that says what is wrong and how to mend it.
     Told { code: Code, message: String },
+    /// A code that says it all.
+    Silent(Code),
     /// Nobody reads on: whoever closed the pipe has what they wanted.
     NobodyReads,
     /// Ended by this signal, after everything was put in order.
@@ -52,9 +55,10 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Self::Told { code, message } => {
-                eprintln!("incumbent: {message}");
+                let _ = writeln!(anstream::stderr(), "incumbent: {message}");
                 ExitCode::from(*code as u8)
             }
+            Self::Silent(code) => ExitCode::from(*code as u8),
             Self::NobodyReads => ExitCode::SUCCESS,
             Self::Signal(signal) => {
                 // What started us shall see how we ended: a shell makes 128 and the number of it.
@@ -143,6 +147,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Told { message, .. } => f.write_str(message),
+            Self::Silent(code) => write!(f, "{code:?}"),
             Self::NobodyReads => f.write_str("nobody reads on"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
         }

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod connection;
+mod election;
 mod failure;
 mod kv;
 mod output;
@@ -33,6 +34,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Campaign(campaign::Campaign),
+    Election(election::Election),
     Kv(kv::Kv),
 }
 
@@ -43,6 +45,7 @@ async fn main() -> ExitCode {
     log(cli.verbose);
     let result = match cli.command {
         Command::Campaign(command) => command.run().await,
+        Command::Election(command) => command.run().await,
         Command::Kv(command) => command.run().await,
     };
     match result {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::ColorChoice;
 use clap::ValueEnum;
+use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
@@ -104,4 +105,20 @@ pub fn is_interactive() -> bool {
 /// Text that comes from somebody else, without what a terminal would take for an order.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+pub fn bold(text: impl Display) -> String {
+    styled(Style::new().bold(), text)
+}
+
+pub fn red(text: impl Display) -> String {
+    styled(Style::new().bold().fg_color(Some(AnsiColor::Red.into())), text)
+}
+
+pub fn yellow(text: impl Display) -> String {
+    styled(Style::new().fg_color(Some(AnsiColor::Yellow.into())), text)
+}
+
+fn styled(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
 }

@@ -1,6 +1,6 @@
 //! Points in time and spans, as people and programs read them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -23,6 +23,16 @@ pub fn rfc3339(time: OffsetDateTime) -> String {
 /// Reads a point in time that the server wrote.
 pub fn parse(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok()
+}
+
+pub fn from_unix_ms(ms: u64) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).ok()
+}
+
+/// How long ago that was by our clock; nothing for what is yet to come.
+pub fn age(time: OffsetDateTime) -> Duration {
+    let now = OffsetDateTime::from(SystemTime::now());
+    Duration::try_from(now - time).unwrap_or_default()
 }
 
 /// A span in its two greatest units, as in `3m 20s`.
@@ -49,6 +59,8 @@ mod tests {
         let time = parse("2021-11-01T18:30:05.25+01:00").unwrap();
         assert_eq!(rfc822(time), "01 Nov 21 17:30 UTC");
         assert_eq!(rfc3339(time), "2021-11-01T17:30:05.25Z");
+        assert_eq!(from_unix_ms(u64::MAX), None);
+        assert_eq!(age(from_unix_ms(4_000_000_000_000).unwrap()), Duration::ZERO);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! `incumbent` as operators use it: the real program against real servers.
 
 mod connection;
+mod election_evict;
+mod election_file;
+mod election_info;
+mod election_watch;
 mod exit_codes;
 mod kv_backup;
 mod kv_buckets;
