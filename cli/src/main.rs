@@ -5,6 +5,7 @@ mod connection;
 mod election;
 mod failure;
 mod kv;
+mod manual;
 mod output;
 mod prompt;
 mod when;
@@ -36,6 +37,10 @@ enum Command {
     Campaign(campaign::Campaign),
     Election(election::Election),
     Kv(kv::Kv),
+    Completions(manual::Completions),
+    Man(manual::Manual),
+    #[command(hide = true)]
+    Reference(manual::Reference),
 }
 
 #[tokio::main]
@@ -47,6 +52,9 @@ async fn main() -> ExitCode {
         Command::Campaign(command) => command.run().await,
         Command::Election(command) => command.run().await,
         Command::Kv(command) => command.run().await,
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
+        Command::Reference(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

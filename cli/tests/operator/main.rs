@@ -11,4 +11,5 @@ mod kv_buckets;
 mod kv_delete;
 mod kv_entries;
 mod kv_watch;
+mod manual;
 mod shell;
