@@ -20,8 +20,6 @@ use crate::failure::{EXIT_CODES, Failure};
 pub struct Campaign {
     /// The election.
     name: String,
-    #[command(flatten)]
-    standing: Standing,
     /// The name to show as holder [default: the host's name].
     #[arg(long)]
     identity: Option<String>,
@@ -32,6 +30,8 @@ pub struct Campaign {
     /// What to print.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    standing: Standing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod connection;
+mod doctor;
 mod election;
 mod failure;
 mod kv;
@@ -37,6 +38,7 @@ enum Command {
     Campaign(campaign::Campaign),
     Election(election::Election),
     Kv(kv::Kv),
+    Doctor(doctor::Doctor),
     Completions(manual::Completions),
     Man(manual::Manual),
     #[command(hide = true)]
@@ -49,15 +51,16 @@ async fn main() -> ExitCode {
     output::configure(cli.color, cli.quiet);
     log(cli.verbose);
     let result = match cli.command {
-        Command::Campaign(command) => command.run().await,
-        Command::Election(command) => command.run().await,
-        Command::Kv(command) => command.run().await,
-        Command::Completions(command) => command.run(),
-        Command::Man(command) => command.run(),
-        Command::Reference(command) => command.run(),
+        Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Doctor(command) => command.run().await,
+        Command::Completions(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Man(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Reference(command) => command.run().map(|()| ExitCode::SUCCESS),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }

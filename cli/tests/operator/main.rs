@@ -1,6 +1,7 @@
 //! `incumbent` as operators use it: the real program against real servers.
 
 mod connection;
+mod doctor;
 mod election_evict;
 mod election_file;
 mod election_info;
