@@ -13,4 +13,5 @@ mod kv_delete;
 mod kv_entries;
 mod kv_watch;
 mod manual;
+mod proofs;
 mod shell;
