@@ -83,7 +83,7 @@ impl Connection {
     /// Connects, and says what is in the way in one line that holds no secret.
     pub async fn session(&self) -> Result<Session, Failure> {
         let settings = self.settings()?;
-        let addresses = settings.addresses()?;
+        let addresses = settings.bare_addresses()?;
         let options = settings
             .options()
             .await?
