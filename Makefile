@@ -83,3 +83,4 @@ clean: ## Remove what was built, and .tools
 
 rust:
 	@scripts/rust.sh
+	@scripts/fresh.sh

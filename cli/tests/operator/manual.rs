@@ -1,6 +1,6 @@
 //! `completions`, `man`, and the reference in `docs/cli.md`.
 
-use std::path::Path;
+use incumbent_test_support::checkout;
 
 use crate::shell::Shell;
 
@@ -38,7 +38,7 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn the_reference_is_up_to_date() {
-    let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    let written = checkout().join("docs/cli.md");
     let written = std::fs::read_to_string(written).expect("docs/cli.md");
     assert!(written == Shell::bare().out(&["reference"]), "run `make cli-doc`");
 }

@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 
 mod binaries;
+mod checkout;
 mod cluster;
 mod http;
 mod poll;
@@ -22,6 +23,7 @@ mod proxy;
 mod server;
 
 pub use binaries::{Version, find};
+pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use http::monitor;
 pub use poll::eventually;
