@@ -103,6 +103,9 @@ pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
     let leadership = soon("it leads", election.won()).await.unwrap();
     assert_eq!(leadership.run(async { 7 }).await.unwrap(), 7);
     assert!(election.is_leader(), "the guard is still held");
+    let before = leadership.deadline();
+    let renewed = soon("a renewal is told", leadership.renewed(before)).await;
+    assert!(before < renewed && renewed <= leadership.deadline());
     let (work, mut working) = mpsc::unbounded_channel::<()>();
     let run = leadership.run(async move {
         let _work = work;
