@@ -3,6 +3,8 @@
 mod campaign;
 mod connection;
 mod failure;
+#[cfg(target_os = "linux")]
+mod run;
 
 use std::process::ExitCode;
 
@@ -19,10 +21,21 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Campaign(campaign::Campaign),
+    #[cfg(target_os = "linux")]
+    Run(run::Run),
+}
+
+fn main() -> ExitCode {
+    // Before anything is started that a command would inherit.
+    #[cfg(target_os = "linux")]
+    if let Some(code) = run::inner(std::env::args_os()) {
+        return code;
+    }
+    start()
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn start() -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_env_filter(
@@ -32,10 +45,12 @@ async fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let result = match cli.command {
-        Command::Campaign(command) => command.run().await,
+        Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        #[cfg(target_os = "linux")]
+        Command::Run(command) => command.run().await,
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("incumbent: {error}");
             error.exit_code()

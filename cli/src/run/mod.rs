@@ -1,0 +1,94 @@
+//! `incumbent run`: a command that runs while this process leads.
+//!
+//! Three processes stand behind it. The campaigner (`term`, `keep`) holds the office. The guard (`guard`) is the parent
+//! of the command, and ends its whole tree in time even if the campaigner cannot. The command becomes itself in `exec`,
+//! tied to the guard. `ward` is the campaigner's side of the guard, `words` is what the two say to each other.
+
+mod cgroup;
+mod channel;
+mod deadline;
+mod exec;
+mod grace;
+mod guard;
+mod keep;
+mod lookup;
+mod options;
+mod signals;
+mod status;
+mod term;
+mod terminal;
+mod tree;
+mod ward;
+mod words;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use incumbent::new_election;
+use rustix::process::{getpid, set_child_subreaper};
+
+use self::deadline::DeadlineFile;
+use self::grace::Grace;
+pub use self::options::Run;
+use self::signals::{Signals, Told, exit_code, stand_still};
+use self::status::StatusLine;
+use self::term::Campaigner;
+use crate::failure::Failure;
+
+/// This program, even when its file has been replaced or removed since it started.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// Does what the program was started for by itself, if it was.
+pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match args.nth(1)?.to_str()? {
+        guard::WORD => Some(guard::watch(args)),
+        exec::WORD => Some(exec::become_command(args)),
+        _ => None,
+    }
+}
+
+impl Run {
+    pub async fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(program) = self.command.first()
+            && let Err(missing) = lookup::check(program)
+        {
+            eprintln!("incumbent: {}", missing.message);
+            return Ok(ExitCode::from(missing.code));
+        }
+        let mut signals = Signals::listen()?;
+        let mut status = StatusLine::new();
+        // What leaves the tree of a guard that was killed comes to us.
+        set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        status.show(&format!("{}: connecting", self.name));
+        let bucket = {
+            let mut open = std::pin::pin!(self.standing.open(self.lease));
+            loop {
+                tokio::select! {
+                    bucket = &mut open => break bucket,
+                    told = signals.next() => match told {
+                        Told::End(signal) => {
+                            status.clear();
+                            return Ok(ExitCode::from(exit_code(signal)));
+                        }
+                        Told::Suspend => stand_still(),
+                    }
+                }
+            }
+        };
+        status.clear();
+        let bucket = bucket?;
+        let lease = self.lease.unwrap_or(bucket.ttl());
+        let grace = Grace::new(lease, self.grace)?;
+        let mut builder = new_election(&self.name, bucket.lock()).grace(grace.total());
+        if let Some(identity) = &self.identity {
+            builder = builder.identity(identity);
+        }
+        if let Some(lease) = self.lease {
+            builder = builder.lease(lease);
+        }
+        let file = DeadlineFile::make()?;
+        let election = builder.start()?;
+        let campaigner = Campaigner { election, signals, status, file, grace, options: self };
+        campaigner.run().await.map(ExitCode::from)
+    }
+}
