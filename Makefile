@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim chaos mutations soak lint bench doc tools clean rust
+.PHONY: help demo test sim model chaos mutations fuzz soak lint bench doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,14 @@ soak: rust ## Thousands of campaigners on a cluster that is restarted (MINUTES=3
 mutations: rust tools ## Break each rule of the protocol in a copy, and see the tests notice (ALL=1 asks each of them, ONLY=text)
 	$(CARGO) run --package incumbent-mutations -- --tree "$(CARGO_TARGET_DIR)/mutations" $(if $(ALL),--all) $(if $(ONLY),"$(ONLY)")
 
+# Half of the time for what parses, half for the protocol; all targets of a half at once, with fresh seeds. Coverage-guided
+# fuzzing of one target needs a nightly compiler: `cargo install cargo-bolero`, then
+# `cargo +nightly bolero test --all-features nats::fuzz::entries::any_stored_message_means_something`.
+fuzz: export BOLERO_RANDOM_ITERATIONS = 18446744073709551615
+fuzz: export BOLERO_RANDOM_TEST_TIME_MS = $(shell awk 'BEGIN { print int($(or $(MINUTES),10) * 30000) }')
+fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES=10
+	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --lib --test protocol -- fuzz:: --nocapture
+
 lint: rust ## Formatting, clippy, documentation: no warnings
 	@scripts/rust.sh fmt clippy
 	$(CARGO) fmt --all --check
@@ -48,6 +56,9 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
 	$(CARGO) bench --package incumbent
+
+model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)
+	$(CARGO) run --release --package incumbent-model -- --campaigners $(or $(CAMPAIGNERS),2) --minutes $(or $(MINUTES),5)
 
 chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print what became of them
 	@scripts/tools.sh 2.15.1

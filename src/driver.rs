@@ -16,18 +16,23 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
+use crate::asking::perform;
 use crate::clock::Instant;
 use crate::election::Change;
 use crate::leadership::{Leadership, Loss, Term, as_ns};
-use crate::lock::{Capabilities, Hint, Lock, LockError, LockErrorKind, Request, Subscription};
-use crate::protocol::{Action, Answer, Campaign, Event, Failure, Leader, State};
+use crate::lock::{Capabilities, Hint, Lock, Request, Subscription};
+use crate::protocol::{Action, Answer, Campaign, Event, Leader, State};
 use crate::shared::{Input, Shared};
 use crate::telemetry::Telemetry;
 use crate::term_end::TermEnd;
+use crate::text::shown;
 
 /// tokio's timers stand still while the machine is suspended, so a leader's are cut into pieces: after waking up it
 /// finds within this time that its deadline has passed, and stops the work.
 const LONGEST_SLEEP_IN_OFFICE: Duration = Duration::from_millis(500);
+
+/// The most bytes of somebody else's identity that a log line shows.
+const LONGEST_NAME_TOLD: usize = 128;
 
 /// A callback of the user's.
 pub(crate) type Callback<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -321,11 +326,12 @@ impl Driver {
         match &leader {
             Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
             Some(leader) => {
-                info!(leader = %leader.identity, token = ?leader.token.map(|t| t.0), "somebody leads");
+                let identity = shown(&leader.identity, LONGEST_NAME_TOLD);
+                info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
                 if leader.token.is_none() && !self.campaign.settings().choria_peers {
                     warn!(
-                        leader = %leader.identity,
-                        "the holder is not of this library: say with_choria_peers() if Choria's campaigners stand here"
+                        leader = %identity,
+                        "the entry has no mark that can be read, and is waited out: say with_choria_peers() if Choria's campaigners stand here, else see who writes to it"
                     );
                 }
             }
@@ -338,49 +344,6 @@ impl Driver {
         self.shared().update(|status| status.leader.clone_from(&leader));
         self.shared().tell(Change::Leader(leader));
     }
-}
-
-/// How long a concession, which nobody answers, may take to be sent.
-const CONCESSION_TIMEOUT: Duration = Duration::from_secs(1);
-
-async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
-    match request {
-        Request::Read { timeout } => Answer::Read(within(timeout, lock.read(name, timeout)).await),
-        Request::Write(write) => {
-            Answer::Written(within(write.timeout, lock.write(name, write)).await)
-        }
-        Request::Release(release) => {
-            Answer::Released(within(release.timeout, lock.release(name, release)).await)
-        }
-        Request::Concede(concession) => {
-            Answer::Conceded(within(CONCESSION_TIMEOUT, lock.concede(name, concession)).await)
-        }
-    }
-}
-
-/// A backend keeps to its timeout; a campaign does not depend on it.
-async fn within<T>(
-    timeout: Duration,
-    request: impl Future<Output = Result<T, LockError>>,
-) -> Result<T, Failure> {
-    match tokio::time::timeout(timeout + timeout / 8, request).await {
-        Ok(answer) => answer.map_err(|error| failure(&error)),
-        Err(_) => Err(Failure {
-            kind: LockErrorKind::Unknown,
-            message: format!("no answer in {timeout:?}").into(),
-        }),
-    }
-}
-
-/// The error with all that led to it, in one line.
-fn failure(error: &LockError) -> Failure {
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        message = format!("{message}: {error}");
-        source = error.source();
-    }
-    Failure { kind: error.kind(), message: message.into() }
 }
 
 /// Waits for the answer to the request under way, for ever if there is none. Cancel safe.

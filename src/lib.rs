@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod asking;
 mod builder;
 pub mod clock;
 mod driver;
@@ -56,6 +57,7 @@ pub mod protocol;
 mod shared;
 mod telemetry;
 mod term_end;
+mod text;
 
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
 pub use election::{Change, Changes, Election, Observer, Stopped};

@@ -6,6 +6,8 @@ mod protocol {
 
     mod cool_down;
     mod found;
+    mod fuzz;
+    mod hostile;
     mod incidents;
     mod judged;
     mod leaving;

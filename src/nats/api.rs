@@ -13,8 +13,12 @@ use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::stream::StreamInfo;
 use crate::lock::{LockError, LockErrorKind};
+use crate::text::shown;
 
 const DEFAULT_PREFIX: &str = "$JS.API";
+
+/// The most bytes of a server's words that an error repeats.
+const LONGEST_QUOTE: usize = 256;
 
 /// JetStream error codes, which decide what an answer means; texts differ between servers.
 pub(super) mod code {
@@ -50,8 +54,32 @@ pub(super) enum Failure {
     /// The server's own error.
     Server(ApiError),
     /// An answer that is not of JetStream.
-    Garbled(serde_json::Error),
+    Garbled(Garbled),
 }
+
+/// What is wrong with an answer that is not of JetStream. The words of serde_json quote the answer, however long.
+#[derive(Debug)]
+pub(super) struct Garbled(String);
+
+impl Garbled {
+    fn new(words: &str) -> Self {
+        Self(shown(words, LONGEST_QUOTE).into_owned())
+    }
+}
+
+impl From<serde_json::Error> for Garbled {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(&error.to_string())
+    }
+}
+
+impl fmt::Display for Garbled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Garbled {}
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ApiError {
@@ -65,7 +93,8 @@ pub(super) struct ApiError {
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (JetStream error {})", self.description, self.err_code)
+        let description = shown(&self.description, LONGEST_QUOTE);
+        write!(f, "{description} (JetStream error {})", self.err_code)
     }
 }
 
@@ -79,6 +108,25 @@ pub(super) struct StoredMessage {
     pub(super) hdrs: Option<String>,
     #[serde(default)]
     pub(super) data: Option<String>,
+}
+
+/// The answer to a write.
+#[derive(Debug, Deserialize)]
+pub(super) struct Ack {
+    stream: String,
+    seq: u64,
+}
+
+impl Ack {
+    /// The sequence, if it is one of the stream behind the bucket: whoever else listens to the key may answer, too.
+    pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, Failure> {
+        if self.stream.strip_prefix("KV_") == Some(bucket) && self.seq > 0 {
+            Ok(self.seq)
+        } else {
+            let words = format!("sequence {} of stream {}", self.seq, self.stream);
+            Err(Failure::Garbled(Garbled::new(&words)))
+        }
+    }
 }
 
 impl Api {
@@ -110,17 +158,13 @@ impl Api {
         payload: Bytes,
         timeout: Duration,
     ) -> Result<u64, Failure> {
-        #[derive(Deserialize)]
-        struct Ack {
-            seq: u64,
-        }
         let subject = format!("{}{key}", self.keys);
         let message = self
             .connection
             .request(subject, Some(headers), payload, timeout)
             .await
             .map_err(Failure::Request)?;
-        decode::<Ack>(&message).map(|ack| ack.seq)
+        decode::<Ack>(&message)?.sequence_in(&self.bucket)
     }
 
     /// The last message of a key, from the leader of the stream, which alone is never stale.
@@ -166,7 +210,7 @@ impl Api {
         timeout: Duration,
     ) -> Result<T, Failure> {
         let subject = format!("{}.{verb}.KV_{}", self.prefix, self.bucket);
-        let body = serde_json::to_vec(body).map_err(Failure::Garbled)?;
+        let body = serde_json::to_vec(body).map_err(garbled)?;
         let message = self
             .connection
             .request(subject, None, body.into(), timeout)
@@ -259,7 +303,10 @@ impl Api {
         }
     }
 
-    fn reason(&self, failure: RequestFailure) -> (String, Option<async_nats::RequestError>) {
+    fn reason(
+        &self,
+        failure: RequestFailure,
+    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
         match failure {
             RequestFailure::Disconnected => ("not connected to NATS".to_owned(), None),
             RequestFailure::NoResponders => (
@@ -271,7 +318,7 @@ impl Api {
                 ("the server refuses the right to publish to it; grant it".to_owned(), None)
             }
             RequestFailure::Malformed(error) => {
-                ("the client refuses to send it".to_owned(), Some(error))
+                ("the client refuses to send it".to_owned(), Some(error.into()))
             }
             RequestFailure::TimedOut(timeout) if self.connection.sees_refusals() => {
                 (format!("no answer in {timeout:?}"), None)
@@ -292,66 +339,22 @@ fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, Failure> {
     decode_bytes(&message.payload)
 }
 
-fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
+pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(default)]
         error: Option<ApiError>,
     }
-    match serde_json::from_slice::<Refusal>(payload).map_err(Failure::Garbled)?.error {
+    match serde_json::from_slice::<Refusal>(payload).map_err(garbled)?.error {
         Some(error) => Err(Failure::Server(error)),
-        None => serde_json::from_slice(payload).map_err(Failure::Garbled),
+        None => serde_json::from_slice(payload).map_err(garbled),
     }
+}
+
+fn garbled(error: serde_json::Error) -> Failure {
+    Failure::Garbled(error.into())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, Deserialize)]
-    struct Ack {
-        seq: u64,
-    }
-
-    fn api() -> Api {
-        // Connects to nothing: only its words are wanted.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
-        let client = runtime.block_on(options.connect("nats://127.0.0.1:1")).unwrap();
-        Api::new(client.into(), &BucketConfig::new("B"))
-    }
-
-    #[test]
-    fn error_10164_is_a_conflict() {
-        let api = api();
-        for (err_code, kind) in [
-            (10071, LockErrorKind::Conflict),
-            (10164, LockErrorKind::Conflict),
-            (10054, LockErrorKind::Misconfigured),
-            (10165, LockErrorKind::Misconfigured),
-            (10166, LockErrorKind::Unavailable),
-            (10059, LockErrorKind::Unavailable),
-            (10077, LockErrorKind::Unavailable),
-            (10008, LockErrorKind::Unavailable),
-            (99999, LockErrorKind::Unavailable),
-        ] {
-            let answer = format!(
-                r#"{{"error":{{"code":400,"err_code":{err_code},"description":"no"}},"stream":"KV_B","seq":0}}"#
-            );
-            let failure = decode_bytes::<Ack>(answer.as_bytes()).unwrap_err();
-            assert_eq!(api.lock_error(failure, "write of a", true).kind(), kind, "{err_code}");
-        }
-    }
-
-    #[test]
-    fn an_answer_that_is_not_one_leaves_the_outcome_unknown() {
-        let api = api();
-        let ack =
-            decode_bytes::<Ack>(br#"{"stream":"KV_B","seq":7,"later":{"words":[]}}"#).unwrap();
-        assert_eq!(ack.seq, 7);
-        for answer in ["", "{", "[]", "7", "null", r#"{"seq":"x"}"#, r#"{"error":7}"#, "\u{0}"] {
-            let failure = decode_bytes::<Ack>(answer.as_bytes()).unwrap_err();
-            assert_eq!(api.lock_error(failure, "write of a", true).kind(), LockErrorKind::Unknown);
-        }
-    }
-}
+#[path = "api_tests.rs"]
+mod tests;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::api::Api;
+use super::api::{Api, Failure};
 use super::config::BucketConfig;
-use super::connection::Connection;
+use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::health::Finding;
 use super::hints::Hub;
@@ -18,8 +18,12 @@ use super::lock::NatsLock;
 use super::stream::{Facts, StreamInfo};
 use super::time::since_epoch;
 
-/// How long opening and making a bucket wait for each answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long opening and making a bucket wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After this long without an answer the bucket is asked about again: a stream that is being made has no leader yet, and what
+/// it is asked then is lost.
+const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How many reads of a bucket may be under way at once.
 const LOOKS: usize = 256;
@@ -282,8 +286,15 @@ impl Inner {
 
     /// Asks the server about the bucket.
     pub(super) async fn ask(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
-        let asked = Instant::now();
-        let answer = self.api.info(timeout).await;
+        let deadline = Instant::now() + timeout;
+        let (asked, answer) = loop {
+            let asked = Instant::now();
+            let left = deadline.saturating_duration_since(asked);
+            match self.api.info(left.min(ATTEMPT)).await {
+                Err(Failure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
+                answer => break (asked, answer),
+            }
+        };
         let info = answer.map_err(|e| self.api.bucket_error(e, "cannot be looked at"))?;
         if let Some(told) = info.ts.as_deref().and_then(since_epoch) {
             let at = asked + asked.elapsed() / 2;

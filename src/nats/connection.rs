@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, Request, RequestErrorKind,
-    ServerAddr, ServerError, ToServerAddrs,
+    Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, PublishError,
+    PublishErrorKind, ServerAddr, ServerError, StatusCode, ToServerAddrs,
 };
 use bytes::Bytes;
 use tokio::sync::broadcast;
+
+use super::replies::{Replies, Unanswered};
 
 /// How many refusals may be waiting to be read; with more at once, some requests run into their timeout instead.
 const NEWS: usize = 256;
@@ -23,6 +25,7 @@ const NEWS: usize = 256;
 pub struct Connection {
     client: Client,
     watch: Option<PermissionWatch>,
+    replies: Arc<Replies>,
 }
 
 /// Connects with `options`, watching what the server refuses.
@@ -61,7 +64,7 @@ pub async fn connect(
 impl Connection {
     /// A client whose event callback calls [`PermissionWatch::observe`] on `watch`.
     pub fn new(client: Client, watch: PermissionWatch) -> Self {
-        Self { client, watch: Some(watch) }
+        Self { client, watch: Some(watch), replies: Arc::default() }
     }
 
     /// The client.
@@ -106,22 +109,21 @@ impl Connection {
             return Err(RequestFailure::Disconnected);
         }
         let mut news = self.news();
-        let mut request = Request::new().payload(payload).timeout(None);
-        if let Some(headers) = headers {
-            request = request.headers(headers);
-        }
-        let answer = self.client.send_request(subject.clone(), request);
+        let answer = self.replies.request(&self.client, subject.clone(), headers, payload);
         tokio::select! {
-            // Our own timeout rather than the client's: its own does not cover a command queue that is full.
             answer = tokio::time::timeout(timeout, answer) => match answer {
+                Ok(Ok(message)) if message.status == Some(StatusCode::NO_RESPONDERS) => {
+                    Err(RequestFailure::NoResponders)
+                }
                 Ok(Ok(message)) => Ok(message),
-                Ok(Err(error)) => Err(match error.kind() {
-                    RequestErrorKind::NoResponders => RequestFailure::NoResponders,
-                    RequestErrorKind::TimedOut => RequestFailure::TimedOut(timeout),
-                    RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject =>
-                        RequestFailure::Malformed(error),
-                    RequestErrorKind::Other => RequestFailure::Broken(error),
+                Ok(Err(Unanswered::Unpublished(error))) => Err(match error.kind() {
+                    PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
+                        RequestFailure::Malformed(error)
+                    }
+                    PublishErrorKind::Send => RequestFailure::Broken(error.into()),
                 }),
+                Ok(Err(Unanswered::Unsubscribed(error))) => Err(RequestFailure::Broken(error.into())),
+                Ok(Err(Unanswered::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
                 Err(_) => Err(RequestFailure::TimedOut(timeout)),
             },
             () = news.publish_denied(&subject) => Err(RequestFailure::Denied),
@@ -131,7 +133,7 @@ impl Connection {
 
 impl From<Client> for Connection {
     fn from(client: Client) -> Self {
-        Self { client, watch: None }
+        Self { client, watch: None, replies: Arc::default() }
     }
 }
 
@@ -157,11 +159,11 @@ pub(super) enum RequestFailure {
     /// Not delivered: the server refuses the right to publish to the subject.
     Denied,
     /// Not sent: too large, or not a subject.
-    Malformed(async_nats::RequestError),
+    Malformed(PublishError),
     /// Sent, perhaps.
     TimedOut(Duration),
     /// Sent, perhaps.
-    Broken(async_nats::RequestError),
+    Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Remembers nothing, and passes on what the server refuses to the requests that wait for an answer.
@@ -224,7 +226,7 @@ pub(super) enum Notice {
 }
 
 /// Reads `Permissions Violation for Publish to "subject"`.
-fn denied_subject(message: &str) -> Option<Notice> {
+pub(super) fn denied_subject(message: &str) -> Option<Notice> {
     let rest = strip_prefix_ignoring_case(message, "permissions violation for ")?;
     let mut quoted = rest.split('"');
     let verb = quoted.next()?.trim();

@@ -217,7 +217,7 @@ fn settings(info: &StreamInfo, bucket: &Inner) -> Vec<Finding> {
 }
 
 async fn values(info: &StreamInfo, bucket: &Inner) -> Option<Finding> {
-    let expiry = wire::Expiry { max_age: info.config.max_age(), slack: Duration::ZERO };
+    let expiry = wire::Expiry { max_age: info.config.max_age(), slack: Duration::ZERO, own: true };
     let prefix = format!("$KV.{}.", bucket.api.bucket());
     let mut names: Vec<&str> = (info.state.subjects.iter().flatten())
         .filter_map(|(subject, _)| subject.strip_prefix(&prefix))

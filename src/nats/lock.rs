@@ -87,6 +87,12 @@ impl NatsLock {
         let headers = wire::entry_headers(&write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.inner().api.publish(name, headers, value, left).await {
+            // A write that replaced another cannot come before it: what answered is not the stream.
+            Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
+                let message =
+                    format!("write of {name}: acknowledged as older than what it replaced");
+                Err(LockError::new(LockErrorKind::Unknown, message))
+            }
             Ok(sequence) => Ok(Revision(sequence)),
             Err(failure) => Err(self.refused(failure, &format!("write of {name}"))),
         }

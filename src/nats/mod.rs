@@ -57,11 +57,14 @@ mod bucket;
 mod config;
 mod connection;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod health;
 mod hints;
 mod listen;
 mod lock;
 mod making;
+mod replies;
 mod stream;
 mod time;
 mod wire;

@@ -112,6 +112,11 @@ impl StreamConfig {
     }
 }
 
+/// Whether a time is the one that a server gives for "never", or none at all.
+fn is_never(time: &str) -> bool {
+    time.is_empty() || time.starts_with("0001-01-01T")
+}
+
 /// What is known of a bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
@@ -179,13 +184,18 @@ impl Facts {
         let now = info.ts.as_deref();
         let old_enough = elapsed(&info.created, now).is_some_and(|age| age >= self.lease);
         // A purge of the whole stream leaves nothing behind but the time of the last write.
+        let written = !is_never(&info.state.last_ts);
         let purged = info.state.messages == 0
-            && super::time::since_epoch(&info.state.last_ts).is_some()
+            && written
             && elapsed(&info.state.last_ts, now).is_none_or(|age| age < self.lease);
         outlives && (old_enough || self.made_here) && !purged
     }
 
     pub(super) fn expiry(&self) -> wire::Expiry {
-        wire::Expiry { max_age: self.config.max_age(), slack: self.config.expiry_slack() }
+        wire::Expiry {
+            max_age: self.config.max_age(),
+            slack: self.config.expiry_slack(),
+            own: self.config.allow_msg_ttl,
+        }
     }
 }

@@ -42,8 +42,10 @@ pub(super) const LONGEST_IDENTITY: usize = 1_024;
 /// The room for an identity below which a bucket is of no use.
 pub(super) const LEAST_IDENTITY: usize = 32;
 
-/// The longest span that is believed of a mark: no lease is longer than an hour, no cool-down much longer than a lease.
-const LONGEST_SPAN: Duration = Duration::from_secs(24 * 3600);
+/// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour, and one that is
+/// passed on grows by no more than drift. What claims more is taken for as long as this, so that no single write keeps
+/// an election without a leader for longer.
+pub(super) const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
 
 /// When a bucket frees an entry whose writer has not said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(super) struct Expiry {
     pub(super) max_age: Option<Duration>,
     /// How late it may be.
     pub(super) slack: Duration,
+    /// Whether the bucket lets a writer say so.
+    pub(super) own: bool,
 }
 
 /// Headers, live ones or stored ones.
@@ -74,6 +78,22 @@ impl<H: Headers> Headers for Option<H> {
 #[derive(Debug)]
 pub(super) struct Block(String);
 
+impl Block {
+    /// A value may go on in lines that begin with white space. Joined as the client joins them in what it hears, so that
+    /// both mean the same.
+    fn new(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut joined = String::with_capacity(text.len());
+        for (number, line) in text.lines().enumerate() {
+            if number > 0 && !(number > 1 && line.starts_with(char::is_whitespace)) {
+                joined.push('\n');
+            }
+            joined.push_str(line);
+        }
+        Self(joined)
+    }
+}
+
 impl Headers for Block {
     fn value(&self, name: &str) -> Option<&str> {
         self.0.lines().skip(1).find_map(|line| {
@@ -89,8 +109,7 @@ pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content
         let text = text.as_deref().unwrap_or_default();
         base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
     };
-    let block = Block(String::from_utf8_lossy(&decode(&message.hdrs)).into_owned());
-    content(&block, &decode(&message.data), expiry)
+    content(&Block::new(&decode(&message.hdrs)), &decode(&message.data), expiry)
 }
 
 /// What a message says.
@@ -102,7 +121,7 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
     if let Some("DEL" | "PURGE") = headers.value(OPERATION) {
         return Content::Vacant(released(headers).unwrap_or(Tombstone::Deleted));
     }
-    let own = headers.value(TTL).and_then(lifetime);
+    let own = headers.value(TTL).filter(|_| expiry.own).and_then(lifetime);
     let life = own.or(expiry.max_age).unwrap_or(FOREVER);
     Content::Held(Entry {
         identity: identity(value),
@@ -247,7 +266,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn span(text: &str) -> Option<Duration> {
-    number(text).map(Duration::from_millis).filter(|span| *span <= LONGEST_SPAN)
+    number(text).map(|millis| Duration::from_millis(millis).min(LONGEST_SPAN))
 }
 
 /// Whole milliseconds, rounded up: a span that others wait for must not shrink.
@@ -255,9 +274,10 @@ fn millis(span: Duration) -> u128 {
     span.as_nanos().div_ceil(1_000_000)
 }
 
+/// Control characters, which no identity of ours has, are replaced as what is not UTF-8 is: people will see it.
 fn identity(value: &[u8]) -> Arc<str> {
     let head = value.get(..LONGEST_IDENTITY).unwrap_or(value);
-    let text = String::from_utf8_lossy(head);
+    let text = String::from_utf8_lossy(head).replace(char::is_control, "\u{fffd}");
     // What is not UTF-8 grows when it is replaced.
     let mut end = LONGEST_IDENTITY.min(text.len());
     while !text.is_char_boundary(end) {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const EXPIRY: Expiry =
-    Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250) };
+    Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };
 
 fn block(headers: &HeaderMap) -> Block {
     let mut text = String::from("NATS/1.0\r\n");
@@ -13,11 +13,11 @@ fn block(headers: &HeaderMap) -> Block {
         }
     }
     text.push_str("\r\n");
-    Block(text)
+    Block::new(text.as_bytes())
 }
 
 fn writes() -> impl Strategy<Value = Write> {
-    let mark = (any::<u64>(), any::<u64>(), 0_u64..86_400_000, any::<Option<u64>>(), any::<u64>());
+    let mark = (any::<u64>(), any::<u64>(), 0_u64..=7_200_000, any::<Option<u64>>(), any::<u64>());
     (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000).prop_map(
         |(expected, identity, (nonce, number, lease, token, since_unix_ms), life)| Write {
             expected: expected.map(Revision),
@@ -56,7 +56,7 @@ proptest! {
 
     #[test]
     fn a_release_comes_back_as_it_was_written(
-        expected in any::<u64>(), by in any::<u64>(), left in 0_u64..86_400_000,
+        expected in any::<u64>(), by in any::<u64>(), left in 0_u64..=7_200_000,
         ttl in proptest::option::of(0_u64..100_000),
     ) {
         let left = Duration::from_millis(left);
@@ -73,7 +73,7 @@ proptest! {
 
     #[test]
     fn a_concession_comes_back_as_it_was_written(
-        by in any::<u64>(), token in any::<u64>(), revision in any::<u64>(), left in 0_u64..86_400_000,
+        by in any::<u64>(), token in any::<u64>(), revision in any::<u64>(), left in 0_u64..=7_200_000,
     ) {
         let said = Concession {
             by: Nonce(by), token: Token(token), revision: Revision(revision),
@@ -125,6 +125,25 @@ fn writes_of_others_have_no_mark() {
     assert!(!is_ours(&content(&later, b"x", EXPIRY)));
 }
 
+/// A server without message TTLs stores the header and does not know it.
+#[test]
+fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
+    let mut headers = HeaderMap::new();
+    headers.insert(TTL, "never");
+    for (own, life) in [(true, FOREVER), (false, Duration::from_secs(60))] {
+        let Content::Held(entry) = content(&headers, b"x", Expiry { own, ..EXPIRY }) else {
+            panic!("not held")
+        };
+        assert_eq!(entry.life, life + EXPIRY.slack);
+    }
+}
+
+#[test]
+fn a_value_may_go_on_in_the_next_line() {
+    let block = Block::new(b"NATS/1.0\r\nA: 1\r\n 2\r\nB: 3\r\n\r\n");
+    assert_eq!((block.value("A"), block.value("B")), (Some("1 2"), Some("3")));
+}
+
 #[test]
 fn tombstones_of_others() {
     let with = |name: &str, value: &str| {
@@ -138,10 +157,30 @@ fn tombstones_of_others() {
     assert_eq!(with(OPERATION, "PURGE"), Content::Vacant(Tombstone::Deleted));
 }
 
+/// Refused, it would count as somebody else's, its own writer's included.
+#[test]
+fn a_span_that_cannot_be_is_taken_for_the_longest() {
+    let mut headers = HeaderMap::new();
+    headers.insert(VERSION, "1");
+    headers.insert(WRITE, "0000000000000001-1");
+    headers.insert(LEASE, u64::MAX.to_string().as_str());
+    headers.insert(BY, "0000000000000001");
+    headers.insert(LEFT, "7200001");
+    let Content::Held(entry) = content(&headers, b"x", EXPIRY) else { panic!("not held") };
+    assert_eq!(entry.mark.map(|mark| mark.lease), Some(LONGEST_SPAN));
+    headers.insert(OPERATION, "DEL");
+    let released = Tombstone::Released { by: Nonce(1), left: LONGEST_SPAN };
+    assert_eq!(content(&headers, b"", EXPIRY), Content::Vacant(released));
+}
+
 #[test]
 fn a_value_that_is_not_text_is_shown_as_far_as_it_goes() {
     let Content::Held(entry) = content(&None::<HeaderMap>, &[0xff; 5_000], EXPIRY) else {
         panic!("not held")
     };
     assert!(entry.identity.len() <= LONGEST_IDENTITY && entry.identity.starts_with('\u{fffd}'));
+
+    let junk = content(&None::<HeaderMap>, "a\r\nb\u{1b}[31m\0é".as_bytes(), EXPIRY);
+    let Content::Held(entry) = junk else { panic!("not held") };
+    assert_eq!(&*entry.identity, "a\u{fffd}\u{fffd}b\u{fffd}[31m\u{fffd}é");
 }

@@ -5,11 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-
 use super::cause::Cause;
 use super::leaving::Leaving;
 use super::office::Office;
+use super::retries::Retries;
 use super::spread::Hearing;
 use super::standby::{Plan, Standby};
 use super::vacancy::{Conceded, Sighting, Vacancy, Wait};
@@ -20,7 +19,7 @@ use crate::lock::{
 };
 
 /// What the campaign is at.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Phase {
     Idle,
     Standby(Standby),
@@ -81,11 +80,11 @@ pub struct Campaign {
     /// Until when an entry of ours may stand in the lock, whether we know of it or not.
     pub(super) entry_may_stand_until: Instant,
     pub(super) leader: Option<Leader>,
-    trouble: Option<Failure>,
-    only_reading_fails: bool,
-    actions: VecDeque<Action>,
-    next_request: u64,
-    next_write: u64,
+    pub(super) trouble: Option<Failure>,
+    pub(super) only_reading_fails: bool,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) next_request: u64,
+    pub(super) next_write: u64,
 }
 
 impl fmt::Debug for Campaign {
@@ -322,15 +321,9 @@ impl Campaign {
         }
     }
 
-    /// A fresh schedule for trying again what may pass: from 50 ms, doubling, with jitter, at most a second.
-    pub(super) fn retries(&mut self) -> ExponentialBackoff {
-        ExponentialBuilder::new()
-            .with_min_delay(Duration::from_millis(50))
-            .with_max_delay(Duration::from_secs(1))
-            .without_max_times()
-            .with_jitter()
-            .with_jitter_seed(self.random.u64(..))
-            .build()
+    /// A fresh schedule for trying again what may pass.
+    pub(super) fn retries(&mut self) -> Retries {
+        Retries::new(self.random.u64(..))
     }
 
     pub(super) fn act(&mut self, action: Action) {

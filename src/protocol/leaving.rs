@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use backon::ExponentialBackoff;
-
 use super::campaign::{Campaign, Kind, Outstanding, Phase};
 use super::cause::Cause;
+use super::retries::Retries;
+#[cfg(feature = "_model")]
+use super::sketch::Pen;
 use super::standby::Plan;
 use super::timing::with_drift;
 use super::vacancy::Conceded;
@@ -13,7 +14,7 @@ use super::words::{Action, Answer};
 use crate::clock::Instant;
 use crate::lock::{Concession, Content, LockErrorKind, Reading, Release, Request, Revision, Token};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Leaving {
     cause: Cause,
     step: Step,
@@ -30,7 +31,7 @@ pub(super) struct Leaving {
     at: Instant,
     /// When to stop trying: the entry then expires by itself.
     tries_end: Instant,
-    retries: Option<ExponentialBackoff>,
+    retries: Option<Retries>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,37 @@ enum Step {
 impl Leaving {
     pub(super) fn next_wake(&self) -> Option<Instant> {
         (self.step != Step::Work).then_some(self.at)
+    }
+
+    #[cfg(feature = "_model")]
+    pub(super) fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self {
+            cause,
+            step,
+            revision,
+            token,
+            concede,
+            release,
+            work_stopped,
+            deadline,
+            at,
+            tries_end,
+            retries,
+        } = self;
+        pen.to.word(4);
+        pen.to.word(match cause {
+            Cause::Usurped { .. } => 0,
+            Cause::Expired { .. } | Cause::Denied { .. } => 1,
+            _ => 2, // are left alike
+        });
+        pen.to.word(*step as u64);
+        pen.each(revision, Pen::revision);
+        pen.each(token, |pen, token| pen.token(*token));
+        pen.flags(&[*concede, *release, *work_stopped]);
+        for instant in [deadline, at, tries_end] {
+            pen.until(*instant);
+        }
+        pen.each(retries, Pen::retries);
     }
 }
 

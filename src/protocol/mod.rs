@@ -53,6 +53,9 @@ mod cause;
 mod knowledge;
 mod leaving;
 mod office;
+mod retries;
+#[cfg(feature = "_model")]
+mod sketch;
 mod spread;
 mod standby;
 mod timing;
@@ -64,6 +67,9 @@ pub use backoff::CrateBackoff;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use campaign::Campaign;
 pub use cause::Cause;
+#[cfg(feature = "_model")]
+#[doc(hidden)]
+pub use sketch::Sketch;
 pub use timing::{GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions};
 pub use vacancy::CoolDown;
 pub use words::{Action, Answer, Event, Failure, Leader, Settings, State};

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::ExponentialBackoff;
-
 use super::campaign::{Campaign, Draft, Kind, Outstanding, Phase};
 use super::cause::Cause;
+use super::retries::Retries;
 use super::vacancy::{Conceded, Predecessor, Wait};
 use super::words::{Action, Failure, Leader};
 use crate::clock::Instant;
 use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Office {
     pub token: Token,
     pub revision: Revision,
@@ -22,17 +21,17 @@ pub(super) struct Office {
     /// When the cool-down is over.
     pub lead_at: Instant,
     /// What no concession can bring forward.
-    floor: Instant,
-    concedes: Option<Predecessor>,
+    pub floor: Instant,
+    pub concedes: Option<Predecessor>,
     /// Whether [`Action::Begin`] has been said.
     pub began: bool,
-    renew_at: Instant,
-    retries: Option<ExponentialBackoff>,
-    last_failure: Option<Failure>,
+    pub renew_at: Instant,
+    pub retries: Option<Retries>,
+    pub last_failure: Option<Failure>,
     /// Look at the entry.
     pub check: bool,
     /// No earlier than this.
-    check_from: Instant,
+    pub check_from: Instant,
 }
 
 impl Office {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use backon::ExponentialBackoff;
-
 use super::campaign::{Campaign, Draft, Kind, Outstanding, Phase};
+use super::retries::Retries;
 use super::spread;
 use super::timing::with_drift;
 use super::vacancy::{Vacancy, Wait};
@@ -27,19 +26,19 @@ pub(super) enum Plan {
     Ask { expected: Option<Revision> },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Standby {
     pub at: Instant,
     pub plan: Plan,
     /// Asks no earlier than this: a holder that gave up its office lets others go first.
     pub not_before: Instant,
     /// Polls that found the same holder.
-    polls: u32,
-    retries: Option<ExponentialBackoff>,
+    pub polls: u32,
+    pub retries: Option<Retries>,
     /// A create in doubt has been looked for at once, since somebody else was last seen to hold the election.
-    settled: bool,
+    pub settled: bool,
     /// Hints began while a look was under way: what it saw may be old.
-    look_again: bool,
+    pub look_again: bool,
 }
 
 impl Campaign {
@@ -101,9 +100,12 @@ impl Campaign {
         let random = self.random.f64();
         let lease = self.settings.timing.lease();
         let outlived_at = self.outlived_at();
+        let longest_lease = self.capabilities.longest_lease;
         let silence_ends = self.last_seen.as_ref().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
-            outlived_at.unwrap_or(seen.at + seen.entry.life + slack.mul_f64(0.5 + random))
+            // What lives longer may be a claim that the lock knows nothing of: then no sign tells its end.
+            let life = seen.entry.life.min(longest_lease.saturating_mul(2));
+            outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
         let hears_renewals = self.coverage == Coverage::Full && self.capabilities.reads;
         let Phase::Standby(standby) = &mut self.phase else { return };

@@ -169,9 +169,12 @@ impl Vacancy {
         let watched = self.watched(c);
         let full = with_drift(c.longest_lease);
         let choria = choria_learns_of_its_loss_after(c.longest_lease);
+        // A mark that is not of the holder whose entry is gone, as we saw it, proves nothing.
+        let its_own =
+            |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
         match &self.tombstone {
             // What the holder vouches for counts from its release, which we saw no earlier.
-            Some((_, Tombstone::Released { left, .. })) => {
+            Some((_, Tombstone::Released { by, left })) if its_own(*by) => {
                 Wait { until: self.first_seen + with_drift(*left), ..none }
             }
             Some((_, Tombstone::Expired)) => {
@@ -194,7 +197,7 @@ impl Vacancy {
                 let until = by_own_clock.max(foreign);
                 Wait { until, floor: until, ..none }
             }
-            Some((_, Tombstone::Deleted)) => {
+            Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
                 let foreign = match watched {
                     Some(Sighting { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
                     Some(seen) => seen.at + choria,

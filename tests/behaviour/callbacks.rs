@@ -158,7 +158,8 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
             async move {
                 working.store(true, Ordering::SeqCst);
                 leadership.ended().await;
-                tokio::task::yield_now().await;
+                // Time enough for a loss told too early to arrive.
+                tokio::time::sleep(LEASE / 10).await;
                 working.store(false, Ordering::SeqCst);
             }
         })

@@ -8,10 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Something that fails when a promise is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Instrument {
     /// Random schedules in `tests/sim`.
     Simulation,
+    /// Every schedule of small elections, in `tests/model`.
+    Model,
     /// Single stories of the protocol machine.
     Stories,
     /// The NATS lock against real servers.
@@ -31,11 +33,10 @@ pub enum Verdict {
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Instrument {
-    pub const ALL: [Self; 4] = [Self::Simulation, Self::Stories, Self::Locks, Self::Elections];
-
     fn builds(self) -> &'static [&'static str] {
         match self {
             Self::Simulation => &["build", "--package", "incumbent-sim"],
+            Self::Model => &["test", "--package", "incumbent-model", "--test", "check", "--no-run"],
             Self::Stories => &["test", "--all-features", "--test", "protocol", "--no-run"],
             Self::Locks => &["test", "--all-features", "--test", "nats_lock", "--no-run"],
             Self::Elections => &["test", "--all-features", "--test", "memory", "--no-run"],
@@ -47,6 +48,9 @@ impl Instrument {
             // Schedules of each fleet: the rarest mutation needs some hundreds of one.
             Self::Simulation => {
                 &["run", "--package", "incumbent-sim", "--", "--from", "0", "--schedules", "4000"]
+            }
+            Self::Model => {
+                &["test", "--package", "incumbent-model", "--test", "check", "--", "one_leads"]
             }
             Self::Stories => &["test", "--all-features", "--test", "protocol"],
             Self::Locks => &["test", "--all-features", "--test", "nats_lock"],
@@ -130,6 +134,7 @@ impl fmt::Display for Instrument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Simulation => "simulation",
+            Self::Model => "model check",
             Self::Stories => "stories",
             Self::Locks => "lock tests",
             Self::Elections => "behaviour tests",

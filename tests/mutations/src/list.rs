@@ -1,6 +1,6 @@
 //! The ways to break a rule.
 
-use crate::instrument::Instrument::{self, Elections, Locks, Simulation, Stories};
+use crate::instrument::Instrument::{self, Elections, Locks, Model, Simulation, Stories};
 
 /// A rule broken: every text of `edits` stands in its file exactly once, and is replaced.
 pub struct Mutation {
@@ -32,7 +32,7 @@ pub const MUTATIONS: &[Mutation] = &[
                 "deadline: now + self.settings.timing.tenure(),",
             ),
         ],
-        noticed_by: &[Simulation],
+        noticed_by: &[Simulation, Model],
     },
     Mutation {
         name: "a renewal found by looking counts from the look, not from its send",
@@ -41,12 +41,12 @@ pub const MUTATIONS: &[Mutation] = &[
             "Some(sent) => self.renewed(sent),",
             "Some(_) => self.renewed(now),",
         )],
-        noticed_by: &[Simulation],
+        noticed_by: &[Simulation, Model],
     },
     Mutation {
         name: "no cool-down",
         edits: &[edit("src/protocol/office.rs", "lead_at: wait.ends(now),", "lead_at: now,")],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Model, Stories],
     },
     Mutation {
         name: "an unknown vacancy earns no wait",
@@ -55,7 +55,7 @@ pub const MUTATIONS: &[Mutation] = &[
             "if !self.empty_is_proof || c.policy == CoolDown::Strict {",
             "if c.policy == CoolDown::Strict {",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Model, Stories],
     },
     Mutation {
         name: "a watched holder is waited for by one's own lease, not by its",
@@ -73,7 +73,7 @@ pub const MUTATIONS: &[Mutation] = &[
             "let life = self.settings.timing.lease().max(with_drift(left));",
             "let life = self.settings.timing.lease().max(left.min(Duration::ZERO));",
         )],
-        noticed_by: &[Simulation],
+        noticed_by: &[Simulation, Model],
     },
     Mutation {
         name: "what is left of a cool-down is not passed on at a release or concession",
@@ -82,7 +82,7 @@ pub const MUTATIONS: &[Mutation] = &[
             "let left = with_drift(self.own_wait(now));",
             "let left = with_drift(Duration::ZERO);",
         )],
-        noticed_by: &[Simulation],
+        noticed_by: &[Simulation, Model],
     },
     Mutation {
         name: "a create that was refused, and landed all the same, forgets its wait",
@@ -100,12 +100,13 @@ pub const MUTATIONS: &[Mutation] = &[
             "step: if office.began { Step::Work } else { Step::Concede },",
             "step: Step::Concede,",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Model, Stories],
     },
     Mutation {
         name: "an entry is released though its work would not stop",
         edits: &[edit("src/protocol/leaving.rs", "leaving.release &= work_stopped;", "")],
-        noticed_by: &[Simulation, Stories],
+        // Not the simulation: such a release passes the rest of the term on as a wait.
+        noticed_by: &[Stories],
     },
     Mutation {
         name: "clocks are taken to run at exactly the same rate",
@@ -157,12 +158,12 @@ pub const MUTATIONS: &[Mutation] = &[
             "entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == self.settings.nonce)",
             "entry.mark.is_some() && entry.identity == self.settings.identity",
         )],
-        noticed_by: &[Simulation],
+        noticed_by: &[Simulation, Model],
     },
     Mutation {
         name: "the token does not grow from term to term",
         edits: &[edit("src/protocol/office.rs", "token: created.into(),", "token: Token(1),")],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Model, Stories],
     },
     Mutation {
         name: "a lost reply to a renewal is taken for a loss",

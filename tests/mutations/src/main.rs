@@ -21,9 +21,12 @@ struct Args {
     /// Where to put the copy of the sources, outside of them.
     #[arg(long)]
     tree: PathBuf,
-    /// Ask each instrument about each mutation, rather than the first one that must notice.
+    /// Ask every instrument that must notice, rather than the first one of them.
     #[arg(long)]
     all: bool,
+    /// Ask this instrument alone, whether it must notice or not.
+    #[arg(long)]
+    by: Option<Instrument>,
     /// Only the mutations whose name contains this.
     only: Option<String>,
 }
@@ -53,22 +56,21 @@ fn run(args: &Args) -> Result<bool, String> {
         for edit in mutation.edits {
             break_rule(&args.tree, edit)?;
         }
-        let asked: &[Instrument] = match args.all {
-            true => &Instrument::ALL,
-            false => &mutation.noticed_by[..1],
+        let asked: &[Instrument] = match &args.by {
+            Some(instrument) => std::slice::from_ref(instrument),
+            None if args.all => mutation.noticed_by,
+            None => &mutation.noticed_by[..1],
         };
         for instrument in asked {
-            let must = mutation.noticed_by.contains(instrument);
             let verdict = instrument
                 .look(&args.tree)
                 .map_err(|why| format!("{}: does not build:\n{why}", mutation.name))?;
             match verdict {
                 Verdict::Noticed(how, took) => tell(mutation, &instrument.to_string(), &how, took),
-                Verdict::Unnoticed(took) if must => {
-                    all_noticed = false;
+                Verdict::Unnoticed(took) => {
+                    all_noticed &= !mutation.noticed_by.contains(instrument);
                     tell(mutation, &format!("NOT by the {instrument}"), "", took);
                 }
-                Verdict::Unnoticed(_) => {}
             }
         }
         for edit in mutation.edits {

@@ -19,6 +19,9 @@ pub struct Cost {
     pub led: usize,
     pub tasks: usize,
     pub fds: usize,
+    /// Allocated and not freed.
+    pub heap_kib: u64,
+    /// Resident.
     pub rss_kib: u64,
 }
 
@@ -49,8 +52,8 @@ impl Book {
                     None => self.odd.push(format!("a loss without a win: {election}, {token}")),
                 }
             }
-            Said::State { led, tasks, fds, rss_kib } => {
-                self.costs[worker] = Cost { led, tasks, fds, rss_kib };
+            Said::State { led, tasks, fds, heap_kib, rss_kib } => {
+                self.costs[worker] = Cost { led, tasks, fds, heap_kib, rss_kib };
             }
             Said::Ended { tasks, fds } => self.ended.push((tasks, fds)),
         }
@@ -74,6 +77,7 @@ impl Book {
             led: sum.led + cost.led,
             tasks: sum.tasks + cost.tasks,
             fds: sum.fds + cost.fds,
+            heap_kib: sum.heap_kib + cost.heap_kib,
             rss_kib: sum.rss_kib + cost.rss_kib,
         })
     }

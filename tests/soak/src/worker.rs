@@ -1,15 +1,21 @@
 //! One process: a campaigner in each of many elections, on one connection.
 
+use std::alloc::System;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cap::Cap;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::lock::Lock;
 use incumbent::{Election, Leadership, nats, new_election};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
+
+/// Counts what is in use: unlike the resident memory, it does not grow with fragmentation.
+#[global_allocator]
+static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 /// What a worker is to do.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,6 +51,7 @@ pub enum Said {
         led: usize,
         tasks: usize,
         fds: usize,
+        heap_kib: u64,
         rss_kib: u64,
     },
     /// All elections were stopped, and the connection closed.
@@ -91,6 +98,7 @@ pub async fn work(work: Work) -> Result<(), Box<dyn std::error::Error>> {
                     led: led.load(Ordering::Relaxed),
                     tasks: tasks(),
                     fds: fds(),
+                    heap_kib: HEAP.allocated() as u64 / 1024,
                     rss_kib: rss_kib(),
                 }),
                 _ = stdin.read(&mut byte) => break,

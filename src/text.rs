@@ -1,0 +1,57 @@
+//! Words of others, made fit for a log.
+
+use std::borrow::Cow;
+
+/// `text` in one line of at most about `most` bytes: what cannot be printed is escaped, what is too long is cut, and says
+/// so.
+pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = String::new();
+    for char in text.chars() {
+        if line.len() >= most {
+            line.push('…');
+            break;
+        }
+        if is_plain(char) {
+            line.push(char);
+        } else {
+            line.extend(char.escape_debug());
+        }
+    }
+    Cow::Owned(line)
+}
+
+/// Whether it is printed as itself.
+fn is_plain(char: char) -> bool {
+    matches!(char, ' '..='~') || char.escape_debug().eq([char])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn words_that_are_fit_stay_as_they_are() {
+        for text in ["", "c1.example.net", "say \"hello\" \\ 'you'", "größer µs", "日本"] {
+            assert_eq!(shown(text, 80), text);
+        }
+    }
+
+    #[test]
+    fn what_would_change_the_log_is_escaped() {
+        assert_eq!(shown("a\r\nb\0\t", 80), r"a\r\nb\0\t");
+        assert_eq!(
+            shown("\u{1b}[31m\u{7f}\u{202e}\u{2028}", 80),
+            r"\u{1b}[31m\u{7f}\u{202e}\u{2028}"
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut() {
+        assert_eq!(shown("abcdef", 6), "abcdef");
+        assert_eq!(shown("abcdefg", 6), "abcdef…");
+        assert!(shown(&"\0é".repeat(1 << 20), 80).len() < 100);
+    }
+}

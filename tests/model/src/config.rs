@@ -1,0 +1,164 @@
+//! What is explored.
+
+use std::time::Duration;
+
+use incumbent::lock::{Capabilities, Nonce};
+use incumbent::protocol::{Campaign, Settings, Timing, TimingOptions};
+
+/// What may go wrong. Each costs one of the faults that a run may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A request or its answer is lost.
+    Loss,
+    /// A request or its answer is under way for up to [`Config::delay`] ticks.
+    Delay,
+    /// A request arrives twice, the second time up to [`Config::delay`] ticks later.
+    Duplicate,
+    /// A process dies. It may come back at any later time, without its memory.
+    Crash,
+    /// A process takes no step, for any time.
+    Pause,
+    /// Somebody deletes the entry.
+    Delete,
+    /// The entry is gone without a trace, as where the bucket was made anew: only where the lock does not vouch for emptiness.
+    Vanish,
+    /// A campaigner resigns.
+    Resign,
+    /// A campaigner stops. It may come back at any later time.
+    Stop,
+    /// The work of a leader does not stop when it is told to.
+    Stuck,
+    /// The lock refuses a write as if another had come before it.
+    Refusal,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Loss,
+        Self::Delay,
+        Self::Duplicate,
+        Self::Crash,
+        Self::Pause,
+        Self::Delete,
+        Self::Vanish,
+        Self::Resign,
+        Self::Stop,
+        Self::Stuck,
+        Self::Refusal,
+    ];
+}
+
+/// An election to explore.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// For people.
+    pub name: &'static str,
+    /// Each campaigner's lease.
+    pub leases: Vec<Duration>,
+    /// The lock's longest lease.
+    pub ttl: Duration,
+    /// The time between two instants at which anything happens.
+    pub tick: Duration,
+    /// Whether the lock leaves a marker where an entry expired, and vouches for emptiness.
+    pub markers: bool,
+    /// Whether the lock was made before the time in which a lease could have been held.
+    pub old: bool,
+    /// Whether campaigners hear what is stored. Any of it may get lost, at no cost.
+    pub hints: bool,
+    /// How many faults a run may have.
+    pub faults: u8,
+    /// Of which kinds.
+    pub kinds: Vec<Fault>,
+    /// Each kind at most once in a run.
+    pub once: bool,
+    /// For how many ticks a delayed message may be under way.
+    pub delay: u8,
+    /// How many ticks late a process may wake, at no cost.
+    pub late: u8,
+    /// No further than this many ticks.
+    pub horizon: Option<u32>,
+    /// The orders in which campaigners that are set up alike may stand.
+    pub(crate) orders: Vec<Vec<usize>>,
+}
+
+impl Config {
+    /// `campaigners` with equal leases of a second, which is `ticks` ticks.
+    pub fn equal(name: &'static str, campaigners: usize, ticks: u32, faults: u8) -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            name,
+            leases: vec![second; campaigners],
+            ttl: second,
+            tick: tick(second, ticks),
+            markers: true,
+            old: true,
+            hints: false,
+            faults,
+            kinds: Fault::ALL.to_vec(),
+            once: false,
+            delay: 2,
+            late: 0,
+            horizon: None,
+            orders: orders(&vec![second; campaigners]),
+        }
+    }
+
+    /// Leases of one second and of one and a half, on a lock that allows the longer; `ticks` is for half a second.
+    pub fn mixed(name: &'static str, campaigners: usize, ticks: u32, faults: u8) -> Self {
+        let longer = Duration::from_millis(1500);
+        let mut config = Self::equal(name, campaigners, 2, faults);
+        config.leases[0] = longer;
+        config.orders = orders(&config.leases);
+        config.ttl = longer;
+        config.tick = tick(longer, 3 * ticks);
+        config
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            expires: true,
+            longest_lease: self.ttl,
+            reads: true,
+            empty_is_proof: self.markers && self.old,
+            longest_identity: 100,
+        }
+    }
+
+    pub(crate) fn campaign(&self, who: usize, nonce: Nonce) -> Campaign {
+        let lease = self.leases[who];
+        // A renewal each tick, where there is room; told to stop a tick before the deadline.
+        let close = self.tick.saturating_sub(Duration::from_millis(2));
+        let grace = if lease > self.tick * 2 { close } else { lease / 6 };
+        let options = TimingOptions {
+            lease: Some(lease),
+            renewal: Some(self.tick),
+            grace: Some(grace),
+            choria_peers: false,
+        };
+        let timing = Timing::new(options, self.ttl).expect("a valid timing");
+        Campaign::new(Settings::new(format!("c{who}"), nonce, timing), self.capabilities())
+    }
+}
+
+/// A tick of which `ticks` are a lease with the drift that is allowed for, so that no margin hides in a rounding.
+fn tick(lease: Duration, ticks: u32) -> Duration {
+    let stretched = lease + lease / 250;
+    (stretched + Duration::from_nanos(u64::from(ticks) - 1)) / ticks
+}
+
+fn orders(leases: &[Duration]) -> Vec<Vec<usize>> {
+    let mut orders = vec![Vec::new()];
+    for place in 0..leases.len() {
+        let mut longer = Vec::new();
+        for order in &orders {
+            for who in (0..leases.len()).filter(|who| !order.contains(who)) {
+                if leases[who] == leases[place] {
+                    longer.push([order.as_slice(), &[who]].concat());
+                }
+            }
+        }
+        orders = longer;
+    }
+    orders
+}

@@ -1,0 +1,240 @@
+//! One number for all states that differ in names and dates only.
+//!
+//! Everything that a state consists of is taken down as words. Revisions and tokens are then replaced by their rank among
+//! those that still stand somewhere, the numbers of writes by theirs among those of the same process, and processes by their
+//! rank among those of the same campaigner: nothing compares them otherwise. Campaigners that are set up alike
+//! may change places.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::time::Duration;
+
+use incumbent::lock::{Content, Hint, Nonce, Record, Request, Revision, Tombstone};
+use incumbent::protocol::{Answer, Sketch};
+
+#[derive(Debug, Clone, Copy)]
+enum Word {
+    Plain(u64),
+    Revision(u64),
+    Nonce(u64),
+    Write(u64, u64),
+}
+
+/// The nonce of a campaigner's `life`th process.
+pub fn nonce(who: usize, life: u8) -> Nonce {
+    Nonce((who as u64 + 1) << 8 | u64::from(life))
+}
+
+/// The words of a state, in parts: the first is the lock's, then one for each campaigner, then one for each message.
+#[derive(Debug, Default)]
+pub struct Key {
+    words: Vec<Word>,
+    ends: Vec<usize>,
+    /// Whose writes are being numbered.
+    writer: u64,
+}
+
+impl Key {
+    /// Whose machine is taken down next.
+    pub fn write_for(&mut self, writer: Nonce) {
+        self.writer = writer.0;
+    }
+
+    pub fn plain(&mut self, word: u64) {
+        self.words.push(Word::Plain(word));
+    }
+
+    pub fn token(&mut self, token: u64) {
+        self.words.push(Word::Revision(token));
+    }
+
+    /// Whose a message is.
+    pub fn campaign(&mut self, nonce: Nonce) {
+        self.words.push(Word::Nonce(nonce.0));
+    }
+
+    pub fn hint(&mut self, hint: &Hint) {
+        match hint {
+            Hint::Stored { record, previous, age: _ } => {
+                self.record(record);
+                self.maybe_revision(previous.flatten());
+            }
+            Hint::Conceded(concession) => {
+                self.campaign(concession.by);
+                self.request(&Request::Concede(*concession));
+            }
+            Hint::Look => self.plain(1),
+            Hint::Coverage(coverage) => self.plain(2 + *coverage as u64),
+        }
+    }
+
+    pub fn duration(&mut self, duration: Duration) {
+        self.plain(duration.as_nanos() as u64);
+    }
+
+    pub fn part(&mut self) {
+        self.ends.push(self.words.len());
+    }
+
+    pub fn maybe_revision(&mut self, revision: Option<Revision>) {
+        match revision {
+            Some(revision) => self.revision(revision),
+            None => self.plain(0),
+        }
+    }
+
+    pub fn record(&mut self, record: &Record) {
+        self.revision(record.revision);
+        match &record.content {
+            Content::Held(entry) => {
+                self.duration(entry.life);
+                if let Some(mark) = &entry.mark {
+                    self.words.push(Word::Nonce(mark.write.nonce.0));
+                    self.words.push(Word::Write(mark.write.nonce.0, mark.write.number));
+                    self.duration(mark.lease);
+                    self.maybe_revision(mark.token.map(|token| Revision(token.0)));
+                }
+            }
+            Content::Vacant(Tombstone::Released { by: _, left }) => self.duration(*left),
+            Content::Vacant(Tombstone::Expired) => self.plain(u64::MAX),
+            Content::Vacant(Tombstone::Deleted) => self.plain(u64::MAX - 1),
+        }
+    }
+
+    pub fn request(&mut self, request: &Request) {
+        match request {
+            Request::Read { .. } => self.plain(0),
+            Request::Write(write) => {
+                self.plain(1);
+                self.maybe_revision(write.expected);
+                self.words.push(Word::Write(write.mark.write.nonce.0, write.mark.write.number));
+                self.duration(write.mark.lease);
+                self.maybe_revision(write.mark.token.map(|token| Revision(token.0)));
+            }
+            Request::Release(release) => {
+                self.plain(2);
+                self.revision(release.expected);
+                self.duration(release.left);
+            }
+            Request::Concede(concession) => {
+                self.plain(3);
+                self.revision(Revision(concession.token.0));
+                self.revision(concession.revision);
+                self.duration(concession.left);
+            }
+        }
+    }
+
+    pub fn answer(&mut self, answer: &Answer) {
+        use incumbent::lock::Reading;
+        let failure = match answer {
+            Answer::Read(Ok(Reading::Found(record))) => return self.record(record),
+            Answer::Read(Ok(Reading::Empty { proof })) => return self.plain(u64::from(*proof)),
+            Answer::Written(Ok(revision)) => return self.revision(*revision),
+            Answer::Released(Ok(())) | Answer::Conceded(Ok(())) => return self.plain(2),
+            Answer::Read(Err(f))
+            | Answer::Written(Err(f))
+            | Answer::Released(Err(f))
+            | Answer::Conceded(Err(f)) => f,
+        };
+        self.plain(10 + failure.kind as u64);
+    }
+
+    /// The least of what the state comes to with its campaigners in any of these orders: each names the campaigner
+    /// that stands first, second and so on.
+    pub fn finish(&self, orders: &[Vec<usize>]) -> u64 {
+        let names = Names::of(&self.words);
+        orders.iter().map(|order| self.hash(&names, order)).min().unwrap_or_default()
+    }
+
+    fn hash(&self, names: &Names, order: &[usize]) -> u64 {
+        let mut place = vec![0; order.len()];
+        for (at, who) in order.iter().enumerate() {
+            place[*who] = at as u64;
+        }
+        let part = |index: usize| {
+            let begin = if index == 0 { 0 } else { self.ends[index - 1] };
+            let mut hasher = DefaultHasher::new();
+            for word in &self.words[begin..self.ends[index]] {
+                names.write(*word, &place, &mut hasher);
+            }
+            hasher.finish()
+        };
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(part(0));
+        for who in order {
+            hasher.write_u64(part(1 + who));
+        }
+        let mut messages: Vec<_> = (1 + order.len()..self.ends.len()).map(part).collect();
+        messages.sort_unstable();
+        for message in messages {
+            hasher.write_u64(message);
+        }
+        hasher.finish()
+    }
+}
+
+impl Sketch for Key {
+    fn word(&mut self, word: u64) {
+        self.plain(word);
+    }
+
+    fn revision(&mut self, revision: Revision) {
+        self.words.push(Word::Revision(revision.0));
+    }
+
+    fn nonce(&mut self, nonce: Nonce) {
+        self.words.push(Word::Nonce(nonce.0));
+    }
+
+    fn write(&mut self, number: u64) {
+        self.words.push(Word::Write(self.writer, number));
+    }
+}
+
+/// The names in use, each kind in its order.
+#[derive(Debug, Default)]
+struct Names {
+    revisions: Vec<u64>,
+    nonces: Vec<u64>,
+    writes: Vec<(u64, u64)>,
+}
+
+impl Names {
+    fn of(words: &[Word]) -> Self {
+        let mut names = Self::default();
+        for word in words {
+            match *word {
+                Word::Plain(_) => {}
+                Word::Revision(revision) => names.revisions.push(revision),
+                Word::Nonce(nonce) => names.nonces.push(nonce),
+                Word::Write(nonce, number) => names.writes.push((nonce, number)),
+            }
+        }
+        names.revisions.sort_unstable();
+        names.revisions.dedup();
+        names.nonces.sort_unstable();
+        names.nonces.dedup();
+        names.writes.sort_unstable();
+        names.writes.dedup();
+        names
+    }
+
+    fn write(&self, word: Word, place: &[u64], hasher: &mut impl Hasher) {
+        let rank = |found: Result<usize, usize>| found.unwrap_or_else(|at| at) as u64;
+        let (kind, value) = match word {
+            Word::Plain(value) => (0, value),
+            Word::Revision(revision) => (1, rank(self.revisions.binary_search(&revision))),
+            Word::Nonce(nonce) => {
+                let first = self.nonces.partition_point(|other| other >> 8 < nonce >> 8) as u64;
+                let rank = rank(self.nonces.binary_search(&nonce)) - first;
+                (2, place[(nonce >> 8) as usize - 1] << 8 | rank)
+            }
+            Word::Write(nonce, number) => {
+                let first = self.writes.partition_point(|(other, _)| *other < nonce) as u64;
+                (3, rank(self.writes.binary_search(&(nonce, number))) - first)
+            }
+        };
+        hasher.write_u8(kind);
+        hasher.write_u64(value);
+    }
+}

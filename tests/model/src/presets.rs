@@ -1,0 +1,69 @@
+//! Elections worth exploring.
+
+use crate::config::{Config, Fault};
+
+use Fault::{Crash, Delay, Delete, Loss, Pause, Resign, Stuck};
+
+/// Small enough for every run of the tests: each with the most steps to take, where it is not explored to its end.
+pub fn small() -> Vec<(Config, Option<usize>)> {
+    vec![
+        (Config::equal("any one fault", 2, 4, 1), None),
+        (without_markers("any one fault, no markers", 1), None),
+        (striking(Config::equal("late answers", 2, 4, 2), &[Delay, Pause]), Some(32)),
+        (striking(Config::mixed("unequal leases", 2, 1, 2), &[Delete, Pause]), Some(34)),
+        (striking(Config::equal("passed on", 2, 3, 3), &[Delete, Pause, Resign]), Some(32)),
+        (striking(Config::mixed("outlived", 2, 2, 3), &[Delete, Pause, Crash]), Some(30)),
+        (hearing(2, &[Delete, Pause]), Some(22)),
+        (striking(Config::equal("work that goes on", 2, 3, 2), &[Resign, Stuck]), None),
+        (striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]), Some(36)),
+        (striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]), Some(30)),
+    ]
+}
+
+/// What takes minutes.
+pub fn large(campaigners: usize) -> Vec<Config> {
+    if campaigners > 2 {
+        return vec![
+            Config::equal("any one fault", campaigners, 2, 1),
+            striking(Config::equal("deleted and paused", campaigners, 2, 2), &[Delete, Pause]),
+        ];
+    }
+    let mut late = Config::equal("any one fault, all late", 2, 3, 1);
+    late.late = 1;
+    let mut hearing = Config::equal("any one fault, heard", 2, 4, 1);
+    hearing.hints = true;
+    vec![
+        Config::equal("any one fault", 2, 4, 1),
+        without_markers("any one fault, no markers", 1),
+        Config::mixed("any one fault, unequal leases", 2, 2, 1),
+        striking(Config::equal("work that goes on", 2, 4, 2), &[Resign, Stuck]),
+        striking(Config::equal("late answers", 2, 4, 2), &[Delay, Pause]),
+        striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]),
+        striking(Config::mixed("unequal leases", 2, 1, 2), &[Delete, Pause]),
+        striking(Config::equal("passed on", 2, 3, 3), &[Delete, Pause, Resign]),
+        striking(Config::mixed("outlived", 2, 2, 3), &[Delete, Pause, Crash]),
+        striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]),
+        hearing,
+        Config::equal("any two faults", 2, 2, 2),
+        late,
+    ]
+}
+
+/// Only these, each once.
+fn striking(mut config: Config, kinds: &[Fault]) -> Config {
+    config.kinds = kinds.to_vec();
+    config.once = true;
+    config
+}
+
+fn without_markers(name: &'static str, faults: u8) -> Config {
+    let mut config = Config::equal(name, 2, 4, faults);
+    (config.markers, config.old) = (false, false);
+    config
+}
+
+fn hearing(faults: u8, kinds: &[Fault]) -> Config {
+    let mut config = striking(Config::equal("heard", 2, 3, faults), kinds);
+    config.hints = true;
+    config
+}

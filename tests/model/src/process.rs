@@ -1,0 +1,277 @@
+//! One campaigner: its process, with a production machine in it, and what it has told.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{LockErrorKind, Request};
+use incumbent::protocol::{Action, Answer, Campaign, Event, Failure, State};
+
+use crate::config::Config;
+use crate::key::{Key, nonce};
+use crate::lock::Time;
+
+/// How often a stand-by polls where no hints come: each tick that the jitter allows.
+fn poll(_attempt: u32, _random: f64) -> Duration {
+    Duration::from_millis(20)
+}
+
+/// A seed from which the first draws are near the least, so that what is drawn at random comes as early as it may.
+static SEED: LazyLock<u64> = LazyLock::new(|| {
+    let early = |seed: &u64| {
+        let mut random = fastrand::Rng::with_seed(*seed);
+        (0..4).all(|_| random.f64() < 0.1)
+    };
+    (0..).find(early).unwrap_or_default()
+});
+
+/// A term as its holder tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Term {
+    None,
+    Leading {
+        deadline: Time,
+    },
+    /// Told to stop, and still at work.
+    Stopping {
+        deadline: Time,
+        by: Time,
+    },
+}
+
+/// How a state breaks a promise, besides two that lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breach {
+    /// A token that is no greater than an earlier one.
+    Token,
+    /// A term that begins in a term, ends twice, is extended after its deadline and the like.
+    Order,
+    /// An entry given up before the work has stopped.
+    Early,
+}
+
+/// A machine that states may share: a policy of its own need not be [`Sync`].
+pub struct Machine(Mutex<Campaign>);
+
+impl Machine {
+    pub fn read(&self) -> MutexGuard<'_, Campaign> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&mut self) -> &mut Campaign {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A copy as it was, but for its randomness, which begins anew.
+fn copy(campaign: &Campaign) -> Machine {
+    Machine(Mutex::new(campaign.fork(*SEED, Box::new(poll))))
+}
+
+/// A campaigner.
+pub struct Process {
+    pub who: usize,
+    /// Which process this is, counted from 1; 0 before the first.
+    pub life: u8,
+    /// `None` while it is down.
+    pub machine: Option<Machine>,
+    pub term: Term,
+    /// Work that would not stop may go on until here.
+    pub zombie_until: Time,
+    pub paused: bool,
+    /// The request whose answer is awaited, and when it times out.
+    pub request: Option<(u64, Time)>,
+    /// What kind of request that is.
+    pub asked: Asked,
+}
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Read,
+    Write,
+    Release,
+    Concede,
+}
+
+impl Clone for Process {
+    fn clone(&self) -> Self {
+        Self { machine: self.machine.as_ref().map(|machine| copy(&machine.read())), ..*self }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{} {:?}", self.who, self.term)
+    }
+}
+
+/// The clock that all campaigners read: they never exchange an instant, so its origin means nothing.
+pub fn local(now: Time) -> Instant {
+    Instant::from_origin(ORIGIN + now)
+}
+
+const ORIGIN: Duration = Duration::from_secs(3600);
+
+/// In the model's time.
+pub fn time(local: Instant) -> Time {
+    local.since_origin().saturating_sub(ORIGIN)
+}
+
+impl Process {
+    pub fn down(who: usize) -> Self {
+        Self {
+            who,
+            life: 0,
+            machine: None,
+            term: Term::None,
+            zombie_until: Time::ZERO,
+            paused: false,
+            request: None,
+            asked: Asked::Read,
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    pub fn acts(&self) -> bool {
+        self.is_up() && !self.paused
+    }
+
+    pub fn start(&mut self, config: &Config) {
+        *self = Self { life: self.life + 1, ..Self::down(self.who) };
+        self.machine = Some(copy(&config.campaign(self.who, nonce(self.who, self.life))));
+    }
+
+    /// The process is gone, and its work with it.
+    pub fn gone(&mut self) {
+        *self = Self { life: self.life, ..Self::down(self.who) };
+    }
+
+    pub fn next_wake(&self) -> Option<Time> {
+        self.machine.as_ref().and_then(|machine| machine.read().next_wake()).map(time)
+    }
+
+    /// By its own right, whatever it does with it.
+    pub fn leads(&self, now: Time) -> bool {
+        let by_term = match self.term {
+            Term::None => false,
+            Term::Leading { deadline } | Term::Stopping { deadline, .. } => now < deadline,
+        };
+        by_term || now < self.zombie_until
+    }
+
+    /// Hands the machine an event. Answers what it wants done.
+    pub fn feed(&mut self, now: Time, event: Event) -> VecDeque<Action> {
+        let mut actions = VecDeque::new();
+        let Some(machine) = &mut self.machine else { return actions };
+        let machine = machine.write();
+        machine.handle(local(now), event);
+        while let Some(action) = machine.poll_action() {
+            actions.push_back(action);
+        }
+        actions
+    }
+
+    /// Notes what is asked of the lock.
+    pub fn asks(&mut self, now: Time, id: u64, request: &Request) {
+        let timeout = match request {
+            Request::Read { timeout } => *timeout,
+            Request::Write(write) => write.timeout,
+            Request::Release(release) => release.timeout,
+            Request::Concede(_) => Duration::from_millis(250),
+        };
+        self.asked = match request {
+            Request::Read { .. } => Asked::Read,
+            Request::Write(_) => Asked::Write,
+            Request::Release(_) => Asked::Release,
+            Request::Concede(_) => Asked::Concede,
+        };
+        self.request = Some((id, now + timeout));
+    }
+
+    /// The lock gives up waiting for the answer.
+    pub fn times_out(&mut self) -> Option<Event> {
+        let (id, _) = self.request.take()?;
+        let failure = Failure { kind: LockErrorKind::Unknown, message: "timed out".into() };
+        let answer = match self.asked {
+            Asked::Read => Answer::Read(Err(failure)),
+            Asked::Write => Answer::Written(Err(failure)),
+            Asked::Release => Answer::Released(Err(failure)),
+            Asked::Concede => Answer::Conceded(Err(failure)),
+        };
+        Some(Event::Answered { id, answer })
+    }
+
+    /// Whether what it says of itself is what it has told.
+    pub fn is_consistent(&self) -> bool {
+        let says =
+            self.machine.as_ref().map(|machine| machine.read().state()) == Some(State::Leader);
+        says == matches!(self.term, Term::Leading { .. })
+    }
+
+    /// Notes what the machine tells of its term.
+    pub fn tell(&mut self, now: Time, action: &Action) -> Result<(), Breach> {
+        self.term = match (action, self.term) {
+            (Action::Begin { deadline, .. }, Term::None)
+                if now < time(*deadline) && now >= self.zombie_until =>
+            {
+                Term::Leading { deadline: time(*deadline) }
+            }
+            (Action::Extend { deadline }, Term::Leading { deadline: before })
+                if now < before && before <= time(*deadline) =>
+            {
+                Term::Leading { deadline: time(*deadline) }
+            }
+            (Action::End { by, .. }, Term::Leading { deadline }) => {
+                Term::Stopping { deadline, by: time(*by) }
+            }
+            (Action::Begin { .. } | Action::Extend { .. } | Action::End { .. }, _) => {
+                return Err(Breach::Order);
+            }
+            (_, term) => term,
+        };
+        Ok(())
+    }
+
+    /// Its work has stopped, or would not.
+    pub fn ended(&mut self, stopped: bool) {
+        if let (Term::Stopping { deadline, .. }, false) = (self.term, stopped) {
+            self.zombie_until = self.zombie_until.max(deadline);
+        }
+        self.term = Term::None;
+    }
+
+    pub fn sketch(&self, now: Time, key: &mut Key) {
+        use incumbent::protocol::Sketch;
+        let Self { who, life, machine, term, zombie_until, paused, request, asked } = self;
+        let nonce = nonce(*who, *life);
+        key.write_for(nonce);
+        key.nonce(nonce);
+        key.plain(u64::from(*paused));
+        key.duration(zombie_until.saturating_sub(now));
+        match term {
+            Term::None => key.plain(0),
+            Term::Leading { deadline } => {
+                key.plain(1);
+                key.duration(deadline.saturating_sub(now));
+            }
+            Term::Stopping { deadline, by } => {
+                key.plain(2);
+                key.duration(deadline.saturating_sub(now));
+                key.duration(by.saturating_sub(now));
+            }
+        }
+        if let Some((_, times_out)) = request {
+            key.plain(1 + *asked as u64);
+            key.duration(times_out.saturating_sub(now));
+        }
+        if let Some(machine) = machine {
+            machine.read().sketch(local(now), key);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A state of the model: the lock, the campaigners and what is under way between them.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use incumbent::lock::{Hint, Request};
+use incumbent::protocol::Answer;
+
+use crate::config::{Config, Fault};
+use crate::key::{Key, nonce};
+use crate::lock::{Entrance, Time};
+use crate::process::{Breach, Process, Term};
+
+/// What is under way.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// To the lock.
+    Request { id: u64, request: Request },
+    /// From the lock.
+    Reply { id: u64, answer: Answer },
+    /// From the lock.
+    Hint(Hint),
+}
+
+/// A message from or to a process.
+#[derive(Debug, Clone)]
+pub struct Flight {
+    pub who: usize,
+    pub life: u8,
+    /// For how many more ticks it may be under way; 0: it arrives in this one.
+    pub left: u8,
+    /// It was delayed in this very tick.
+    pub held: bool,
+    pub message: Message,
+}
+
+/// A state.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// Ticks since the beginning. No part of the key.
+    pub tick: u32,
+    pub now: Time,
+    pub config: Arc<Config>,
+    pub lock: Arc<Entrance>,
+    pub processes: Vec<Arc<Process>>,
+    pub flights: Vec<Arc<Flight>>,
+    /// Faults that may still come.
+    pub faults: u8,
+    /// Which have come, a bit each, where each may come once.
+    pub spent: u16,
+    pub last_token: u64,
+    pub breach: Option<Breach>,
+}
+
+impl State {
+    pub fn first(config: &Arc<Config>) -> Self {
+        let young = if config.old { Time::ZERO } else { config.ttl };
+        let lock = Entrance::new(config.ttl, config.markers, young);
+        Self {
+            tick: 0,
+            now: Time::ZERO,
+            lock: Arc::new(lock),
+            processes: (0..config.leases.len()).map(|who| Arc::new(Process::down(who))).collect(),
+            flights: Vec::new(),
+            faults: config.faults,
+            spent: 0,
+            last_token: 0,
+            breach: None,
+            config: Arc::clone(config),
+        }
+    }
+
+    /// How many lead.
+    pub fn leaders(&self) -> usize {
+        self.processes.iter().filter(|process| process.leads(self.now)).count()
+    }
+
+    /// Whether this fault may still come.
+    pub fn may(&self, fault: Fault) -> bool {
+        self.faults > 0 && self.spent & 1 << fault as u16 == 0 && self.config.kinds.contains(&fault)
+    }
+
+    /// A fault comes.
+    pub fn spend(&mut self, fault: Fault) {
+        self.faults -= 1;
+        self.spent |= u16::from(self.config.once) << fault as u16;
+    }
+
+    /// Whether time may pass: whatever must happen in this tick has.
+    pub fn is_settled(&self) -> bool {
+        let late = self.config.tick * u32::from(self.config.late);
+        let overdue = |at: Option<Time>| at.is_some_and(|at| at + late <= self.now);
+        let waits = self.processes.iter().any(|process| {
+            let stopping = match process.term {
+                Term::Stopping { by, .. } => Some(by),
+                _ => None,
+            };
+            process.acts() && (overdue(process.next_wake()) || overdue(stopping))
+        });
+        let arrives = self.flights.iter().any(|flight| {
+            let hint = matches!(flight.message, Message::Hint(_)); // which may get lost
+            let to_lock = matches!(flight.message, Message::Request { .. });
+            flight.left == 0 && !hint && (to_lock || self.processes[flight.who].acts())
+        });
+        !waits && !arrives && !overdue(self.lock.expires())
+    }
+
+    /// Drops what can have no effect: answers that nobody awaits, hints to processes that are gone.
+    pub fn prune(&mut self) {
+        let processes = &self.processes;
+        self.flights.retain(|flight| {
+            let process = &processes[flight.who];
+            let awaited = process.request.map(|(id, _)| id);
+            match &flight.message {
+                Message::Request { .. } => true,
+                Message::Reply { id, .. } => process.life == flight.life && awaited == Some(*id),
+                Message::Hint(_) => process.life == flight.life && process.is_up(),
+            }
+        });
+    }
+
+    /// The same for all states that differ in names and dates only.
+    pub fn key(&self) -> u64 {
+        let mut key = Key::default();
+        self.lock.sketch(self.now, &mut key);
+        key.plain(u64::from(self.faults) << 16 | u64::from(self.spent));
+        key.plain(self.breach.map_or(9, |breach| breach as u64));
+        key.token(self.last_token);
+        if let Some(horizon) = self.config.horizon {
+            key.plain(u64::from(horizon - self.tick));
+        }
+        key.part();
+        for process in &self.processes {
+            process.sketch(self.now, &mut key);
+            key.part();
+        }
+        for flight in &self.flights {
+            let Flight { who, life, left, held, message } = &**flight;
+            let writer = nonce(*who, *life);
+            key.campaign(writer);
+            key.plain(u64::from(*left) << 1 | u64::from(*held));
+            match message {
+                Message::Request { id, request } => {
+                    let awaited = self.processes[*who].request.map(|(id, _)| id);
+                    key.plain(u64::from(awaited == Some(*id)));
+                    key.request(request);
+                }
+                Message::Reply { id: _, answer } => {
+                    key.plain(2);
+                    key.answer(answer);
+                }
+                Message::Hint(hint) => {
+                    key.plain(3);
+                    key.hint(hint);
+                }
+            }
+            key.part();
+        }
+        key.finish(&self.config.orders)
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.key());
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}

@@ -1,0 +1,36 @@
+//! Small elections, explored to their end or to a depth that a broken rule shows at.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
+
+use incumbent_model::{Bounds, confirm, explore, small};
+
+#[test]
+fn one_leads_whatever_the_schedule() {
+    for (config, depth) in small() {
+        let depth = depth.and_then(NonZeroUsize::new);
+        // On one thread a bound on the depth is exact.
+        let threads = if depth.is_some() { 1 } else { 2 };
+        let outcome = explore(config, Bounds { depth, threads, ..Bounds::default() });
+        println!("{outcome}");
+        assert!(
+            outcome.broken.is_none(),
+            "{outcome}\n{}",
+            outcome.broken.as_deref().unwrap_or_default()
+        );
+        assert!(outcome.complete);
+        assert!(outcome.sights.terms.load(Ordering::Relaxed) > 500, "too few terms: {outcome}");
+    }
+}
+
+#[test]
+fn states_that_are_taken_for_one_have_the_same_future() {
+    for (config, depth) in small() {
+        let name = config.name;
+        // All of them, where the election is explored to its end.
+        let most = if depth.is_none() { 200_000 } else { 10_000 };
+        let pairs = confirm(config, most).unwrap_or_else(|odd| panic!("{name}: {odd}"));
+        println!("{name}: {pairs} pairs");
+        assert!(pairs > 5_000, "{name}: only {pairs} pairs");
+    }
+}

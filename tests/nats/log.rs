@@ -1,0 +1,48 @@
+//! What the library logs, for the tests of a runtime with one thread.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::EnvFilter;
+
+/// What has been logged on this thread since it was made.
+pub struct Log {
+    lines: Lines,
+    _guard: DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    pub fn start() -> Self {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new("incumbent=info"))
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// The lines that have all of these words.
+    pub fn lines(&self, words: &[&str]) -> Vec<String> {
+        let bytes = self.lines.0.lock().unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().filter(|line| words.iter().all(|word| line.contains(word)));
+        lines.map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,290 @@
+//! Whatever a lock and its peers say, in whatever order: nothing panics, overflows or spins, terms begin and end in turn, and
+//! no right to lead outlasts the lease of a write that was sent.
+
+use std::time::Duration;
+
+use bolero::TypeGenerator;
+use incumbent::clock::Instant;
+use incumbent::lock::{
+    Capabilities, Concession, Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading,
+    Record, Request, Revision, Token, Tombstone, WriteId,
+};
+use incumbent::protocol::{Action, Answer, Event};
+
+use super::desk::{Desk, LEASE, ME, OTHER, capabilities, settings};
+
+/// How many stories `cargo test` tells; `make fuzz` says otherwise.
+const FEW: usize = 3_000;
+
+#[derive(Debug, Clone, TypeGenerator)]
+enum Span {
+    None,
+    Millis(u16),
+    Lease,
+    Seconds(u32),
+    Most,
+}
+
+impl Span {
+    fn get(&self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Millis(millis) => Duration::from_millis(u64::from(*millis)),
+            Self::Lease => LEASE,
+            Self::Seconds(seconds) => Duration::from_secs(u64::from(*seconds)),
+            Self::Most => Duration::MAX,
+        }
+    }
+}
+
+#[derive(Debug, Clone, TypeGenerator)]
+enum Number {
+    Of(u64),
+    Small(u8),
+    Most,
+    /// As far from the last one that the server stored.
+    Near(i8),
+}
+
+impl Number {
+    fn get(&self, desk: &Desk) -> u64 {
+        match self {
+            Self::Of(number) => *number,
+            Self::Small(number) => u64::from(*number),
+            Self::Most => u64::MAX,
+            Self::Near(far) => {
+                let last = desk.server.last.as_ref().map_or(0, |last| last.record.revision.0);
+                last.saturating_add_signed(i64::from(*far))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, TypeGenerator)]
+enum Holder {
+    Me,
+    Other,
+    Any(u64),
+}
+
+impl Holder {
+    fn nonce(&self) -> Nonce {
+        match self {
+            Self::Me => ME,
+            Self::Other => OTHER,
+            Self::Any(nonce) => Nonce(*nonce),
+        }
+    }
+}
+
+#[derive(Debug, Clone, TypeGenerator)]
+enum Said {
+    Held { by: Holder, number: Number, lease: Span, token: Option<Number>, since: u64, life: Span },
+    Foreign { life: Span },
+    Released { by: Holder, left: Span },
+    Expired,
+    Deleted,
+}
+
+impl Said {
+    fn get(&self, desk: &Desk) -> Content {
+        match self {
+            Self::Held { by, number, lease, token, since, life } => Content::Held(Entry {
+                identity: "somebody".into(),
+                mark: Some(Mark {
+                    write: WriteId { nonce: by.nonce(), number: number.get(desk) },
+                    lease: lease.get(),
+                    token: token.as_ref().map(|token| Token(token.get(desk))),
+                    since_unix_ms: *since,
+                }),
+                life: life.get(),
+            }),
+            Self::Foreign { life } => {
+                Content::Held(Entry { identity: "junk".into(), mark: None, life: life.get() })
+            }
+            Self::Released { by, left } => {
+                Content::Vacant(Tombstone::Released { by: by.nonce(), left: left.get() })
+            }
+            Self::Expired => Content::Vacant(Tombstone::Expired),
+            Self::Deleted => Content::Vacant(Tombstone::Deleted),
+        }
+    }
+}
+
+#[derive(Debug, Clone, TypeGenerator)]
+enum Step {
+    Wait(u16),
+    WaitLong(u8),
+    /// The server answers.
+    Serve,
+    /// Time passes, and the server answers.
+    Goes(u16),
+    GoesOn(u16),
+    Lose,
+    Fail(u8),
+    /// Something else answers.
+    Read(Number, Said),
+    Empty(bool),
+    Accept(Number),
+    /// Somebody writes.
+    Stores(Said),
+    /// A hint that nobody vouches for.
+    Hint {
+        revision: Number,
+        said: Said,
+        previous: Option<Option<Number>>,
+        age: Option<Span>,
+    },
+    Conceded {
+        by: Holder,
+        token: Number,
+        revision: Number,
+        left: Span,
+    },
+    Look,
+    Coverage(u8),
+    Capabilities {
+        longest: Span,
+        reads: bool,
+        proof: bool,
+    },
+    WorkEnded(bool),
+    Ended(bool),
+    Resign,
+}
+
+#[derive(Debug, Clone, TypeGenerator)]
+enum Beginning {
+    Fresh,
+    Leading,
+    StandingBy,
+}
+
+#[derive(Debug, Clone, TypeGenerator)]
+struct Story {
+    begins: Beginning,
+    works_on: bool,
+    choria_peers: bool,
+    #[generator(bolero::produce::<Vec<Step>>().with().len(0_usize..40))]
+    steps: Vec<Step>,
+}
+
+fn take(desk: &mut Desk, step: &Step) {
+    let held = desk.held.is_some();
+    let forged = match (step, desk.held.as_ref().map(|(_, request)| request)) {
+        (Step::Read(revision, said), Some(Request::Read { .. })) => {
+            let revision = Revision(revision.get(desk));
+            Some(Answer::Read(Ok(Reading::Found(Record { revision, content: said.get(desk) }))))
+        }
+        (Step::Empty(proof), Some(Request::Read { .. })) => {
+            Some(Answer::Read(Ok(Reading::Empty { proof: *proof })))
+        }
+        (Step::Accept(revision), Some(Request::Write(_))) => {
+            Some(Answer::Written(Ok(Revision(revision.get(desk)))))
+        }
+        (Step::Accept(_), Some(Request::Release(_))) => Some(Answer::Released(Ok(()))),
+        _ => None,
+    };
+    match step {
+        Step::Wait(millis) => desk.run(Duration::from_millis(u64::from(*millis))),
+        Step::WaitLong(seconds) => desk.run(Duration::from_secs(u64::from(*seconds))),
+        Step::Serve => desk.serve(),
+        Step::Goes(millis) | Step::GoesOn(millis) => {
+            desk.run(Duration::from_millis(u64::from(*millis)));
+            desk.serve();
+        }
+        Step::Lose if held => desk.lose_the_reply(),
+        Step::Fail(kind) if held => desk.fail(match kind % 5 {
+            0 => LockErrorKind::Conflict,
+            1 => LockErrorKind::Unknown,
+            2 => LockErrorKind::Denied,
+            3 => LockErrorKind::Misconfigured,
+            _ => LockErrorKind::Unavailable,
+        }),
+        Step::Read(..) | Step::Empty(_) | Step::Accept(_) => {
+            if let Some(answer) = forged {
+                desk.answer(answer);
+            }
+        }
+        Step::Stores(said) => {
+            let content = said.get(desk);
+            desk.stores(content);
+        }
+        Step::Hint { revision, said, previous, age } => {
+            let record = Record { revision: Revision(revision.get(desk)), content: said.get(desk) };
+            let previous = previous.as_ref().map(|p| p.as_ref().map(|n| Revision(n.get(desk))));
+            let age = age.as_ref().map(Span::get);
+            desk.event(Event::Hint(Hint::Stored { record, previous, age }));
+        }
+        Step::Conceded { by, token, revision, left } => {
+            let (token, revision) = (Token(token.get(desk)), Revision(revision.get(desk)));
+            let said = Concession { by: by.nonce(), token, revision, left: left.get() };
+            desk.event(Event::Hint(Hint::Conceded(said)));
+        }
+        Step::Look => desk.event(Event::Hint(Hint::Look)),
+        Step::Coverage(coverage) => desk.event(Event::Hint(Hint::Coverage(match coverage % 3 {
+            0 => Coverage::None,
+            1 => Coverage::Partial,
+            _ => Coverage::Full,
+        }))),
+        Step::Capabilities { longest, reads, proof } => {
+            desk.event(Event::Capabilities(Capabilities {
+                longest_lease: longest.get(),
+                reads: *reads,
+                empty_is_proof: *proof,
+                ..capabilities()
+            }));
+        }
+        Step::WorkEnded(panicked) => desk.event(Event::WorkEnded { panicked: *panicked }),
+        Step::Ended(work_stopped) => desk.event(Event::Ended { work_stopped: *work_stopped }),
+        Step::Resign => desk.event(Event::Resign),
+        Step::Lose | Step::Fail(_) => {}
+    }
+}
+
+fn check(desk: &Desk) {
+    let mut leads = false;
+    let mut sent = None;
+    for (at, action) in &desk.log {
+        match action {
+            Action::Begin { .. } | Action::End { .. } => {
+                let begins = matches!(action, Action::Begin { .. });
+                assert!(begins != leads, "{action:?} at {at:?}: {:?}", desk.log);
+                leads = begins;
+            }
+            Action::Request { request: Request::Write(_), .. } => sent = Some(*at),
+            _ => {}
+        }
+    }
+    assert_eq!(desk.machine.deadline().is_some(), leads, "{:?}", desk.log);
+    if let Some(deadline) = desk.machine.deadline() {
+        let sent = sent.expect("who leads has written");
+        let tenure = desk.machine.settings().timing.tenure();
+        assert!(Desk::time(deadline) <= sent + tenure, "{:?}", desk.log);
+    }
+}
+
+#[test]
+fn whatever_is_said_terms_begin_and_end_in_turn_within_their_lease() {
+    bolero::check!().with_iterations(FEW).with_type::<Story>().for_each(|story| {
+        let mut ours = settings();
+        ours.choria_peers = story.choria_peers;
+        let mut desk = match story.begins {
+            Beginning::Fresh => Desk::started_with(ours, capabilities()),
+            Beginning::Leading => Desk::leading(),
+            Beginning::StandingBy => Desk::standing_by_with(ours, capabilities()),
+        };
+        desk.works_on = story.works_on;
+        desk.holds = true;
+        for step in &story.steps {
+            take(&mut desk, step);
+            check(&desk);
+        }
+        assert!(desk.local() < Instant::from_origin(Duration::MAX));
+        desk.event(Event::Stop);
+        desk.event(Event::Ended { work_stopped: true });
+        desk.run(LEASE * 3);
+        check(&desk);
+        assert!(desk.is_finished(), "{:?}", desk.machine);
+    });
+}
