@@ -9,13 +9,14 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connection::Standing;
-use crate::failure::Failure;
+use crate::failure::{EXIT_CODES, Failure};
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
 /// Prints one line a transition on standard output: who leads, won, lost with its cause, and what is wrong with the
 /// server. On SIGINT or SIGTERM the office is released before the program ends.
 #[derive(Args)]
+#[command(after_help = EXIT_CODES)]
 pub struct Campaign {
     /// The election.
     name: String,
@@ -55,21 +56,24 @@ impl Campaign {
         }
         let election = builder.start()?;
         let mut changes = election.changes();
-        loop {
+        let end = loop {
             tokio::select! {
                 change = changes.next() => match change {
-                    Some(change) => self.print(&change)?,
+                    Some(change) => if let Err(error) = self.print(&change) { break error.into() },
                     None => return Ok(()),
                 },
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break Failure::Signal(SignalKind::terminate().as_raw_value()),
+                _ = interrupt.recv() => break Failure::Signal(SignalKind::interrupt().as_raw_value()),
             }
-        }
+        };
+        // Whatever the end is, the office is released first.
         election.stop().await;
         while let Some(change) = changes.next().await {
-            self.print(&change)?;
+            if self.print(&change).is_err() {
+                break;
+            }
         }
-        Ok(())
+        Err(end)
     }
 
     fn print(&self, change: &Change) -> io::Result<()> {

@@ -2,25 +2,42 @@
 
 mod campaign;
 mod connection;
+mod election;
 mod failure;
+mod kv;
+mod output;
+mod prompt;
 #[cfg(target_os = "linux")]
 mod run;
+mod when;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 /// Keeps exactly one leader in office.
 #[derive(Parser)]
-#[command(name = "incumbent", version, max_term_width = 100)]
+#[command(name = "incumbent", version, max_term_width = 100, after_help = failure::EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print results and errors only.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Log what is done, on standard error; twice for more. INCUMBENT_LOG chooses by module.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// When to print colors.
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    color: output::Color,
 }
 
 #[derive(Subcommand)]
 enum Command {
     Campaign(campaign::Campaign),
+    Election(election::Election),
+    Kv(kv::Kv),
     #[cfg(target_os = "linux")]
     Run(run::Run),
 }
@@ -37,23 +54,35 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn start() -> ExitCode {
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("INCUMBENT_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error")),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    output::configure(cli.color, cli.quiet);
+    log(cli.verbose);
     let result = match cli.command {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Run(command) => command.run().await,
     };
     match result {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("incumbent: {error}");
-            error.exit_code()
-        }
+        Err(failure) => failure.report(),
     }
+}
+
+fn log(verbose: u8) {
+    let level = match verbose {
+        // What the client logs of a failure is in the error that ends the program.
+        0 => "incumbent=error",
+        1 => "incumbent=info",
+        2 => "incumbent=debug,async_nats=info",
+        _ => "incumbent=trace,async_nats=debug",
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("INCUMBENT_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
+        )
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
 }

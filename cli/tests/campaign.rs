@@ -1,6 +1,7 @@
 //! `incumbent` as a shell sees it: what it prints, where, and how it exits.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use incumbent_test_support::Server;
@@ -45,11 +46,12 @@ impl Campaigner {
         self.lines.next().map(|line| line.expect("text"))
     }
 
+    /// The signal that it says it was ended by.
     fn terminate(&mut self) -> Option<i32> {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").arg(&id).status().expect("kill").success());
         while self.line().is_some() {}
-        self.child.wait().expect("an exit").code()
+        self.child.wait().expect("an exit").signal()
     }
 }
 
@@ -115,7 +117,7 @@ async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
     let mut second = Campaigner::start(&[&base[..], &["second", "--output", "json"]].concat());
     let seen: serde_json::Value = serde_json::from_str(&second.line().expect("a line")).unwrap();
     assert_eq!((&seen["event"], &seen["leader"]), (&"leader".into(), &"first".into()));
-    assert_eq!(first.terminate(), Some(0));
+    assert_eq!(first.terminate(), Some(15));
     loop {
         let line: serde_json::Value =
             serde_json::from_str(&second.line().expect("a line")).unwrap();
@@ -124,5 +126,5 @@ async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
             break;
         }
     }
-    assert_eq!(second.terminate(), Some(0));
+    assert_eq!(second.terminate(), Some(15));
 }

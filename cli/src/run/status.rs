@@ -21,8 +21,9 @@ impl StatusLine {
         if !self.on_terminal {
             return;
         }
-        let columns = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
-        let text: String = text.chars().take(columns.saturating_sub(1).max(20)).collect();
+        let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        let columns = if columns == 0 { 80 } else { columns }; // 0: it does not know
+        let text: String = text.chars().take(columns.saturating_sub(1)).collect();
         self.write(&format!("\r\x1b[K{text}"));
         self.shown = true;
     }
