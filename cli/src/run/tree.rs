@@ -22,6 +22,7 @@ struct Process {
     pid: Pid,
     parent: Pid,
     started: u64,
+    has_ended: bool,
 }
 
 /// What became of children since the last look.
@@ -87,16 +88,21 @@ fn descendants() -> Vec<Process> {
     found
 }
 
-/// A process that lives, from its `stat`: the fields after its name, which is in parentheses and may hold anything.
+/// Whether it has not ended yet, be it that nobody has waited for it.
+pub fn is_alive(pid: Pid) -> bool {
+    look(pid).is_some_and(|process| !process.has_ended)
+}
+
+/// A process, from its `stat`: the fields after its name, which is in parentheses and may hold anything.
 fn look(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
     let mut fields = fields.split_ascii_whitespace();
-    let _state = fields.next()?;
+    let has_ended = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok().and_then(Pid::from_raw)?;
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, started })
+    Some(Process { pid, parent, started, has_ended })
 }
 
 /// Signals this very process, and not one that got its number meanwhile.

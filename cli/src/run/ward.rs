@@ -181,7 +181,10 @@ impl Ward {
     }
 
     async fn resume(&mut self) {
-        if let Some(terminal) = &self.terminal {
+        // A guard that ended meanwhile has no group any more, and nothing would give the terminal back.
+        if let Some(terminal) = &self.terminal
+            && tree::is_alive(self.guard)
+        {
             terminal.lend(self.guard);
         }
         self.order(Order::Resume).await;

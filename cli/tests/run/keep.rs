@@ -1,0 +1,60 @@
+//! A command that always runs, and is told.
+
+use rustix::process::Signal;
+
+use crate::scene::{Scene, deadline};
+
+const LISTEN: &str = "trap 'echo won' USR1; trap 'echo lost' USR2; echo listening; \
+                      while :; do sleep 0.01; done";
+
+#[tokio::test]
+async fn it_is_told_of_every_win_and_loss_and_goes_on() {
+    let scene = Scene::start().await;
+    let script =
+        format!("echo $$; echo $INCUMBENT_DEADLINE_FILE; echo \"<$INCUMBENT_TOKEN>\"; {LISTEN}");
+    let mut first = scene.run("my_app", &["--keep"], &script);
+    let pid = first.line().await;
+    let file = first.line().await;
+    assert_eq!(first.line().await, "<>");
+    first.says("won").await;
+    let (_, token) = deadline(&file);
+    assert_ne!(token, "0");
+    let mut second = scene.run("my_app", &["--keep"], LISTEN);
+    second.says("listening").await;
+    assert!(second.is_silent(), "it runs, and was told of nothing");
+    scene.evict("my_app").await;
+    assert_eq!(first.line().await, "lost");
+    assert_eq!(deadline(&file), (0.0, "0".to_owned()));
+    second.says("won").await;
+    second.signal(Signal::TERM);
+    assert_eq!(second.exit_code().await, Some(128 + 15));
+    first.says("won").await;
+    assert!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "the same process");
+    first.signal(Signal::TERM);
+    assert_eq!(first.exit_code().await, Some(128 + 15));
+    assert_eq!(first.descendants(), [""; 0]);
+    assert_eq!(scene.holder("my_app").await, None);
+}
+
+/// The signal would kill a command that has no handler yet.
+#[tokio::test]
+async fn a_signal_waits_for_its_handler() {
+    let scene = Scene::start().await;
+    let mut command =
+        scene.command("my_app", &["--keep"], &["sh", "-c", &format!("read go; {LISTEN}")]);
+    command.stdin(std::process::Stdio::piped());
+    let mut run = crate::scene::Campaigner::start(command);
+    incumbent_test_support::eventually("it leads", async || scene.holder("my_app").await).await;
+    run.write("go\n");
+    assert_eq!(run.line().await, "listening");
+    assert_eq!(run.line().await, "won");
+}
+
+#[tokio::test]
+async fn its_exit_is_the_programs() {
+    let scene = Scene::start().await;
+    assert_eq!(scene.run("my_app", &["--keep"], "exit 5").exit_code().await, Some(5));
+    let mut run = scene.run("my_app", &["--keep", "--on-exit", "restart"], "echo again");
+    run.says("again").await;
+    run.says("again").await;
+}
