@@ -44,7 +44,7 @@ async fn it_is_started_again_in_the_same_term() {
 
 #[tokio::test]
 async fn it_may_leave_without_releasing_the_office() {
-    let scene = Scene::with_ttl(std::time::Duration::from_secs(60)).await;
+    let scene = Scene::with_ttl(std::time::Duration::from_secs(10)).await;
     let flags = ["--on-exit", "stop", "--identity", "gone"];
     assert_eq!(scene.run("my_app", &flags, "exit 9").exit_code().await, Some(9));
     assert_eq!(scene.holder("my_app").await.as_deref(), Some("gone"));
@@ -87,10 +87,10 @@ async fn wrong_flags_are_one_clear_line() {
         incumbent().args(["run", "my_app", "-s", "nats://127.0.0.1:1", "--", "true"]).output();
     assert_eq!(output.expect("it starts").status.code(), Some(4));
     let scene = Scene::start().await;
-    let mut run = scene.run("my_app", &["--grace", "1900ms"], "true");
+    let mut run = scene.run("my_app", &["--grace", "3900ms"], "true");
     assert_eq!(run.exit_code().await, Some(2));
     let line = run.errors();
-    assert!(line.contains("a grace of 1s 900ms is too long for a lease of 2s"), "{line}");
+    assert!(line.contains("a grace of 3s 900ms is too long for a lease of 4s"), "{line}");
 }
 
 /// Whoever starts it with signals ignored, as nohup does, means it.

@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+/// Of a bucket, and so of every campaigner on it: long enough to be renewed on a machine that is busy.
+pub const LEASE: Duration = Duration::from_secs(4);
 /// Long enough for a machine that is busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// By which all that a campaigner started is known.
@@ -38,7 +40,7 @@ impl Scene {
     }
 
     pub async fn start() -> Self {
-        Self::with_ttl(Duration::from_secs(2)).await
+        Self::with_ttl(LEASE).await
     }
 
     /// Somebody deletes the entry.

@@ -115,7 +115,7 @@ async fn ctrl_c_reaches_the_command_and_ends_the_program_in_order() {
 
 #[tokio::test]
 async fn ctrl_z_and_fg_suspend_and_continue_the_command() {
-    let scene = Scene::with_ttl(Duration::from_secs(120)).await;
+    let scene = Scene::with_ttl(Duration::from_secs(20)).await;
     let mut shell = Shell::start().await;
     shell.runs(&scene, "", "echo U\\\"\\\"P; while read line; do echo got:\\$line; done");
     shell.sees("UP").await;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::scene::{Campaigner, Scene, deadline, now};
+use crate::scene::{Campaigner, LEASE, Scene, deadline, now};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -64,13 +64,13 @@ async fn it_sees_what_it_runs_under_and_its_deadline_moves() {
     let file = run.line().await;
     let (first, in_file) = deadline(&file);
     assert_eq!(in_file, token);
-    assert!(first - now() < 2.0, "within a lease: {first}");
+    assert!(first - now() < LEASE.as_secs_f64(), "within a lease: {first}");
     let later = eventually("the deadline moves", async || {
         let (later, in_file) = deadline(&file);
         assert_eq!(in_file, token);
         (later > first).then_some(later)
     });
-    assert!(later.await - now() < 2.0);
+    assert!(later.await - now() < LEASE.as_secs_f64());
     run.signal(Signal::TERM);
     run.exit().await;
     assert!(!std::path::Path::new(&file).exists(), "nothing is left behind");

@@ -18,16 +18,19 @@ const RUNAWAYS: [&str; 8] = [
     "setsid sh -c 'sh -c \"trap : TERM; while :; do sleep 1000; done\" &' ; exec sleep 1000",
     "trap '' TERM; setsid sh -c '( ( sleep 1000 & ) & ); exec setsid sleep 1000' & exec sleep 1000",
     // Starts more and more, and more when it is asked to stop.
-    "while :; do sleep 1000 & sleep 0.02; done",
-    "trap 'setsid sleep 1000 & setsid sleep 1000 &' TERM; while :; do sleep 0.01; done",
-    "sh -c 'while :; do ( sleep 0.2 & ) ; sleep 0.01; done' & exec sleep 1000",
+    "while :; do sleep 1000 & sleep 0.1; done",
+    "trap 'setsid sleep 1000 & setsid sleep 1000 &' TERM; while :; do sleep 0.05; done",
+    "sh -c 'while :; do ( sleep 0.2 & ) ; sleep 0.05; done' & exec sleep 1000",
 ];
-const LOSSES_OF_EACH: usize = 25;
+/// Many at once, as each takes a lease to be elected again.
+const CAMPAIGNERS: usize = 25;
+const LOSSES_OF_EACH: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_each_of_200_losses_no_descendant_is_alive_at_the_deadline() {
-    let scene = Scene::with_ttl(Duration::from_secs(1)).await;
-    let losses = RUNAWAYS.iter().enumerate().map(|(i, script)| evictions(&scene, i, script));
+    let scene = Scene::with_ttl(Duration::from_secs(3)).await;
+    let scripts = RUNAWAYS.iter().cycle().take(CAMPAIGNERS);
+    let losses = scripts.enumerate().map(|(i, script)| evictions(&scene, i, script));
     join_all(losses).await;
 }
 
