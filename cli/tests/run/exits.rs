@@ -32,6 +32,22 @@ async fn what_it_leaves_behind_is_stopped() {
 }
 
 #[tokio::test]
+async fn all_that_it_started_is_asked_to_stop() {
+    let scene = Scene::start().await;
+    let below = "trap 'echo asked; exit' TERM; echo up; while :; do sleep 0.05; done";
+    let script = format!("sh -c 'setsid sh -c \"{below}\"; :' & exec sleep 1000");
+    let mut run = scene.run(
+        "my_app",
+        &["--grace", "2s"],
+        &script.replace("'echo asked; exit'", "\\\"echo asked; exit\\\""),
+    );
+    run.says("up").await;
+    run.signal(Signal::TERM);
+    run.says("asked").await;
+    assert_eq!(run.exit_code().await, Some(128 + 15));
+}
+
+#[tokio::test]
 async fn it_is_started_again_in_the_same_term() {
     let scene = Scene::start().await;
     let mut run = scene.run("my_app", &["--on-exit", "restart"], "echo $INCUMBENT_TOKEN; exit 1");

@@ -1,5 +1,6 @@
 //! A command that always runs, and is told.
 
+use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
 use crate::scene::{Scene, deadline};
@@ -40,14 +41,29 @@ async fn it_is_told_of_every_win_and_loss_and_goes_on() {
 #[tokio::test]
 async fn a_signal_waits_for_its_handler() {
     let scene = Scene::start().await;
-    let mut command =
-        scene.command("my_app", &["--keep"], &["sh", "-c", &format!("read go; {LISTEN}")]);
+    let mut command = scene.command(
+        "my_app",
+        &["--keep"],
+        &["sh", "-c", &format!("echo $INCUMBENT_DEADLINE_FILE; read go; {LISTEN}")],
+    );
     command.stdin(std::process::Stdio::piped());
     let mut run = crate::scene::Campaigner::start(command);
-    incumbent_test_support::eventually("it leads", async || scene.holder("my_app").await).await;
+    let file = run.line().await;
+    let leads = async || Some(deadline(&file).0).filter(|deadline| *deadline > 0.0);
+    let won = eventually("it leads", leads).await;
+    eventually("it renews", async || leads().await.filter(|later| *later > won)).await;
     run.write("go\n");
     assert_eq!(run.line().await, "listening");
     assert_eq!(run.line().await, "won");
+}
+
+#[tokio::test]
+async fn it_dies_with_a_campaigner_that_is_killed() {
+    let scene = Scene::start().await;
+    let mut run = scene.run("my_app", &["--keep"], "setsid sleep 1000 & echo up; exec sleep 1000");
+    run.says("up").await;
+    run.signal(Signal::KILL);
+    run.nothing_is_left().await;
 }
 
 #[tokio::test]

@@ -42,8 +42,11 @@ async fn it_is_stopped_and_started_again_when_the_entry_is_deleted() {
 #[tokio::test]
 async fn the_command_of_a_campaigner_that_is_killed_dies_before_the_next_one_starts() {
     let scene = Scene::start().await;
-    let mut first =
-        scene.run("my_app", &[], "trap '' TERM; setsid sleep 1000 & echo up; sleep 1000");
+    let mut first = scene.run(
+        "my_app",
+        &[],
+        "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000",
+    );
     first.says("up").await;
     let mut second = scene.run("my_app", &[], SERVE);
     first.signal(Signal::KILL);
