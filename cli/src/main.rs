@@ -1,6 +1,7 @@
 //! The command line of incumbent.
 
 mod campaign;
+mod candidate;
 mod connection;
 mod election;
 mod failure;

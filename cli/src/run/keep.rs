@@ -35,7 +35,7 @@ impl Campaigner {
             if let Some(code) = self.tell(&mut ward, &mut office).await? {
                 return Ok(code);
             }
-            self.status.tell("the command ended, starting it again in 1s");
+            self.candidate.status.tell("the command ended, starting it again in 1s");
             tokio::select! {
                 told = self.signals.next() => match told {
                     Told::End(signal) => return Ok(exit_code(signal)),
@@ -67,7 +67,7 @@ impl Campaigner {
                     office.deadline = later;
                     self.file.renew(later, office.leadership.token());
                 },
-                won = self.election.won(), if office.is_none() => if let Ok(leadership) = won {
+                won = self.candidate.election.won(), if office.is_none() => if let Ok(leadership) = won {
                     let deadline = leadership.deadline();
                     self.file.renew(deadline, leadership.token());
                     *office = Some(Office { leadership, deadline, leaving: None });

@@ -14,7 +14,6 @@ mod keep;
 mod lookup;
 mod options;
 mod signals;
-mod status;
 mod term;
 mod terminal;
 mod tree;
@@ -24,14 +23,12 @@ mod words;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use incumbent::new_election;
 use rustix::process::{getpid, set_child_subreaper};
 
 use self::deadline::DeadlineFile;
 use self::grace::Grace;
 pub use self::options::Run;
-use self::signals::{Signals, Told, exit_code, stand_still};
-use self::status::StatusLine;
+use self::signals::{Signals, exit_code};
 use self::term::Campaigner;
 use crate::failure::Failure;
 
@@ -56,39 +53,16 @@ impl Run {
             return Ok(ExitCode::from(missing.code));
         }
         let mut signals = Signals::listen()?;
-        let mut status = StatusLine::new();
         // What leaves the tree of a guard that was killed comes to us.
         set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
-        status.show(&format!("{}: connecting", self.name));
-        let bucket = {
-            let mut open = std::pin::pin!(self.standing.open(self.lease));
-            loop {
-                tokio::select! {
-                    bucket = &mut open => break bucket,
-                    told = signals.next() => match told {
-                        Told::End(signal) => {
-                            status.clear();
-                            return Ok(ExitCode::from(exit_code(signal)));
-                        }
-                        Told::Suspend => stand_still(),
-                    }
-                }
-            }
+        let entrance = match self.candidacy.open(signals.end()).await? {
+            Ok(entrance) => entrance,
+            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
-        status.clear();
-        let bucket = bucket?;
-        let lease = self.lease.unwrap_or(bucket.ttl());
-        let grace = Grace::new(lease, self.grace)?;
-        let mut builder = new_election(&self.name, bucket.lock()).grace(grace.total());
-        if let Some(identity) = &self.identity {
-            builder = builder.identity(identity);
-        }
-        if let Some(lease) = self.lease {
-            builder = builder.lease(lease);
-        }
+        let grace = Grace::new(self.candidacy.lease(&entrance), self.grace)?;
         let file = DeadlineFile::make()?;
-        let election = builder.start()?;
-        let campaigner = Campaigner { election, signals, status, file, grace, options: self };
+        let candidate = self.candidacy.stand(entrance, Some(grace.total()))?;
+        let campaigner = Campaigner { candidate, signals, file, grace, options: self };
         campaigner.run().await.map(ExitCode::from)
     }
 }

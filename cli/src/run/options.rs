@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
-use crate::connection::Standing;
+use crate::candidate::Candidacy;
 
 /// Run COMMAND while this process leads the election NAME.
 ///
@@ -15,20 +15,11 @@ use crate::connection::Standing;
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Run {
-    /// The election.
-    pub name: String,
+    #[command(flatten)]
+    pub candidacy: Candidacy,
     /// The command, and its arguments, after `--`. It is looked for on PATH before standing for office.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-    #[command(flatten)]
-    pub standing: Standing,
-    /// The name to show as holder [default: the host's name].
-    #[arg(long)]
-    pub identity: Option<String>,
-    /// How long one write entitles to lead, as in 5s or 500ms: it is the TTL of a bucket that is made, too [default:
-    /// the bucket's TTL, 60s for one that is made].
-    #[arg(long, value_parser = humantime::parse_duration)]
-    pub lease: Option<Duration>,
     /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
     ///
     /// A leader that cannot renew stops COMMAND so long before its lease ends, and a little more for the killing, so it

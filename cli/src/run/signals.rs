@@ -54,6 +54,16 @@ impl Signals {
             () = one(&mut self.suspend) => Told::Suspend,
         }
     }
+
+    /// The next one that ends us; stands still for the others. Cancel safe.
+    pub async fn end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                Told::End(signal) => return signal,
+                Told::Suspend => stand_still(),
+            }
+        }
+    }
 }
 
 async fn one(stream: &mut Option<Stream>) {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use incumbent::{Election, Leadership, Loss};
+use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
@@ -12,19 +12,16 @@ use super::grace::Grace;
 use super::guard::Duties;
 use super::options::{OnExit, Run};
 use super::signals::{Signals, Told, exit_code, stand_still};
-use super::status::{StatusLine, describe};
 use super::ward::{Event, Ward};
+use crate::candidate::{Candidate, describe};
 use crate::failure::{Code, Failure};
 
-/// How often a person is shown what is going on.
-const REFRESH: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub struct Campaigner {
-    pub election: Election,
+    pub candidate: Candidate,
     pub signals: Signals,
-    pub status: StatusLine,
     pub file: DeadlineFile,
     pub grace: Grace,
     pub options: Run,
@@ -52,8 +49,7 @@ impl Campaigner {
             true => self.keep().await,
             false => self.campaign().await,
         };
-        self.status.clear();
-        self.election.stop().await;
+        self.candidate.leave().await;
         code
     }
 
@@ -73,24 +69,25 @@ impl Campaigner {
 
     /// Waits for a term, or for the signal that ends the waiting.
     async fn elected(&mut self) -> Result<Result<Leadership, Signal>, Failure> {
-        let mut refresh = tokio::time::interval(REFRESH);
         loop {
             tokio::select! {
-                won = self.election.won() => {
-                    self.status.clear();
+                won = self.candidate.election.won() => {
+                    self.candidate.status.clear();
                     return match won {
                         Ok(leadership) => Ok(Ok(leadership)),
                         Err(stopped) => Err(Failure::new(Code::Failed, stopped.to_string())),
                     };
                 }
                 told = self.signals.next() => {
-                    self.status.clear();
+                    self.candidate.status.clear();
                     match told {
                         Told::End(signal) => return Ok(Err(signal)),
                         Told::Suspend => stand_still(),
                     }
                 }
-                _ = refresh.tick() => self.status.show(&describe(&self.election)),
+                () = self.candidate.status.look() => {
+                    self.candidate.status.show(&describe(&self.candidate.election));
+                }
             }
         }
     }
@@ -106,7 +103,7 @@ impl Campaigner {
             };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {
-                    self.status.tell(&format!(
+                    self.candidate.status.tell(&format!(
                         "the command ended with code {code}, starting it again in {}",
                         humantime::format_duration(pause)
                     ));
@@ -174,8 +171,8 @@ impl Campaigner {
 
     pub(super) fn start(&self, more: &[(&str, OsString)]) -> Result<Ward, Failure> {
         let mut environment: Vec<(&str, OsString)> = vec![
-            ("INCUMBENT_ELECTION", self.election.name().into()),
-            ("INCUMBENT_IDENTITY", self.election.identity().into()),
+            ("INCUMBENT_ELECTION", self.candidate.election.name().into()),
+            ("INCUMBENT_IDENTITY", self.candidate.election.identity().into()),
             ("INCUMBENT_DEADLINE_FILE", self.file.path().into()),
         ];
         environment.extend_from_slice(more);
@@ -189,7 +186,9 @@ impl Campaigner {
     }
 
     fn lost(&mut self, loss: &Loss) -> Next {
-        self.status.tell(&format!("lost {}: {}; standing again", loss.election, loss.cause));
+        self.candidate
+            .status
+            .tell(&format!("lost {}: {}; standing again", loss.election, loss.cause));
         Next::StandAgain
     }
 

@@ -21,6 +21,7 @@ use super::signals::stand_still;
 use super::terminal::Terminal;
 use super::tree;
 use super::words::{Order, Report};
+use crate::candidate::NOTIFY_SOCKET;
 
 /// A command that runs, with all that it starts.
 pub struct Ward {
@@ -71,6 +72,7 @@ impl Ward {
             .arg(super::guard::WORD)
             .args(duties.to_args())
             .args(command)
+            .env_remove(NOTIFY_SOCKET)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)

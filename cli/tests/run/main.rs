@@ -2,8 +2,10 @@
 #![cfg(target_os = "linux")]
 
 mod exits;
+mod http;
 mod keep;
 mod scene;
+mod systemd;
 mod terminal;
 mod terms;
 mod tree;

@@ -48,6 +48,11 @@ impl Scene {
         self.store.delete(name).await.expect("a deletion");
     }
 
+    /// Somebody who follows no rules writes the entry.
+    pub async fn put(&self, name: &str, value: &str) {
+        self.store.put(name, value.to_owned().into()).await.expect("a write");
+    }
+
     /// Who holds the entry.
     pub async fn holder(&self, name: &str) -> Option<String> {
         let value = self.store.get(name).await.expect("an answer")?;
@@ -57,6 +62,13 @@ impl Scene {
     /// `incumbent run NAME flags -- sh -c script`.
     pub fn run(&self, name: &str, flags: &[&str], script: &str) -> Campaigner {
         Campaigner::start(self.command(name, flags, &["sh", "-c", script]))
+    }
+
+    /// `incumbent campaign NAME flags`.
+    pub fn campaign(&self, name: &str, flags: &[&str]) -> Command {
+        let mut incumbent = incumbent();
+        incumbent.args(["campaign", name, "--server", &self.server.url()]).args(flags);
+        incumbent
     }
 
     pub fn command(&self, name: &str, flags: &[&str], command: &[&str]) -> Command {

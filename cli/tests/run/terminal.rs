@@ -169,3 +169,22 @@ async fn while_it_waits_one_line_says_who_leads() {
     shell.types("\x03");
     shell.sees("ready$ ").await;
 }
+
+#[tokio::test]
+async fn a_campaign_says_who_leads_and_what_is_wrong_while_it_waits() {
+    let scene = Scene::start().await;
+    let mut leader =
+        scene.run("my_app", &["--identity", "c7.example.net"], "echo up; exec sleep 1000");
+    leader.says("up").await;
+    let mut shell = Shell::start().await;
+    shell.types(&format!("$INCUMBENT campaign my_app -s {}\n", scene.server.url()));
+    shell.sees("\r\x1b[Kmy_app: c7.example.net leads for ").await;
+    leader.signal(Signal::TERM);
+    shell.sees("won: leading with token ").await;
+    scene.server.pause();
+    shell.sees("\r\x1b[Kmy_app: the server does not answer as it should, trying again: ").await;
+    scene.server.resume();
+    shell.sees("won: ").await;
+    shell.types("\x03");
+    shell.sees("ready$ ").await;
+}
