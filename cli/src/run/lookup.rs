@@ -18,7 +18,8 @@ pub struct Missing {
 
 pub fn check(program: &OsStr) -> Result<(), Missing> {
     let name = program.display();
-    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+    let is_path = program.as_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if is_path {
         vec![program.into()]
     } else {
         let path = env::var_os("PATH").unwrap_or_default();
@@ -27,7 +28,8 @@ pub fn check(program: &OsStr) -> Result<(), Missing> {
     if candidates.iter().any(|file| is_executable(file)) {
         return Ok(());
     }
-    let found = candidates.iter().find(|file| file.exists());
+    // A directory is looked for by its path only.
+    let found = candidates.iter().find(|file| file.is_file() || is_path && file.exists());
     let (code, message) = match found {
         Some(file) if file.is_dir() => {
             (NOT_EXECUTABLE, format!("{} is a directory", file.display()))
@@ -39,7 +41,7 @@ pub fn check(program: &OsStr) -> Result<(), Missing> {
                 file.display()
             ),
         ),
-        None if candidates.len() == 1 => (NOT_FOUND, format!("there is no command {name}")),
+        None if is_path => (NOT_FOUND, format!("there is no command {name}")),
         None => (NOT_FOUND, format!("there is no command {name} on PATH")),
     };
     Err(Missing { code, message })
