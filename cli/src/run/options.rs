@@ -72,6 +72,10 @@ What COMMAND sees:
   ends of that incumbent ends, whatever --on-exit says. Ctrl-Z suspends both, and no lease is renewed meanwhile: a
   command suspended for longer than that is killed.
 
+Under systemd:
+  A service of Type=notify is ready once it campaigns, and its status says who leads. COMMAND cannot speak for it: it
+  has no NOTIFY_SOCKET.
+
 Exit codes:
   COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal (SIGTERM, SIGINT,
   SIGHUP, SIGQUIT) that ended incumbent: COMMAND is stopped and the office released first. 127: there is no such
