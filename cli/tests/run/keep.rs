@@ -60,7 +60,11 @@ async fn a_signal_waits_for_its_handler() {
 #[tokio::test]
 async fn it_dies_with_a_campaigner_that_is_killed() {
     let scene = Scene::start().await;
-    let mut run = scene.run("my_app", &["--keep"], "setsid sleep 1000 & echo up; exec sleep 1000");
+    let mut run = scene.run_without_cgroup(
+        "my_app",
+        &["--keep"],
+        "setsid sleep 1000 & echo up; exec sleep 1000",
+    );
     run.says("up").await;
     run.signal(Signal::KILL);
     run.nothing_is_left().await;

@@ -42,7 +42,7 @@ async fn it_is_stopped_and_started_again_when_the_entry_is_deleted() {
 #[tokio::test]
 async fn the_command_of_a_campaigner_that_is_killed_dies_before_the_next_one_starts() {
     let scene = Scene::start().await;
-    let mut first = scene.run(
+    let mut first = scene.run_without_cgroup(
         "my_app",
         &[],
         "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000",
