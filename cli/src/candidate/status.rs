@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::{Election, Leader, State};
 use rustix::termios::tcgetwinsize;
-use tokio::time::{Interval, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::{output, when};
 
@@ -24,7 +24,13 @@ pub struct StatusLine {
 impl StatusLine {
     pub fn new() -> Self {
         let on_terminal = io::stderr().is_terminal() && !output::is_quiet();
-        Self { looks: on_terminal.then(|| interval(REFRESH)), shown: false }
+        let looks = || {
+            let mut looks = interval(REFRESH);
+            // What nobody looked at while in office is not made up for.
+            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            looks
+        };
+        Self { looks: on_terminal.then(looks), shown: false }
     }
 
     /// Waits until it is time to show something again: for ever where nobody sees it. Cancel safe.
