@@ -11,10 +11,10 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim model chaos mutations fuzz soak lint bench doc tools clean rust
+.PHONY: help demo test sim model chaos mutations fuzz soak lint bench doc cli-doc tools clean rust
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=memory: in one process, without a server)
 	@[ "$(LOCK)" = memory ] || scripts/tools.sh 2.15.1
@@ -69,6 +69,10 @@ chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and 
 doc: rust ## Build the documentation and say where it is
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
+
+cli-doc: rust ## Write docs/cli.md from what the program says of itself
+	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
+	mv docs/cli.md.new docs/cli.md
 
 tools: ## Install the nats-servers that the tests start, into .tools
 	@scripts/tools.sh

@@ -19,11 +19,11 @@ use crate::output::printable;
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Campaign {
-    #[command(flatten)]
-    candidacy: Candidacy,
     /// What to print.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    candidacy: Candidacy,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

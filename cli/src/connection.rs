@@ -72,18 +72,18 @@ pub struct Place {
 /// The bucket in which a command stands.
 #[derive(Debug, Args)]
 pub struct Standing {
-    #[command(flatten)]
-    place: Place,
     /// Use the bucket only if it is there; else it is made.
     #[arg(long)]
     no_create: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
 impl Connection {
     /// Connects, and says what is in the way in one line that holds no secret.
     pub async fn session(&self) -> Result<Session, Failure> {
         let settings = self.settings()?;
-        let addresses = settings.addresses()?;
+        let addresses = settings.bare_addresses()?;
         let options = settings
             .options()
             .await?
@@ -141,6 +141,11 @@ impl Place {
     /// Connects.
     pub async fn session(&self) -> Result<Session, Failure> {
         self.connection.session().await
+    }
+
+    /// How long a flag or variable says to wait.
+    pub fn told_timeout(&self) -> Option<Duration> {
+        self.connection.told_timeout()
     }
 
     /// The bucket's name.

@@ -3,9 +3,11 @@
 mod campaign;
 mod candidate;
 mod connection;
+mod doctor;
 mod election;
 mod failure;
 mod kv;
+mod manual;
 mod output;
 mod prompt;
 #[cfg(target_os = "linux")]
@@ -39,6 +41,11 @@ enum Command {
     Campaign(campaign::Campaign),
     Election(election::Election),
     Kv(kv::Kv),
+    Doctor(doctor::Doctor),
+    Completions(manual::Completions),
+    Man(manual::Manual),
+    #[command(hide = true)]
+    Reference(manual::Reference),
     #[cfg(target_os = "linux")]
     Run(run::Run),
 }
@@ -61,6 +68,10 @@ async fn start() -> ExitCode {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Doctor(command) => command.run().await,
+        Command::Completions(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Man(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Reference(command) => command.run().map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Run(command) => command.run().await,
     };

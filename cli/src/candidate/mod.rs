@@ -24,9 +24,8 @@ pub use status::{StatusLine, describe};
 #[derive(Debug, Args)]
 pub struct Candidacy {
     /// The election.
+    #[arg(index = 1)]
     pub name: String,
-    #[command(flatten)]
-    standing: Standing,
     /// The name to show as holder [default: the host's name].
     #[arg(long)]
     identity: Option<String>,
@@ -41,6 +40,8 @@ pub struct Candidacy {
     /// for longer than a lease; with one line that says why. GET /metrics: for Prometheus.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     http: Option<String>,
+    #[command(flatten)]
+    standing: Standing,
 }
 
 /// A bucket that is open, before standing in an election of it.

@@ -18,6 +18,9 @@ use crate::failure::{Code, Failure};
 /// How many refusals may wait to be read.
 const REFUSALS: usize = 64;
 
+/// How a refusal begins.
+const VIOLATION: &str = "permissions violation for ";
+
 /// A connection, and the way to ask JetStream.
 pub struct Session {
     connection: nats::Connection,
@@ -40,23 +43,28 @@ impl Refusals {
         Self { told: broadcast::Sender::new(REFUSALS), inbox }
     }
 
-    /// Takes note of what holds requests up: those that must not be sent, and answers that must not be received. Any
-    /// other subscription is one that we can do without.
     pub fn observe(&self, event: &Event) {
         let Event::ServerError(ServerError::Other(message)) = event else { return };
-        let text = message.to_ascii_lowercase();
-        let Some(right) = text.strip_prefix("permissions violation for ") else { return };
-        let inbox = format!("\"{}.", self.inbox.to_ascii_lowercase());
-        if right.starts_with("publish") || right.contains(&inbox) {
+        if message.to_ascii_lowercase().starts_with(VIOLATION) {
             let _ = self.told.send(message.as_str().into()); // an error: nobody waits
         }
+    }
+
+    /// Whether it holds requests up: one that must not be sent, or answers that must not be received. Any other
+    /// subscription is one that we can do without.
+    fn holds_up(&self, refusal: &str) -> bool {
+        let text = refusal.to_ascii_lowercase();
+        let inbox = format!("\"{}.", self.inbox.to_ascii_lowercase());
+        let right = text.strip_prefix(VIOLATION).unwrap_or_default();
+        right.starts_with("publish") || right.contains(&inbox)
     }
 
     async fn next(&self) -> Arc<str> {
         let mut refusals = self.told.subscribe();
         loop {
             match refusals.recv().await {
-                Ok(refusal) => return refusal,
+                Ok(refusal) if self.holds_up(&refusal) => return refusal,
+                Ok(_) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
             }
@@ -104,6 +112,11 @@ impl Session {
 
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// What the server refuses from now on, in its own words.
+    pub fn refusals(&self) -> broadcast::Receiver<Arc<str>> {
+        self.refusals.told.subscribe()
     }
 
     /// The client's view of a bucket.

@@ -80,4 +80,15 @@ impl Settings {
             Failure::new(Code::Usage, message)
         })
     }
+
+    /// The same without users and passwords, which the client would write into its log.
+    pub fn bare_addresses(&self) -> Result<Vec<ServerAddr>, Failure> {
+        let bare = |address: ServerAddr| {
+            let mut url = address.into_inner();
+            // An error: an address that cannot have a user.
+            let _ = url.set_username("").and_then(|()| url.set_password(None));
+            ServerAddr::from_url(url).map_err(Failure::from)
+        };
+        self.addresses()?.into_iter().map(bare).collect()
+    }
 }

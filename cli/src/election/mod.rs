@@ -13,6 +13,8 @@ use crate::connection::Place;
 use crate::failure::{EXIT_CODES, Failure};
 use crate::output::Format;
 
+pub use office::check_name;
+
 /// See who leads, and act on it.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]

@@ -15,10 +15,8 @@ use crate::candidate::Candidacy;
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Run {
-    #[command(flatten)]
-    pub candidacy: Candidacy,
     /// The command, and its arguments, after `--`. It is looked for on PATH before standing for office.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
     ///
@@ -38,6 +36,8 @@ pub struct Run {
     /// leader may do. Nothing kills it then: it must obey, and read the deadline file while it leads.
     #[arg(long)]
     pub keep: bool,
+    #[command(flatten)]
+    pub candidacy: Candidacy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

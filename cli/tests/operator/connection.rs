@@ -135,6 +135,19 @@ async fn an_address_never_shows_its_password() {
 }
 
 #[tokio::test]
+async fn a_log_never_shows_a_password() {
+    let server = guarded().await;
+    let shell = Shell::bare().with("INCUMBENT_LOG", "trace");
+    let in_address = ["kv", "ls", "-s", &server.url_as("u", "s3cret")];
+    let in_flags = ["kv", "ls", "-s", &server.url(), "--user", "u", "--password", "s3cret"];
+    for args in [&in_address[..], &in_flags] {
+        let told = shell.run(args);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(told.error.contains("async_nats") && !told.error.contains("s3cret"), "{told:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_domain_is_reached() {
     let server = Server::builder().domain("hub").start().await;
     let shell = Shell::at(&server);

@@ -1,6 +1,7 @@
 //! `incumbent` as operators use it: the real program against real servers.
 
 mod connection;
+mod doctor;
 mod election_evict;
 mod election_file;
 mod election_info;
@@ -11,4 +12,6 @@ mod kv_buckets;
 mod kv_delete;
 mod kv_entries;
 mod kv_watch;
+mod manual;
+mod proofs;
 mod shell;

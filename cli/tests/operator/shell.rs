@@ -71,7 +71,17 @@ impl Shell {
 
     /// Runs a command to its end.
     pub fn run(&self, args: &[&str]) -> Told {
-        self.command(args).output().expect("the program starts").into()
+        // One that hangs is a failure, not a test that never ends.
+        let program = self.command(args);
+        let mut command = Command::new("timeout");
+        command
+            .arg(PATIENCE.as_secs().to_string())
+            .arg(program.get_program())
+            .args(args)
+            .env_clear();
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).current_dir(self.home());
+        command.output().expect("timeout and the program start").into()
     }
 
     /// Runs a command that must succeed, and answers what it printed.
