@@ -39,6 +39,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Campaign(campaign::Campaign),
+    #[cfg(target_os = "linux")]
+    Run(run::Run),
     Election(election::Election),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -46,8 +48,6 @@ enum Command {
     Man(manual::Manual),
     #[command(hide = true)]
     Reference(manual::Reference),
-    #[cfg(target_os = "linux")]
-    Run(run::Run),
 }
 
 fn main() -> ExitCode {
