@@ -1,6 +1,7 @@
 //! The command line of incumbent.
 
 mod campaign;
+mod candidate;
 mod connection;
 mod doctor;
 mod election;
@@ -9,6 +10,8 @@ mod kv;
 mod manual;
 mod output;
 mod prompt;
+#[cfg(target_os = "linux")]
+mod run;
 mod when;
 
 use std::io::IsTerminal;
@@ -36,6 +39,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Campaign(campaign::Campaign),
+    #[cfg(target_os = "linux")]
+    Run(run::Run),
     Election(election::Election),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -45,8 +50,17 @@ enum Command {
     Reference(manual::Reference),
 }
 
+fn main() -> ExitCode {
+    // Before anything is started that a command would inherit.
+    #[cfg(target_os = "linux")]
+    if let Some(code) = run::inner(std::env::args_os()) {
+        return code;
+    }
+    start()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn start() -> ExitCode {
     let cli = Cli::parse();
     output::configure(cli.color, cli.quiet);
     log(cli.verbose);
@@ -58,6 +72,8 @@ async fn main() -> ExitCode {
         Command::Completions(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Man(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Reference(command) => command.run().map(|()| ExitCode::SUCCESS),
+        #[cfg(target_os = "linux")]
+        Command::Run(command) => command.run().await,
     };
     match result {
         Ok(code) => code,

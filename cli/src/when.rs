@@ -45,6 +45,11 @@ pub fn span(span: Duration) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
+/// The same without the fractions of a second, for a line that is shown again and again.
+pub fn whole_seconds(exact: Duration) -> String {
+    span(Duration::from_secs(exact.as_secs()))
+}
+
 /// How many bytes that are, as in `1.5 KiB`.
 pub fn size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()

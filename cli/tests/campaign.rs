@@ -128,3 +128,13 @@ async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
     }
     assert_eq!(second.terminate(), Some(15));
 }
+
+/// A server that is there and says nothing is waited for, but not by somebody who has changed their mind.
+#[test]
+fn it_can_be_interrupted_while_it_connects() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("nats://{}", silent.local_addr().expect("an address"));
+    let mut campaign = Campaigner::start(&["campaign", "my_app", "-s", &url, "--timeout", "30s"]);
+    let _connection = silent.accept().expect("it connects");
+    assert_eq!(campaign.terminate(), Some(15));
+}
