@@ -44,7 +44,7 @@ mutations: rust tools ## Break each rule of the protocol in a copy, and see the 
 fuzz: export BOLERO_RANDOM_ITERATIONS = 18446744073709551615
 fuzz: export BOLERO_RANDOM_TEST_TIME_MS = $(shell awk 'BEGIN { print int($(or $(MINUTES),10) * 30000) }')
 fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES=10
-	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --lib --test protocol -- fuzz:: --nocapture
+	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --package incumbent-cli --lib --bins --test protocol -- fuzz:: --nocapture
 
 lint: rust ## Formatting, clippy, documentation: no warnings
 	@scripts/rust.sh fmt clippy

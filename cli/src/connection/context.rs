@@ -165,3 +165,56 @@ mod tests {
         assert_eq!(parse("{\"url\": \"nats://a\", \"creds\": null}").unwrap().url, "nats://a");
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use bolero::TypeGenerator;
+    use serde_json::{Map, Value, json};
+
+    use super::{IDLE, USED, parse};
+
+    const SECRET: &str = "s3cret";
+
+    #[derive(Debug, TypeGenerator)]
+    enum Said {
+        Nothing,
+        Number(i64),
+        Flag(bool),
+        Text,
+        List,
+        Object,
+    }
+
+    #[test]
+    fn any_bytes_are_a_context_or_refused() {
+        bolero::check!().for_each(|bytes| {
+            let _ = parse(&String::from_utf8_lossy(bytes));
+        });
+    }
+
+    #[test]
+    fn what_a_context_holds_is_in_no_refusal() {
+        let fields = bolero::produce::<Vec<(u8, Said)>>().with().len(0_usize..6);
+        bolero::check!().with_generator(fields).for_each(|fields| {
+            let names: Vec<&str> = USED.into_iter().chain(IDLE).chain(["unheard of"]).collect();
+            let object: Map<String, Value> = (fields.iter())
+                .map(|(name, said)| {
+                    let value = match said {
+                        Said::Nothing => Value::Null,
+                        Said::Number(number) => json!(number),
+                        Said::Flag(flag) => json!(flag),
+                        Said::Text => json!(SECRET),
+                        Said::List => json!([SECRET]),
+                        Said::Object => json!({SECRET: SECRET}),
+                    };
+                    (names[usize::from(*name) % names.len()].to_owned(), value)
+                })
+                .collect();
+            let whole = Value::Object(object).to_string();
+            for text in [&whole, &whole[..whole.len() - 1]] {
+                let refusal = parse(text).err().unwrap_or_default();
+                assert!(!refusal.contains(SECRET), "{refusal}");
+            }
+        });
+    }
+}
