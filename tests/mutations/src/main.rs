@@ -115,8 +115,10 @@ fn copy(sources: &Path, tree: &Path) -> Result<(), String> {
             restore(sources, tree, file)?;
         }
     }
+    // One from an earlier run may lead into a checkout that is gone.
     let tools = tree.join(".tools");
-    if sources.join(".tools").exists() && !tools.exists() {
+    let _ = fs::remove_file(&tools);
+    if sources.join(".tools").exists() {
         std::os::unix::fs::symlink(sources.join(".tools"), &tools).map_err(at(&tools))?;
     }
     Ok(())
