@@ -14,8 +14,9 @@ use crate::output::printable;
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
 /// Prints one line a transition on standard output: who leads, won, lost with its cause, and what is wrong with the
-/// server. On SIGINT or SIGTERM the office is released before the program ends. A systemd service of Type=notify is
-/// ready once it campaigns, and its status says who leads.
+/// server. On SIGINT or SIGTERM the office is released before the program ends. A server that is out of reach is waited
+/// for, unless `--timeout` says for how long. A systemd service of Type=notify is ready once it campaigns, and its status
+/// says who leads.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Campaign {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::{ConnectError, ConnectErrorKind, ServerAddr};
+use backon::{ExponentialBuilder, Retryable};
 use clap::Args;
 use incumbent::nats::{self, Bucket, BucketConfig, DEFAULT_BUCKET, PermissionWatch};
 
@@ -16,6 +17,13 @@ use crate::failure::{Code, Failure, one_line};
 
 pub use session::{Bounded, Session};
 use settings::Settings;
+
+/// When to look again for a server that is out of reach.
+const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(Duration::from_secs(5))
+    .without_max_times()
+    .with_jitter();
 
 /// Where the server is, and who we are there. A flag beats its variable, which beats the context.
 #[derive(Debug, Clone, Default, Args)]
@@ -164,8 +172,22 @@ impl Place {
 }
 
 impl Standing {
-    /// Opens the bucket, or makes it with this TTL.
-    pub async fn open(&self, ttl: Option<Duration>) -> Result<Bucket, Failure> {
+    /// Opens the bucket, or makes it with this TTL. Unless `--timeout` is told, a server that is out of reach is waited
+    /// for, and `waits` hears why.
+    pub async fn open(
+        &self,
+        ttl: Option<Duration>,
+        mut waits: impl FnMut(&Failure),
+    ) -> Result<Bucket, Failure> {
+        let patient = self.place.told_timeout().is_none();
+        (|| self.try_open(ttl))
+            .retry(ATTEMPTS)
+            .when(|failure| patient && failure.code() == Some(Code::Unreachable))
+            .notify(|failure, _| waits(failure))
+            .await
+    }
+
+    async fn try_open(&self, ttl: Option<Duration>) -> Result<Bucket, Failure> {
         let session = self.place.session().await?;
         let mut config = self.place.config(&session);
         if let Some(ttl) = ttl {

@@ -51,6 +51,14 @@ impl Failure {
         Self::Told { code, message: message.into() }
     }
 
+    /// The exit code of what is told.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Told { code, .. } | Self::Silent(code) => Some(*code),
+            Self::NobodyReads | Self::Signal(_) => None,
+        }
+    }
+
     /// Tells it on standard error, and answers the exit code.
     pub fn report(&self) -> ExitCode {
         match self {

@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::nats::Bucket;
-use incumbent::{Election, new_election};
+use incumbent::protocol::{Timing, TimingOptions};
+use incumbent::{Election, StartError, new_election};
 use tokio::task::JoinHandle;
 
 use self::health::Health;
 use crate::connection::Standing;
+use crate::election::check_name;
 use crate::failure::Failure;
+use crate::output;
 
 pub use notify::SOCKET as NOTIFY_SOCKET;
 pub use status::{StatusLine, describe};
@@ -68,19 +71,32 @@ impl Drop for Attendant {
 }
 
 impl Candidacy {
-    /// Opens the bucket, unless `end` comes first.
+    /// Opens the bucket as soon as its server is in reach, unless `end` comes first.
     pub async fn open<T>(
         &self,
         end: impl Future<Output = T>,
     ) -> Result<Result<Entrance, T>, Failure> {
+        check_name(&self.name)?;
+        let told = TimingOptions { lease: self.lease, ..TimingOptions::default() };
+        Timing::new(told, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
             Some(address) => Some(http::Listener::bind(address).await?),
             None => None,
         };
         let mut status = StatusLine::new();
         status.show(&format!("{}: connecting", self.name));
+        let mut told = None;
+        let mut waits = |status: &mut StatusLine, why: &Failure| {
+            let why = format!("{why}; trying again");
+            if told.as_ref() != Some(&why) {
+                status.clear();
+                output::note(format!("incumbent: {why}"));
+            }
+            status.show(&format!("{}: {why}", self.name));
+            told = Some(why);
+        };
         let opened = tokio::select! {
-            bucket = self.standing.open(self.lease) => Ok(bucket),
+            bucket = self.standing.open(self.lease, |why| waits(&mut status, why)) => Ok(bucket),
             end = end => Err(end),
         };
         status.clear();

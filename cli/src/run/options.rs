@@ -11,7 +11,8 @@ use crate::candidate::Candidacy;
 /// Run COMMAND while this process leads the election NAME.
 ///
 /// COMMAND is started when this process is elected, and stopped when its term ends; then it stands again. Of all that
-/// run this with one NAME, on however many hosts, one has COMMAND running, and never two.
+/// run this with one NAME, on however many hosts, one has COMMAND running, and never two. A server that is out of reach
+/// is waited for, unless `--timeout` says for how long.
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Run {

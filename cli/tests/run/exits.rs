@@ -99,8 +99,9 @@ fn a_command_that_cannot_run_is_one_clear_line() {
 #[tokio::test]
 async fn wrong_flags_are_one_clear_line() {
     assert_eq!(without_server(&["run", "my_app"]).status.code(), Some(2), "no command");
-    let output =
-        incumbent().args(["run", "my_app", "-s", "nats://127.0.0.1:1", "--", "true"]).output();
+    let output = incumbent()
+        .args(["run", "my_app", "-s", "nats://127.0.0.1:1", "--timeout", "5s", "--", "true"])
+        .output();
     assert_eq!(output.expect("it starts").status.code(), Some(4));
     let scene = Scene::start().await;
     let mut run = scene.run("my_app", &["--grace", "3900ms"], "true");
