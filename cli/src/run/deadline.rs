@@ -9,6 +9,8 @@ use incumbent::Token;
 use incumbent::clock::{BootClock, Clock, Instant};
 use tempfile::TempDir;
 
+use crate::failure::{Code, Failure};
+
 /// One line: the deadline in seconds of `CLOCK_BOOTTIME` (the clock of `/proc/uptime`), the same as UTC by the wall
 /// clock, and the token of the term. All are zero while this process does not lead.
 ///
@@ -19,10 +21,29 @@ pub struct DeadlineFile {
 }
 
 impl DeadlineFile {
-    pub fn make() -> io::Result<Self> {
+    pub fn make() -> Result<Self, Failure> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let parent = runtime.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
-        let directory = tempfile::Builder::new().prefix("incumbent-").tempdir_in(parent)?;
+        // The last one is there, and can be written, in a container that has nothing else.
+        let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
+        Self::in_first_of(runtime.into_iter().chain(places))
+    }
+
+    fn in_first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, Failure> {
+        let mut tried = Vec::new();
+        for place in places {
+            match Self::in_directory(&place) {
+                Ok(file) => return Ok(file),
+                Err(error) => tried.push(format!("{}: {error}", place.display())),
+            }
+        }
+        let tried = tried.join("; ");
+        let message =
+            format!("no place for the deadline file ({tried}): set TMPDIR to a directory for it");
+        Err(Failure::new(Code::Failed, message))
+    }
+
+    fn in_directory(place: &Path) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("incumbent-").tempdir_in(place)?;
         let path = directory.path().join("deadline");
         let file = Self { directory, path };
         file.clear()?;
@@ -83,5 +104,15 @@ mod tests {
             line(Duration::ZERO, SystemTime::UNIX_EPOCH, 0),
             "0.000000000 1970-01-01T00:00:00.000Z 0\n"
         );
+    }
+
+    #[test]
+    fn it_is_kept_where_there_is_a_place() {
+        let place = tempfile::tempdir().unwrap();
+        let (absent, there) = (place.path().join("absent"), place.path().to_owned());
+        let file = DeadlineFile::in_first_of([absent.clone(), there].into_iter()).unwrap();
+        assert!(file.path().starts_with(place.path()));
+        let refusal = DeadlineFile::in_first_of([absent].into_iter()).err().unwrap().to_string();
+        assert!(refusal.contains("absent: No such file") && refusal.contains("set TMPDIR"));
     }
 }
