@@ -11,10 +11,10 @@ export RUST_TEST_THREADS ?= 4
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim model chaos mutations fuzz soak lint bench doc tools clean rust
+.PHONY: help demo test sim model chaos mutations fuzz soak lint bench doc cli-doc tools clean rust
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=memory: in one process, without a server)
 	@[ "$(LOCK)" = memory ] || scripts/tools.sh 2.15.1
@@ -44,7 +44,7 @@ mutations: rust tools ## Break each rule of the protocol in a copy, and see the 
 fuzz: export BOLERO_RANDOM_ITERATIONS = 18446744073709551615
 fuzz: export BOLERO_RANDOM_TEST_TIME_MS = $(shell awk 'BEGIN { print int($(or $(MINUTES),10) * 30000) }')
 fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES=10
-	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --lib --test protocol -- fuzz:: --nocapture
+	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --package incumbent-cli --lib --bins --test protocol -- fuzz:: --nocapture
 
 lint: rust ## Formatting, clippy, documentation: no warnings
 	@scripts/rust.sh fmt clippy
@@ -70,6 +70,10 @@ doc: rust ## Build the documentation and say where it is
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
 
+cli-doc: rust ## Write docs/cli.md from what the program says of itself
+	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
+	mv docs/cli.md.new docs/cli.md
+
 tools: ## Install the nats-servers that the tests start, into .tools, and build the Kubernetes API server (minutes, once)
 	@scripts/tools.sh
 	@tests/kubeserver/build.sh
@@ -81,3 +85,4 @@ clean: ## Remove what was built, and .tools
 
 rust:
 	@scripts/rust.sh
+	@scripts/fresh.sh

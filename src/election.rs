@@ -7,6 +7,7 @@ use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use thiserror::Error;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::clock::Instant;
 use crate::leadership::Leadership;
 use crate::lock::Token;
 use crate::protocol::{Cause, Failure, Leader, State};
@@ -79,6 +80,15 @@ impl Election {
     pub fn token(&self) -> Option<Token> {
         let term = self.shared().status.borrow().term.as_ref().map(|term| term.token);
         term.filter(|_| self.is_leader())
+    }
+
+    /// When this campaigner's right to lead ends, unless it is renewed before; `None` while it is not in office, and from
+    /// the moment at which the work is told to stop.
+    ///
+    /// On the election's [`Clock`](crate::clock::Clock). One that has passed says that this program is held up: nobody
+    /// was told of the end.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.shared().status.borrow().term.as_ref().map(|term| term.deadline())
     }
 
     /// Waits until this campaigner leads. Several callers share a term: it lasts until the last of them drops what it got.

@@ -82,6 +82,17 @@ impl Leadership {
         }
     }
 
+    /// Waits until the right to lead lasts longer than until `deadline`, and answers until when.
+    ///
+    /// For passing the [`deadline`](Self::deadline) on to where it cannot be asked for, such as another process. It
+    /// never returns when the term ends without a further renewal, so wait for [`ended`](Self::ended) beside it.
+    ///
+    /// Cancel safe.
+    pub async fn renewed(&self, deadline: Instant) -> Instant {
+        let later = |_: &TermState| Some(self.term.deadline()).filter(|now| *now > deadline);
+        self.term.wait(&self.term.renewed, later).await
+    }
+
     /// Gives up the office: the term ends with [`Cause::Resigned`] and others go first.
     pub fn resign(&self) {
         self.term.inbox.send(Input::Resign { term: Some(self.term.number) });
@@ -138,6 +149,8 @@ pub(crate) struct Term {
     state: Mutex<TermState>,
     /// Wakes those who wait for the end.
     ended: Notify,
+    /// Wakes those who wait for a renewal.
+    renewed: Notify,
     /// Wakes the driver when no guard is held.
     idle: Notify,
     inbox: Inbox,
@@ -170,6 +183,7 @@ impl Term {
             deadline_ns: AtomicU64::new(0),
             state: Mutex::default(),
             ended: Notify::new(),
+            renewed: Notify::new(),
             idle: Notify::new(),
             inbox,
         };
@@ -179,6 +193,7 @@ impl Term {
 
     pub fn extend(&self, deadline: Instant) {
         self.deadline_ns.store(as_ns(deadline), Ordering::Release);
+        self.renewed.notify_waiters();
     }
 
     pub fn deadline(&self) -> Instant {

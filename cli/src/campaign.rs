@@ -1,36 +1,30 @@
 //! `incumbent campaign`: stand in an election and print each transition.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use incumbent::{Change, new_election};
+use incumbent::Change;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::connection::Standing;
-use crate::failure::Failure;
+use crate::candidate::{Candidacy, describe};
+use crate::failure::{EXIT_CODES, Failure};
+use crate::output::printable;
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
 /// Prints one line a transition on standard output: who leads, won, lost with its cause, and what is wrong with the
-/// server. On SIGINT or SIGTERM the office is released before the program ends.
+/// server. On SIGINT or SIGTERM the office is released before the program ends. A server that is out of reach is waited
+/// for, unless `--timeout` says for how long. A systemd service of Type=notify is ready once it campaigns, and its status
+/// says who leads.
 #[derive(Args)]
+#[command(after_help = EXIT_CODES)]
 pub struct Campaign {
-    /// The election.
-    name: String,
-    #[command(flatten)]
-    standing: Standing,
-    /// The name to show as holder [default: the host's name].
-    #[arg(long)]
-    identity: Option<String>,
-    /// How long one write entitles to lead, as in 5s or 500ms: it is the TTL of a bucket that is made, too [default:
-    /// the bucket's TTL, 60s for one that is made].
-    #[arg(long, value_parser = humantime::parse_duration)]
-    lease: Option<Duration>,
     /// What to print.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    candidacy: Candidacy,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,35 +35,60 @@ enum Output {
     Json,
 }
 
+/// The signals that end it.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ends {
+    fn listen() -> io::Result<Self> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+
+    /// The number of the next one. Cancel safe.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        }
+    }
+}
+
 impl Campaign {
     pub async fn run(self) -> Result<(), Failure> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let bucket = self.standing.open(self.lease).await?;
-        let mut builder = new_election(&self.name, bucket.lock());
-        if let Some(identity) = &self.identity {
-            builder = builder.identity(identity);
-        }
-        if let Some(lease) = self.lease {
-            builder = builder.lease(lease);
-        }
-        let election = builder.start()?;
-        let mut changes = election.changes();
-        loop {
+        let mut ends = Ends::listen()?;
+        let entrance = match self.candidacy.open(ends.next()).await? {
+            Ok(entrance) => entrance,
+            Err(signal) => return Err(Failure::Signal(signal)),
+        };
+        let mut candidate = self.candidacy.stand(entrance, None)?;
+        let mut changes = candidate.election.changes();
+        let end = loop {
             tokio::select! {
-                change = changes.next() => match change {
-                    Some(change) => self.print(&change)?,
-                    None => return Ok(()),
-                },
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                biased;
+                signal = ends.next() => break Failure::Signal(signal),
+                change = changes.next() => {
+                    candidate.status.clear();
+                    match change {
+                        Some(change) => if let Err(error) = self.print(&change) { break error.into() },
+                        None => return Ok(()),
+                    }
+                }
+                () = candidate.status.look(), if !candidate.election.is_leader() => {
+                    candidate.status.show(&describe(&candidate.election));
+                }
+            }
+        };
+        // Whatever the end is, the office is released first.
+        candidate.leave().await;
+        while let Some(change) = changes.next().await {
+            if self.print(&change).is_err() {
+                break;
             }
         }
-        election.stop().await;
-        while let Some(change) = changes.next().await {
-            self.print(&change)?;
-        }
-        Ok(())
+        Err(end)
     }
 
     fn print(&self, change: &Change) -> io::Result<()> {
@@ -89,7 +108,7 @@ fn text_line(change: &Change) -> Option<String> {
         Change::Won { token } => format!("won: leading with token {token}"),
         Change::Lost { cause, .. } => format!("lost: {cause}"),
         Change::Leader(Some(leader)) if leader.is_me => return None,
-        Change::Leader(Some(leader)) => format!("leader: {}", leader.identity),
+        Change::Leader(Some(leader)) => format!("leader: {}", printable(&leader.identity)),
         Change::Leader(None) => "leader: nobody".to_owned(),
         Change::Trouble(failure) => format!("trouble: {}", failure.message),
         Change::Recovered => "recovered: the server answers again".to_owned(),

@@ -1,81 +1,238 @@
-//! How a command reaches its bucket.
+//! How a command reaches its server, as the `nats` program does it.
+
+mod context;
+mod credentials;
+mod session;
+mod settings;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_nats::{ConnectError, ConnectErrorKind, ServerAddr};
+use backon::{ExponentialBuilder, Retryable};
 use clap::Args;
-use incumbent::nats::{self, Bucket, BucketConfig};
+use incumbent::nats::{self, Bucket, BucketConfig, DEFAULT_BUCKET, PermissionWatch};
 
 use crate::failure::{Code, Failure, one_line};
 
-/// Where the elections are.
-#[derive(Debug, Args)]
+pub use session::{Bounded, Session};
+use settings::Settings;
+
+/// When to look again for a server that is out of reach.
+const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(Duration::from_secs(5))
+    .without_max_times()
+    .with_jitter();
+
+/// Where the server is, and who we are there. A flag beats its variable, which beats the context.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Connection")]
 pub struct Connection {
-    /// The NATS server.
-    #[arg(short, long, env = "NATS_URL", default_value = "nats://127.0.0.1:4222")]
-    server: String,
-    /// A file with the user's credentials.
-    #[arg(long, env = "NATS_CREDS", value_name = "FILE")]
-    creds: Option<PathBuf>,
+    /// The NATS servers, separated by commas [env: NATS_URL] [default: nats://127.0.0.1:4222].
+    #[arg(short, long, global = true, value_name = "URL")]
+    server: Option<String>,
+    /// A file with the user's credentials [env: NATS_CREDS].
+    #[arg(long, global = true, value_name = "FILE")]
+    creds: Option<String>,
+    /// A file with the user's NKey seed [env: NATS_NKEY].
+    #[arg(long, global = true, value_name = "FILE")]
+    nkey: Option<String>,
+    /// The user; without a password, a token [env: NATS_USER].
+    #[arg(long, global = true)]
+    user: Option<String>,
+    /// The user's password; the variable keeps it out of the list of processes [env: NATS_PASSWORD].
+    #[arg(long, global = true)]
+    password: Option<String>,
+    /// A file with our TLS certificate [env: NATS_CERT].
+    #[arg(long, global = true, value_name = "FILE")]
+    tlscert: Option<String>,
+    /// A file with the key of our TLS certificate [env: NATS_KEY].
+    #[arg(long, global = true, value_name = "FILE")]
+    tlskey: Option<String>,
+    /// A file with the certificates of the authorities to trust [env: NATS_CA].
+    #[arg(long, global = true, value_name = "FILE")]
+    tlsca: Option<String>,
+    /// A context of the `nats` program [env: NATS_CONTEXT] [default: the one that is selected there].
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+    /// The JetStream domain.
+    #[arg(long, global = true, value_name = "DOMAIN", conflicts_with = "js_api_prefix")]
+    js_domain: Option<String>,
+    /// The prefix of the JetStream API.
+    #[arg(long, global = true, value_name = "PREFIX")]
+    js_api_prefix: Option<String>,
+    /// How long to wait for the connection, and for each answer [env: NATS_TIMEOUT] [default: 5s].
+    #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+}
+
+/// The bucket of the elections.
+#[derive(Debug, Args)]
+pub struct Place {
+    #[command(flatten)]
+    connection: Connection,
     /// The key-value bucket of the elections.
-    #[arg(long, default_value = "CHORIA_LEADER_ELECTION")]
+    #[arg(long, global = true, default_value = DEFAULT_BUCKET, help_heading = "Connection")]
     bucket: String,
 }
 
 /// The bucket in which a command stands.
 #[derive(Debug, Args)]
 pub struct Standing {
-    #[command(flatten)]
-    connection: Connection,
     /// Use the bucket only if it is there; else it is made.
     #[arg(long)]
     no_create: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
 impl Connection {
-    pub async fn connect(&self) -> Result<nats::Connection, Failure> {
-        let options = match &self.creds {
-            Some(file) => {
-                async_nats::ConnectOptions::with_credentials_file(file).await.map_err(|error| {
-                    let file = file.display();
-                    Failure::new(Code::Usage, format!("cannot read credentials in {file}: {error}"))
-                })?
-            }
-            None => async_nats::ConnectOptions::new(),
+    /// Connects, and says what is in the way in one line that holds no secret.
+    pub async fn session(&self) -> Result<Session, Failure> {
+        let settings = self.settings()?;
+        let addresses = settings.bare_addresses()?;
+        let options = settings
+            .options()
+            .await?
+            .connection_timeout(settings.timeout)
+            .request_timeout(Some(settings.timeout))
+            .name("incumbent");
+        let (watch, refusals) = (PermissionWatch::new(), session::Refusals::new(&settings));
+        let (observer, noted) = (watch.clone(), refusals.clone());
+        let options = options.event_callback(move |event| {
+            observer.observe(&event);
+            noted.observe(&event);
+            std::future::ready(())
+        });
+        let client = tokio::time::timeout(settings.timeout, options.connect(addresses.as_slice()))
+            .await
+            .map_err(|_| unreachable(&addresses, "no answer in time"))?
+            .map_err(|error| refused(&addresses, &error))?;
+        let connection = nats::Connection::new(client, watch);
+        Ok(Session::new(connection, refusals, &settings))
+    }
+
+    /// How long a flag or variable says to wait.
+    pub fn told_timeout(&self) -> Option<Duration> {
+        self.settings().ok().and_then(|settings| settings.told_timeout)
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let flags = self.clone();
+        let variables = Self {
+            server: variable("NATS_URL"),
+            creds: variable("NATS_CREDS"),
+            nkey: variable("NATS_NKEY"),
+            user: variable("NATS_USER"),
+            password: variable("NATS_PASSWORD"),
+            tlscert: variable("NATS_CERT"),
+            tlskey: variable("NATS_KEY"),
+            tlsca: variable("NATS_CA"),
+            context: variable("NATS_CONTEXT"),
+            timeout: match variable("NATS_TIMEOUT") {
+                Some(text) => Some(humantime::parse_duration(&text).map_err(|error| {
+                    Failure::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"))
+                })?),
+                None => None,
+            },
+            ..Self::default()
         };
-        nats::connect(self.server.as_str(), options).await.map_err(|error| {
-            let (server, why) = (self.address(), one_line(&error));
-            Failure::new(
-                Code::Unreachable,
-                format!("cannot reach a NATS server at {server}: {why}"),
-            )
-        })
+        let named = flags.context.clone().or(variables.context.clone());
+        let context = context::load(named.as_deref())?;
+        Settings::merge(flags, variables, context)
+    }
+}
+
+impl Place {
+    /// Connects.
+    pub async fn session(&self) -> Result<Session, Failure> {
+        self.connection.session().await
+    }
+
+    /// How long a flag or variable says to wait.
+    pub fn told_timeout(&self) -> Option<Duration> {
+        self.connection.told_timeout()
+    }
+
+    /// The bucket's name.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
     }
 
     /// The bucket's settings as far as they are told here.
-    pub fn config(&self) -> BucketConfig {
-        BucketConfig::new(&self.bucket)
-    }
-
-    /// The server's address without the user and password that a URL may carry.
-    fn address(&self) -> &str {
-        let address = self.server.rsplit('@').next().unwrap_or_default();
-        address.rsplit("//").next().unwrap_or_default()
+    pub fn config(&self, session: &Session) -> BucketConfig {
+        let config = BucketConfig::new(&self.bucket);
+        match session.api_prefix() {
+            Some(prefix) => config.api_prefix(prefix),
+            None => config,
+        }
     }
 }
 
 impl Standing {
-    /// Opens the bucket, or makes it with this TTL.
-    pub async fn open(&self, ttl: Option<Duration>) -> Result<Bucket, Failure> {
-        let connection = self.connection.connect().await?;
-        let mut config = self.connection.config();
+    /// Opens the bucket, or makes it with this TTL. Unless `--timeout` is told, a server that is out of reach is waited
+    /// for, and `waits` hears why.
+    pub async fn open(
+        &self,
+        ttl: Option<Duration>,
+        mut waits: impl FnMut(&Failure),
+    ) -> Result<Bucket, Failure> {
+        let patient = self.place.told_timeout().is_none();
+        (|| self.try_open(ttl))
+            .retry(ATTEMPTS)
+            .when(|failure| patient && failure.code() == Some(Code::Unreachable))
+            .notify(|failure, _| waits(failure))
+            .await
+    }
+
+    async fn try_open(&self, ttl: Option<Duration>) -> Result<Bucket, Failure> {
+        let session = self.place.session().await?;
+        let mut config = self.place.config(&session);
         if let Some(ttl) = ttl {
             config = config.ttl(ttl);
         }
         Ok(if self.no_create {
-            Bucket::open_with(connection, config).await?
+            Bucket::open_with(session.connection(), config).await?
         } else {
-            Bucket::create_or_open(connection, config).await?
+            Bucket::create_or_open(session.connection(), config).await?
         })
     }
+}
+
+fn refused(addresses: &[ServerAddr], error: &ConnectError) -> Failure {
+    let denied = |why: &str| {
+        let at = shown(addresses);
+        Failure::new(
+            Code::Denied,
+            format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
+        )
+    };
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => denied("does not let us in"),
+        ConnectErrorKind::Authentication => denied("wants another proof of who we are"),
+        _ => unreachable(addresses, &one_line(error)),
+    }
+}
+
+fn unreachable(addresses: &[ServerAddr], why: &str) -> Failure {
+    let message = format!("cannot reach a NATS server at {}: {why}", shown(addresses));
+    Failure::new(Code::Unreachable, message)
+}
+
+/// Addresses without the user and password that a URL may carry.
+fn shown(addresses: &[ServerAddr]) -> String {
+    let shown: Vec<_> =
+        addresses.iter().map(|server| format!("{}:{}", server.host(), server.port())).collect();
+    shown.join(", ")
+}
+
+/// Where the `nats` program keeps its files.
+fn nats_directory() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = set("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".config")))?;
+    Some(base.join("nats"))
 }

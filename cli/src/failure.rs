@@ -1,10 +1,24 @@
 //! Why a command fails, and the exit code that scripts see.
 
+use std::error::Error;
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
+use async_nats::jetstream;
 use incumbent::StartError;
 use incumbent::nats::{BucketError, BucketErrorKind};
+
+/// What scripts can rely on, as `--help` and the manual tell it.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0      done
+  1      failed
+  2      wrong usage
+  3      not the leader, or no such thing
+  4      no server in reach
+  5      denied: the server refuses a right
+  128+n  ended by signal n";
 
 /// What scripts can rely on. Success is 0, and a signal ends a program with 128 and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,26 +33,132 @@ pub enum Code {
     Denied = 5,
 }
 
-/// One line that says what is wrong and how to mend it.
+/// Why a command ends before its work is done.
 #[derive(Debug)]
-pub struct Failure {
-    code: Code,
-    message: String,
+pub enum Failure {
+    /// One line that says what is wrong and how to mend it.
+    Told { code: Code, message: String },
+    /// A code that says it all.
+    Silent(Code),
+    /// Nobody reads on: whoever closed the pipe has what they wanted.
+    NobodyReads,
+    /// Ended by this signal, after everything was put in order.
+    Signal(i32),
 }
 
 impl Failure {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self::Told { code, message: message.into() }
     }
 
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.code as u8)
+    /// The exit code of what is told.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Told { code, .. } | Self::Silent(code) => Some(*code),
+            Self::NobodyReads | Self::Signal(_) => None,
+        }
+    }
+
+    /// Tells it on standard error, and answers the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Self::Told { code, message } => {
+                let _ = writeln!(anstream::stderr(), "incumbent: {message}");
+                ExitCode::from(*code as u8)
+            }
+            Self::Silent(code) => ExitCode::from(*code as u8),
+            Self::NobodyReads => ExitCode::SUCCESS,
+            Self::Signal(signal) => {
+                // What started us shall see how we ended: a shell makes 128 and the number of it.
+                let _ = signal_hook::low_level::emulate_default_handler(*signal);
+                ExitCode::from(128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// What a request to JetStream came to.
+    pub fn of_request(doing: &str, error: &(dyn Error + 'static)) -> Self {
+        let mut source = Some(error);
+        while let Some(error) = source {
+            if let Some(failure) = Self::known(doing, error) {
+                return failure;
+            }
+            source = error.source();
+        }
+        Self::new(Code::Failed, format!("{doing}: {}", one_line(error)))
+    }
+
+    /// The client wraps the server's answer in an error of each function that asks.
+    fn known(doing: &str, error: &(dyn Error + 'static)) -> Option<Self> {
+        use jetstream::context::{
+            GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind, RequestError,
+            RequestErrorKind,
+        };
+        use jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind as Last};
+        if let Some(error) = error.downcast_ref::<jetstream::Error>() {
+            return Some(Self::of_answer(doing, error));
+        }
+        if let Some(error) = error.downcast_ref::<GetStreamError>()
+            && let GetStreamErrorKind::JetStream(error) = error.kind()
+        {
+            return Some(Self::of_answer(doing, &error));
+        }
+        if let Some(error) = error.downcast_ref::<LastRawMessageError>() {
+            return match error.kind() {
+                Last::NoMessageFound => Some(Self::no_entry(doing)),
+                Last::JetStream(error) => Some(Self::of_answer(doing, &error)),
+                _ => None,
+            };
+        }
+        if let Some(error) = error.downcast_ref::<RequestError>() {
+            return match error.kind() {
+                RequestErrorKind::NoResponders => Some(Self::no_jetstream(doing)),
+                RequestErrorKind::TimedOut => Some(Self::timed_out(doing)),
+                _ => None,
+            };
+        }
+        let error = error.downcast_ref::<PublishError>()?;
+        (error.kind() == PublishErrorKind::TimedOut).then(|| Self::timed_out(doing))
+    }
+
+    /// What JetStream refused.
+    pub fn of_answer(doing: &str, error: &jetstream::Error) -> Self {
+        use jetstream::ErrorCode;
+        match error.error_code() {
+            ErrorCode::STREAM_NOT_FOUND => {
+                Self::new(Code::NotFound, format!("{doing}: the bucket does not exist"))
+            }
+            ErrorCode::NO_MESSAGE_FOUND => Self::no_entry(doing),
+            ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+                Self::no_jetstream(doing)
+            }
+            _ => Self::new(Code::Failed, format!("{doing}: {error}")),
+        }
+    }
+
+    fn no_entry(doing: &str) -> Self {
+        Self::new(Code::NotFound, format!("{doing}: there is no such entry"))
+    }
+
+    pub fn timed_out(doing: &str) -> Self {
+        let hint = "the server is slow, or refuses the right without saying so; see --timeout";
+        Self::new(Code::Unreachable, format!("{doing}: no answer in time: {hint}"))
+    }
+
+    fn no_jetstream(doing: &str) -> Self {
+        let hint = "enable it on the server, or name its --js-domain";
+        Self::new(Code::Unreachable, format!("{doing}: JetStream does not answer: {hint}"))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        match self {
+            Self::Told { message, .. } => f.write_str(message),
+            Self::Silent(code) => write!(f, "{code:?}"),
+            Self::NobodyReads => f.write_str("nobody reads on"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
     }
 }
 
@@ -62,17 +182,23 @@ impl From<StartError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::NobodyReads;
+        }
         Self::new(Code::Failed, one_line(&error))
     }
 }
 
-/// An error with all that led to it.
-pub fn one_line(error: &dyn std::error::Error) -> String {
+/// An error with all that led to it, each said once, on one line.
+pub fn one_line(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        line = format!("{line}: {error}");
+        let cause = error.to_string();
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
         source = error.source();
     }
-    line
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,7 @@
 //! `incumbent` as a shell sees it: what it prints, where, and how it exits.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use incumbent_test_support::Server;
@@ -28,28 +29,35 @@ fn refusal(args: &[&str]) -> (String, Option<i32>) {
 struct Campaigner {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    errors: std::io::Lines<BufReader<std::process::ChildStderr>>,
 }
 
 impl Campaigner {
     fn start(args: &[&str]) -> Self {
         let mut child = incumbent(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Self { child, lines }
+        let errors = BufReader::new(child.stderr.take().expect("piped")).lines();
+        Self { child, lines, errors }
     }
 
     fn line(&mut self) -> Option<String> {
         self.lines.next().map(|line| line.expect("text"))
     }
 
+    fn error(&mut self) -> Option<String> {
+        self.errors.next().map(|line| line.expect("text"))
+    }
+
+    /// The signal that it says it was ended by.
     fn terminate(&mut self) -> Option<i32> {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").arg(&id).status().expect("kill").success());
         while self.line().is_some() {}
-        self.child.wait().expect("an exit").code()
+        self.child.wait().expect("an exit").signal()
     }
 }
 
@@ -78,8 +86,9 @@ fn a_wrong_flag_is_a_usage_error() {
 }
 
 #[test]
-fn no_server_is_one_clear_line() {
-    let (line, code) = refusal(&["campaign", "my_app", "-s", "nats://127.0.0.1:1"]);
+fn no_server_within_the_timeout_is_one_clear_line() {
+    let campaign = ["campaign", "my_app", "-s", "nats://127.0.0.1:1", "--timeout", "5s"];
+    let (line, code) = refusal(&campaign);
     assert!(line.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:1"), "{line}");
     assert_eq!(code, Some(4));
 }
@@ -103,6 +112,34 @@ async fn bad_input_is_one_clear_line() {
     assert!(line.contains("/does/not/exist"), "{line}");
 }
 
+/// What can be refused without a server does not wait for one.
+#[test]
+fn bad_input_is_refused_before_a_server_is_looked_for() {
+    let campaign =
+        |args: &[&str]| refusal(&[&["campaign", "-s", "nats://127.0.0.1:1"], args].concat());
+    for (args, told) in [
+        (&["a..b"][..], "\"a..b\" cannot be the name of an election"),
+        (&["my_app", "--lease", "2h"], "7200s"),
+    ] {
+        let (line, code) = campaign(args);
+        assert!(line.contains(told), "{line}");
+        assert_eq!(code, Some(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_may_start_before_its_server() {
+    let server = Server::start().await;
+    server.stop().await;
+    let mut early = Campaigner::start(&["campaign", "my_app", "-s", &server.url()]);
+    let waits = early.error().expect("a line");
+    assert!(waits.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:"), "{waits}");
+    assert!(waits.ends_with("; trying again"), "{waits}");
+    server.start_again().await;
+    let won = early.line().expect("a line");
+    assert!(won.starts_with("won: leading with token "), "{won}");
+}
+
 /// Win, be told who leads, hand over on SIGTERM: as text and as JSON lines.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
@@ -115,7 +152,7 @@ async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
     let mut second = Campaigner::start(&[&base[..], &["second", "--output", "json"]].concat());
     let seen: serde_json::Value = serde_json::from_str(&second.line().expect("a line")).unwrap();
     assert_eq!((&seen["event"], &seen["leader"]), (&"leader".into(), &"first".into()));
-    assert_eq!(first.terminate(), Some(0));
+    assert_eq!(first.terminate(), Some(15));
     loop {
         let line: serde_json::Value =
             serde_json::from_str(&second.line().expect("a line")).unwrap();
@@ -124,5 +161,15 @@ async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
             break;
         }
     }
-    assert_eq!(second.terminate(), Some(0));
+    assert_eq!(second.terminate(), Some(15));
+}
+
+/// A server that is there and says nothing is waited for, but not by somebody who has changed their mind.
+#[test]
+fn it_can_be_interrupted_while_it_connects() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("nats://{}", silent.local_addr().expect("an address"));
+    let mut campaign = Campaigner::start(&["campaign", "my_app", "-s", &url, "--timeout", "30s"]);
+    let _connection = silent.accept().expect("it connects");
+    assert_eq!(campaign.terminate(), Some(15));
 }

@@ -45,20 +45,30 @@ pub async fn connect(
     options: ConnectOptions,
 ) -> Result<Connection, ConnectError> {
     let mut options = options;
-    if let Ok(mut addresses) = servers.to_server_addrs()
-        && let Some(address) = addresses.find(ServerAddr::has_user_pass)
-    {
+    let addresses: Vec<ServerAddr> = match servers.to_server_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(_) => return options.connect(servers).await.map(Connection::from), // which tells what is wrong
+    };
+    if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
         let (user, password) = (address.username(), address.password());
         let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
         options = options.user_and_password(text(user), text(password));
     }
+    let bare: Vec<ServerAddr> = addresses.into_iter().filter_map(without_user).collect();
     let watch = PermissionWatch::new();
     let observer = watch.clone();
     let options = options.event_callback(move |event| {
         observer.observe(&event);
         std::future::ready(())
     });
-    Ok(Connection::new(options.connect(servers).await?, watch))
+    Ok(Connection::new(options.connect(bare).await?, watch))
+}
+
+/// An address without the user and password, which the client would write into its log.
+fn without_user(address: ServerAddr) -> Option<ServerAddr> {
+    let mut url = address.into_inner();
+    let _ = url.set_username("").and_then(|()| url.set_password(None)); // an error: it cannot have a user
+    ServerAddr::from_url(url).ok()
 }
 
 impl Connection {

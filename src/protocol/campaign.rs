@@ -358,7 +358,6 @@ impl Campaign {
         let wait = draft.wait.map(Box::new);
         self.pending.push_back(Pending { number, sent: now, wait });
         self.entry_may_stand_until = self.entry_may_stand_until.max(now + draft.life);
-        let since_ms = u64::try_from(draft.since.since_origin().as_millis()).unwrap_or(u64::MAX);
         let write = Write {
             expected: draft.expected,
             identity: Arc::clone(&self.settings.identity),
@@ -366,12 +365,18 @@ impl Campaign {
                 write: WriteId { nonce: self.settings.nonce, number },
                 lease: draft.life,
                 token: draft.token,
-                since_unix_ms: self.settings.origin_unix_ms.saturating_add(since_ms),
+                since_unix_ms: self.by_wall_clock(draft.since),
             },
             life: draft.life,
             timeout: draft.timeout,
         };
         self.request(now, Kind::Write { number }, Request::Write(write));
+    }
+
+    /// In milliseconds since the Unix epoch: for people.
+    pub(super) fn by_wall_clock(&self, instant: Instant) -> u64 {
+        let since_origin = u64::try_from(instant.since_origin().as_millis()).unwrap_or(u64::MAX);
+        self.settings.origin_unix_ms.saturating_add(since_origin)
     }
 }
 

@@ -96,11 +96,12 @@ impl Campaign {
             office.hear_concession(conceded);
         }
         self.own_cool_down_ends = office.lead_at;
+        let since_unix_ms = self.by_wall_clock(office.since);
         self.refused_wait = Duration::ZERO;
         self.tell_leader(Some(Leader {
             identity: Arc::clone(&self.settings.identity),
             token: Some(office.token),
-            since_unix_ms: None,
+            since_unix_ms: Some(since_unix_ms),
             seen: now,
             is_me: true,
         }));

@@ -147,6 +147,7 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
     let working = Arc::new(AtomicBool::new(false));
     let (begins, ended) = (Arc::clone(&working), Arc::clone(&working));
     let asked = Arc::clone(&service);
+    let (started, mut starts) = mpsc::unbounded_channel();
     let (told, tellings) = oneshot::channel();
     let told = Arc::new(std::sync::Mutex::new(Some(told)));
     let election = service
@@ -154,9 +155,10 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
         .await
         .lease(LEASE)
         .on_won(move |leadership| {
-            let working = Arc::clone(&begins);
+            let (working, started) = (Arc::clone(&begins), started.clone());
             async move {
                 working.store(true, Ordering::SeqCst);
+                let _ = started.send(());
                 leadership.ended().await;
                 // Time enough for a loss told too early to arrive.
                 tokio::time::sleep(LEASE / 10).await;
@@ -175,8 +177,7 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
         })
         .start()
         .unwrap();
-    let mut changes = election.changes();
-    won(&mut changes).await;
+    soon("the work begins", starts.recv()).await;
     election.stop().await;
     let (working, holder) = soon("the loss", tellings).await.unwrap();
     assert!(!working, "the work has stopped before the loss is told");

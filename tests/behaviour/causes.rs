@@ -103,6 +103,12 @@ pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
     let leadership = soon("it leads", election.won()).await.unwrap();
     assert_eq!(leadership.run(async { 7 }).await.unwrap(), 7);
     assert!(election.is_leader(), "the guard is still held");
+    let before = leadership.deadline();
+    let since = election.leader().and_then(|leader| leader.since_unix_ms);
+    assert!(since.is_some(), "it knows since when it leads itself");
+    assert!(election.deadline().is_some_and(|deadline| deadline >= before));
+    let renewed = soon("a renewal is told", leadership.renewed(before)).await;
+    assert!(before < renewed && renewed <= leadership.deadline());
     let (work, mut working) = mpsc::unbounded_channel::<()>();
     let run = leadership.run(async move {
         let _work = work;
@@ -111,6 +117,7 @@ pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
     let (ended, ()) = tokio::join!(run, async { service.evict("my_app").await });
     let loss = ended.unwrap_err();
     assert_eq!(loss.cause, Cause::Evicted);
+    assert_ne!(election.deadline(), Some(leadership.deadline()), "of a term that is over");
     assert_eq!(&*loss.election, "my_app");
     assert!(loss.stop_by <= leadership.deadline());
     assert!(working.recv().await.is_none(), "the work is gone");

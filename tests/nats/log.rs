@@ -28,10 +28,15 @@ impl io::Write for Lines {
 
 impl Log {
     pub fn start() -> Self {
+        Self::of("incumbent=info")
+    }
+
+    /// What the modules log that are told as `RUST_LOG` tells them.
+    pub fn of(modules: &str) -> Self {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new("incumbent=info"))
+            .with_env_filter(EnvFilter::new(modules))
             .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();

@@ -7,6 +7,7 @@ use incumbent::{Cause, Change, Election, State, new_election, observe};
 use incumbent_test_support::Server;
 
 use crate::behaviour::{change, lost, sees};
+use crate::log::Log;
 use crate::scene::{BUCKET, Scene, leads, working};
 
 const TTL: Duration = Duration::from_secs(2);
@@ -142,4 +143,16 @@ async fn a_missing_bucket_is_named() {
     let error = Bucket::open(scene.client().await, "NOT_THERE").await.unwrap_err();
     assert_eq!(error.kind(), BucketErrorKind::Missing);
     assert!(error.to_string().contains("NOT_THERE"), "{error}");
+}
+
+#[tokio::test]
+async fn a_password_in_an_address_is_not_logged() {
+    let config = "authorization: { users: [{ user: u, password: s3cret }] }";
+    let server = Server::builder().config(config).start().await;
+    let log = Log::of("trace");
+    let connect = |password| nats::connect(server.url_as("u", password), Default::default());
+    connect("s3cret").await.expect("let in");
+    connect("s3cret-of-old").await.expect_err("not let in");
+    assert!(!log.lines(&["async_nats"]).is_empty());
+    assert_eq!(log.lines(&["s3cret"]), Vec::<String>::new());
 }

@@ -1,6 +1,8 @@
 //! The nats-server whose wall clock can be stepped: `tests/chaos/clocknats/build.sh` builds it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use incumbent_test_support::checkout;
 
 /// Where `make chaos` puts it.
 const BUILT: &str = ".tools/clocknats-2.15.1/nats-server";
@@ -11,9 +13,7 @@ const BUILT: &str = ".tools/clocknats-2.15.1/nats-server";
 ///
 /// Why there is none.
 pub fn find() -> Result<PathBuf, String> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.ancestors().nth(2).unwrap_or(here);
-    let program = root.join(BUILT);
+    let program = checkout().join(BUILT);
     if program.is_file() {
         return Ok(program);
     }

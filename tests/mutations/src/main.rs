@@ -94,7 +94,9 @@ fn turn(tree: &Path) -> Result<fs::File, String> {
 }
 
 fn sources() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Asked of the `cargo run` that started us: what was built in another clone may be run in this one.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run it with `make mutations`")?;
+    let root = Path::new(&package).join("../..");
     root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))
 }
 
@@ -113,8 +115,10 @@ fn copy(sources: &Path, tree: &Path) -> Result<(), String> {
             restore(sources, tree, file)?;
         }
     }
+    // One from an earlier run may lead into a checkout that is gone.
     let tools = tree.join(".tools");
-    if sources.join(".tools").exists() && !tools.exists() {
+    let _ = fs::remove_file(&tools);
+    if sources.join(".tools").exists() {
         std::os::unix::fs::symlink(sources.join(".tools"), &tools).map_err(at(&tools))?;
     }
     Ok(())

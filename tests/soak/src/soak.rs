@@ -87,7 +87,8 @@ pub async fn soak(program: &Path, plan: &Plan) -> std::io::Result<Report> {
     }
     let mut samples = vec![quiet(&fleet, plan).await];
     println!("{:>6.1} min: {}", minutes(began), samples[0]);
-    while began.elapsed() < wanted && report.faults.is_empty() {
+    // Each of the three at least once, however short the soak.
+    while (report.restarts < 3 || began.elapsed() < wanted) && report.faults.is_empty() {
         let server = cluster.server(report.restarts % 3);
         if report.restarts.is_multiple_of(2) {
             server.stop().await;

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::checkout;
+
 /// A version of nats-server that the project is tested with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -63,7 +65,7 @@ impl fmt::Display for Version {
 /// Where there is none, saying what to install.
 pub fn find(version: Version) -> PathBuf {
     let named = env::var_os(version.variable()).filter(|path| !path.is_empty());
-    look(version, named, env::var_os("PATH"), workspace_root())
+    look(version, named, env::var_os("PATH"), &checkout())
         .unwrap_or_else(|problem| panic!("{problem}"))
 }
 
@@ -97,11 +99,6 @@ fn look(
     Err(format!("no nats-server {version}: run `make tools`, or set {} to one", version.variable()))
 }
 
-pub(crate) fn workspace_root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -116,7 +113,7 @@ mod tests {
 
     #[test]
     fn make_tools_installs_every_version() {
-        let script = fs::read_to_string(workspace_root().join("scripts/tools.sh")).unwrap();
+        let script = fs::read_to_string(checkout().join("scripts/tools.sh")).unwrap();
         let numbers: Vec<_> = Version::ALL.into_iter().map(Version::number).collect();
         assert!(script.contains(&format!("set -- {}\n", numbers.join(" "))));
         assert!(script.contains(&format!("\ndefault={}\n", Version::default())));

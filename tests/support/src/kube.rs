@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::binaries::workspace_root;
+use crate::checkout;
 use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub fn go_program(name: &str) -> PathBuf {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let script = workspace_root().join("tests/kubeserver/build.sh");
+    let script = checkout().join("tests/kubeserver/build.sh");
     let output = Command::new(&script).arg(name).output();
     let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", script.display()));
     let said = String::from_utf8_lossy(&output.stderr);

@@ -14,6 +14,7 @@
 #![deny(missing_docs)]
 
 mod binaries;
+mod checkout;
 mod cluster;
 mod http;
 mod kube;
@@ -24,6 +25,7 @@ mod proxy;
 mod server;
 
 pub use binaries::{Version, find};
+pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use http::monitor;
 pub use kube::{KubeServer, go_program};

@@ -1,0 +1,120 @@
+//! `--http`: who leads, whether all is well, and metrics, for whoever asks.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use incumbent::Election;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::health::Health;
+use crate::failure::{Code, Failure, one_line};
+use crate::when;
+
+/// Upper bounds of histograms, in seconds: renewals take milliseconds, takeovers up to a lease.
+const BUCKETS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// An address that is ours, before anything is known that could be told there.
+pub struct Listener {
+    socket: TcpListener,
+    metrics: PrometheusHandle,
+}
+
+#[derive(Clone)]
+struct Told {
+    election: Election,
+    health: Arc<Health>,
+    metrics: PrometheusHandle,
+}
+
+impl Listener {
+    /// Must come before the campaign begins: it looks for who takes its metrics once.
+    pub async fn bind(address: &str) -> Result<Self, Failure> {
+        let address = parse(address)?;
+        let cannot = |why: &dyn std::error::Error| {
+            let message = format!("cannot serve HTTP at {address}: {}", one_line(why));
+            Failure::new(Code::Failed, message)
+        };
+        let socket = TcpListener::bind(address).await.map_err(|error| cannot(&error))?;
+        let metrics = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
+            .and_then(PrometheusBuilder::install_recorder)
+            .map_err(|error| cannot(&error))?;
+        if let Ok(address) = socket.local_addr() {
+            tracing::info!(%address, "serving HTTP");
+        }
+        Ok(Self { socket, metrics })
+    }
+
+    /// Answers for as long as it is polled.
+    pub async fn serve(self, election: Election, health: Arc<Health>) {
+        let routes = Router::new()
+            .route("/leader", get(leader))
+            .route("/healthz", get(healthz))
+            .route("/metrics", get(metrics))
+            .with_state(Told { election, health, metrics: self.metrics });
+        if let Err(error) = axum::serve(self.socket, routes).await {
+            tracing::error!(%error, "HTTP is not served any more");
+        }
+    }
+}
+
+/// A bare port is one of the loopback address. An address that others reach must be meant.
+fn parse(text: &str) -> Result<SocketAddr, Failure> {
+    let port = text.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    port.or_else(|_| text.parse()).map_err(|_| {
+        let hint = "give a port, as in 8080, or an address and a port, as in 0.0.0.0:8080";
+        Failure::new(Code::Usage, format!("--http {text:?} is no address: {hint}"))
+    })
+}
+
+async fn leader(State(told): State<Told>) -> Json<Value> {
+    let leader = told.election.leader();
+    let leader = leader.as_ref();
+    Json(json!({
+        "leader": leader.map(|leader| &*leader.identity),
+        "token": leader.and_then(|leader| leader.token).map(|token| token.0),
+        "since": leader
+            .and_then(|leader| leader.since_unix_ms)
+            .and_then(when::from_unix_ms)
+            .map(when::rfc3339),
+        "mine": told.election.is_leader(),
+    }))
+}
+
+async fn healthz(State(told): State<Told>) -> (StatusCode, String) {
+    let (status, line) = match told.health.judge(&told.election) {
+        Ok(line) => (StatusCode::OK, line),
+        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
+    };
+    (status, line + "\n")
+}
+
+async fn metrics(State(told): State<Told>) -> impl IntoResponse {
+    told.metrics.run_upkeep();
+    ([(header::CONTENT_TYPE, METRICS)], told.metrics.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_port_is_for_this_machine_only() {
+        let parsed = |text: &str| parse(text).map(|address| address.to_string()).ok();
+        assert_eq!(parsed("8080").as_deref(), Some("127.0.0.1:8080"));
+        assert_eq!(parsed("0.0.0.0:8080").as_deref(), Some("0.0.0.0:8080"));
+        assert_eq!(parsed("[::1]:80").as_deref(), Some("[::1]:80"));
+        for text in ["", ":8080", "65536", "0.0.0.0", "localhost", "::1:80", "-1"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Contexts of the `nats` program: named sets of connection settings, JSON files in its configuration directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::nats_directory;
+use crate::failure::{Code, Failure};
+
+/// What a context says that we use, and what it says that we must not ignore.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Context {
+    #[serde(skip)]
+    pub origin: String,
+    pub url: String,
+    pub token: String,
+    pub user: String,
+    pub password: String,
+    pub creds: String,
+    pub nkey: String,
+    pub user_jwt: String,
+    pub user_seed: String,
+    pub cert: String,
+    pub key: String,
+    pub ca: String,
+    pub tls_first: bool,
+    pub jetstream_domain: String,
+    pub jetstream_api_prefix: String,
+    pub inbox_prefix: String,
+    nsc: String,
+    socks_proxy: String,
+}
+
+/// Fields that make no difference to us.
+const IDLE: [&str; 8] = [
+    "name",
+    "description",
+    "jetstream_event_prefix",
+    "color_scheme",
+    "windows_cert_store",
+    "windows_cert_match_by",
+    "windows_cert_match",
+    "windows_ca_certs_match",
+];
+
+const USED: [&str; 18] = [
+    "url",
+    "token",
+    "user",
+    "password",
+    "creds",
+    "nkey",
+    "user_jwt",
+    "user_seed",
+    "cert",
+    "key",
+    "ca",
+    "tls_first",
+    "jetstream_domain",
+    "jetstream_api_prefix",
+    "inbox_prefix",
+    "nsc",
+    "socks_proxy",
+    "$schema",
+];
+
+/// The context of this name, or the selected one if there is one.
+pub fn load(named: Option<&str>) -> Result<Context, Failure> {
+    let Some(directory) = nats_directory() else { return Ok(Context::default()) };
+    let (name, how) = match named {
+        Some(name) => (name.to_owned(), ""),
+        None => match selected(&directory.join("context.txt"))? {
+            Some(name) => (name, "selected "),
+            None => return Ok(Context::default()),
+        },
+    };
+    if name.is_empty() || name.contains("..") || name.contains(['/', '\\']) {
+        let message = format!("{how}context {name:?}: not the name of a context");
+        return Err(Failure::new(Code::Usage, message));
+    }
+    let file = directory.join("context").join(format!("{name}.json"));
+    let context = read(&file).map_err(|why| {
+        let at = file.display();
+        Failure::new(Code::Usage, format!("{how}context {name} ({at}): {why}"))
+    })?;
+    Ok(Context { origin: format!("context {name}"), ..context })
+}
+
+fn selected(file: &PathBuf) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|name| !name.is_empty())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let message = format!("the selected context ({}): {error}", file.display());
+            Err(Failure::new(Code::Usage, message))
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Context, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            "it does not exist; `nats context list` shows those that do".to_owned()
+        }
+        io::ErrorKind::InvalidData => "not a context: not text".to_owned(),
+        _ => error.to_string(),
+    })?;
+    parse(&text)
+}
+
+/// Reads a context. What it says wrong is told by its place, never by its content, which may be secret.
+fn parse(text: &str) -> Result<Context, String> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("not JSON at line {}, column {}", error.line(), error.column()))?;
+    let fields = value.as_object().ok_or("not a context: not a JSON object")?;
+    if let Some(name) = (fields.keys().map(String::as_str))
+        .find(|name| !USED.contains(name) && !IDLE.contains(name))
+    {
+        return Err(format!("unknown field {name:?}: correct it, or remove it"));
+    }
+    for (name, value) in fields {
+        let fits = match name.as_str() {
+            "tls_first" => value.is_boolean(),
+            "windows_ca_certs_match" => true,
+            _ => value.is_string(),
+        };
+        if !fits && !value.is_null() {
+            return Err(format!("field {name:?} is of the wrong type"));
+        }
+    }
+    let told = fields.iter().filter(|(_, value)| !value.is_null());
+    let told: serde_json::Map<_, _> = told.map(|(k, v)| (k.clone(), v.clone())).collect();
+    let context: Context =
+        serde_json::from_value(Value::Object(told)).map_err(|_| "not a context".to_owned())?;
+    if !context.nsc.is_empty() {
+        return Err("it looks its user up with nsc, which is not supported; use creds".to_owned());
+    }
+    if !context.socks_proxy.is_empty() {
+        return Err("it goes through a SOCKS proxy, which is not supported".to_owned());
+    }
+    Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn what_is_wrong_is_told_without_its_content() {
+        for (text, told) in [
+            ("", "not JSON at line 1"),
+            ("{\"password\": s3cret}", "not JSON at line 1"),
+            ("[\"s3cret\"]", "not a JSON object"),
+            ("{\"pasword\": \"s3cret\"}", "unknown field \"pasword\""),
+            ("{\"password\": [\"s3cret\"]}", "\"password\" is of the wrong type"),
+            ("{\"nsc\": \"s3cret\"}", "nsc"),
+            ("{\"socks_proxy\": \"s3cret\"}", "SOCKS"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(told) && !error.contains("s3cret"), "{error}");
+        }
+        assert_eq!(parse("{\"url\": \"nats://a\", \"creds\": null}").unwrap().url, "nats://a");
+    }
+}
+
+#[cfg(test)]
+mod fuzz {
+    use bolero::TypeGenerator;
+    use serde_json::{Map, Value, json};
+
+    use super::{IDLE, USED, parse};
+
+    const SECRET: &str = "s3cret";
+
+    #[derive(Debug, TypeGenerator)]
+    enum Said {
+        Nothing,
+        Number(i64),
+        Flag(bool),
+        Text,
+        List,
+        Object,
+    }
+
+    #[test]
+    fn any_bytes_are_a_context_or_refused() {
+        bolero::check!().for_each(|bytes| {
+            let _ = parse(&String::from_utf8_lossy(bytes));
+        });
+    }
+
+    #[test]
+    fn what_a_context_holds_is_in_no_refusal() {
+        let fields = bolero::produce::<Vec<(u8, Said)>>().with().len(0_usize..6);
+        bolero::check!().with_generator(fields).for_each(|fields| {
+            let names: Vec<&str> = USED.into_iter().chain(IDLE).chain(["unheard of"]).collect();
+            let object: Map<String, Value> = (fields.iter())
+                .map(|(name, said)| {
+                    let value = match said {
+                        Said::Nothing => Value::Null,
+                        Said::Number(number) => json!(number),
+                        Said::Flag(flag) => json!(flag),
+                        Said::Text => json!(SECRET),
+                        Said::List => json!([SECRET]),
+                        Said::Object => json!({SECRET: SECRET}),
+                    };
+                    (names[usize::from(*name) % names.len()].to_owned(), value)
+                })
+                .collect();
+            let whole = Value::Object(object).to_string();
+            for text in [&whole, &whole[..whole.len() - 1]] {
+                let refusal = parse(text).err().unwrap_or_default();
+                assert!(!refusal.contains(SECRET), "{refusal}");
+            }
+        });
+    }
+}

@@ -1,0 +1,198 @@
+//! A connection to a server, and requests to its JetStream.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, response::Response};
+use async_nats::{Event, ServerError};
+use incumbent::nats;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use super::settings::Settings;
+use crate::failure::{Code, Failure};
+
+/// How many refusals may wait to be read.
+const REFUSALS: usize = 64;
+
+/// How a refusal begins.
+const VIOLATION: &str = "permissions violation for ";
+
+/// A connection, and the way to ask JetStream.
+pub struct Session {
+    connection: nats::Connection,
+    jetstream: jetstream::Context,
+    refusals: Refusals,
+    api_prefix: Option<String>,
+    timeout: Duration,
+}
+
+/// What the server refuses: it says so apart from the request.
+#[derive(Clone)]
+pub struct Refusals {
+    told: broadcast::Sender<Arc<str>>,
+    inbox: Arc<str>,
+}
+
+impl Refusals {
+    pub fn new(settings: &Settings) -> Self {
+        let inbox = settings.inbox_prefix.as_deref().unwrap_or("_INBOX").into();
+        Self { told: broadcast::Sender::new(REFUSALS), inbox }
+    }
+
+    pub fn observe(&self, event: &Event) {
+        let Event::ServerError(ServerError::Other(message)) = event else { return };
+        if message.to_ascii_lowercase().starts_with(VIOLATION) {
+            let _ = self.told.send(message.as_str().into()); // an error: nobody waits
+        }
+    }
+
+    /// Whether it holds requests up: one that must not be sent, or answers that must not be received. Any other
+    /// subscription is one that we can do without.
+    fn holds_up(&self, refusal: &str) -> bool {
+        let text = refusal.to_ascii_lowercase();
+        let inbox = format!("\"{}.", self.inbox.to_ascii_lowercase());
+        let right = text.strip_prefix(VIOLATION).unwrap_or_default();
+        right.starts_with("publish") || right.contains(&inbox)
+    }
+
+    async fn next(&self) -> Arc<str> {
+        let mut refusals = self.told.subscribe();
+        loop {
+            match refusals.recv().await {
+                Ok(refusal) if self.holds_up(&refusal) => return refusal,
+                Ok(_) => {}
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Whether a request may take as long as it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounded {
+    /// It is given up after `--timeout`.
+    Yes,
+    /// It lasts as long as something happens.
+    No,
+}
+
+impl Session {
+    pub fn new(connection: nats::Connection, refusals: Refusals, settings: &Settings) -> Self {
+        let client = connection.client().clone();
+        let mut jetstream = match &settings.api_prefix {
+            Some(prefix) => jetstream::with_prefix(client, prefix),
+            None => jetstream::new(client),
+        };
+        jetstream.set_timeout(settings.timeout);
+        Self {
+            connection,
+            jetstream,
+            refusals,
+            api_prefix: settings.api_prefix.clone(),
+            timeout: settings.timeout,
+        }
+    }
+
+    pub fn connection(&self) -> nats::Connection {
+        self.connection.clone()
+    }
+
+    pub fn client(&self) -> &async_nats::Client {
+        self.connection.client()
+    }
+
+    pub fn api_prefix(&self) -> Option<&str> {
+        self.api_prefix.as_deref()
+    }
+
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// What the server refuses from now on, in its own words.
+    pub fn refusals(&self) -> broadcast::Receiver<Arc<str>> {
+        self.refusals.told.subscribe()
+    }
+
+    /// The client's view of a bucket.
+    pub async fn store(&self, bucket: &str) -> Result<jetstream::kv::Store, Failure> {
+        check_bucket(bucket)?;
+        self.ask(&format!("bucket {bucket}"), self.jetstream.get_key_value(bucket)).await
+    }
+
+    /// Waits for the answer to a request: for `--timeout` at the most, and not after it was refused.
+    pub async fn ask<T, E: Error + 'static>(
+        &self,
+        doing: &str,
+        request: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Failure> {
+        self.wait(doing, Bounded::Yes, async {
+            request.await.map_err(|error| Failure::of_request(doing, &error))
+        })
+        .await
+    }
+
+    /// The same for anything that a refused right holds up.
+    pub async fn wait<T>(
+        &self,
+        doing: &str,
+        bounded: Bounded,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        // Some requests are two in a row: what the client itself waits for must run out first.
+        let limit = self.timeout.saturating_mul(2);
+        tokio::select! {
+            biased;
+            refusal = self.refusals.next() => Err(denied(doing, &refusal)),
+            answer = work => answer,
+            () = tokio::time::sleep(limit), if bounded == Bounded::Yes => Err(Failure::timed_out(doing)),
+        }
+    }
+
+    /// A request to the JetStream API, below its prefix.
+    pub async fn api<V: DeserializeOwned>(
+        &self,
+        doing: &str,
+        subject: &str,
+        payload: &impl Serialize,
+    ) -> Result<V, Failure> {
+        let request = self.jetstream.request(subject.to_owned(), payload);
+        match self.ask(doing, request).await? {
+            Response::Ok(answer) => Ok(answer),
+            Response::Err { error } => Err(Failure::of_answer(doing, &error)),
+        }
+    }
+
+    /// What the server says of a bucket: all of it, whether we know it or not.
+    pub async fn info(&self, bucket: &str) -> Result<Value, Failure> {
+        check_bucket(bucket)?;
+        let subject = format!("STREAM.INFO.KV_{bucket}");
+        self.api(&format!("bucket {bucket}"), &subject, &serde_json::json!({})).await
+    }
+}
+
+fn denied(doing: &str, refusal: &str) -> Failure {
+    let right = refusal.split_once(" for ").map_or(refusal, |(_, right)| right);
+    let message = format!("{doing}: denied: we lack the right of {}", lower_first(right));
+    Failure::new(Code::Denied, message)
+}
+
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |c| c.to_lowercase().chain(letters).collect())
+}
+
+/// Refuses what cannot be the name of a bucket.
+fn check_bucket(name: &str) -> Result<(), Failure> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if !name.is_empty() && name.bytes().all(fits) {
+        return Ok(());
+    }
+    let rule = "a name has the letters a-z, A-Z, 0-9, '-' and '_'";
+    Err(Failure::new(Code::Usage, format!("{name:?} cannot be the name of a bucket: {rule}")))
+}

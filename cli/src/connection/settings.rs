@@ -1,0 +1,94 @@
+//! What flags, variables and context come to.
+
+use std::time::Duration;
+
+use async_nats::ServerAddr;
+
+use super::Connection;
+use super::context::Context;
+use super::credentials::Credentials;
+use crate::failure::{Code, Failure};
+
+const NEAREST: &str = "nats://127.0.0.1:4222";
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What flags, variables and context come to.
+pub struct Settings {
+    pub server: String,
+    pub credentials: Credentials,
+    pub certificate: Option<(String, String)>,
+    pub authorities: Option<String>,
+    pub tls_first: bool,
+    pub api_prefix: Option<String>,
+    pub inbox_prefix: Option<String>,
+    pub timeout: Duration,
+    /// The same as far as it is told.
+    pub told_timeout: Option<Duration>,
+}
+
+impl Settings {
+    /// The first layer that says something is the one that counts. Who we are is one thing: a layer that says it with a
+    /// file of credentials is not mixed with another that says it with a password.
+    pub fn merge(
+        flags: Connection,
+        variables: Connection,
+        context: Context,
+    ) -> Result<Self, Failure> {
+        let origin = context.origin.clone();
+        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let first = |a: &Option<String>, b: &Option<String>, c: &str| {
+            a.clone().or_else(|| b.clone()).or_else(|| told(c))
+        };
+        let certificate = first(&flags.tlscert, &variables.tlscert, &context.cert);
+        let key = first(&flags.tlskey, &variables.tlskey, &context.key);
+        let certificate = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                let message = "a TLS certificate needs its key: give both --tlscert and --tlskey";
+                return Err(Failure::new(Code::Usage, message));
+            }
+        };
+        let domain = flags.js_domain.clone().or_else(|| told(&context.jetstream_domain));
+        let api_prefix = flags
+            .js_api_prefix
+            .clone()
+            .or_else(|| domain.map(|domain| format!("$JS.{domain}.API")))
+            .or_else(|| told(&context.jetstream_api_prefix));
+        let told_timeout = flags.timeout.or(variables.timeout);
+        Ok(Self {
+            server: first(&flags.server, &variables.server, &context.url)
+                .unwrap_or_else(|| NEAREST.to_owned()),
+            certificate,
+            authorities: first(&flags.tlsca, &variables.tlsca, &context.ca),
+            tls_first: context.tls_first,
+            api_prefix,
+            inbox_prefix: told(&context.inbox_prefix),
+            timeout: told_timeout.unwrap_or(PATIENCE),
+            told_timeout,
+            credentials: Credentials::choose(&flags, &variables, context)?.named(origin),
+        })
+    }
+
+    /// The servers.
+    pub fn addresses(&self) -> Result<Vec<ServerAddr>, Failure> {
+        let addresses: Result<Vec<ServerAddr>, _> =
+            self.server.split(',').map(|server| server.trim().parse()).collect();
+        // The text may hold a password.
+        addresses.map_err(|_| {
+            let message = "the address of the server is not one like nats://127.0.0.1:4222";
+            Failure::new(Code::Usage, message)
+        })
+    }
+
+    /// The same without users and passwords, which the client would write into its log.
+    pub fn bare_addresses(&self) -> Result<Vec<ServerAddr>, Failure> {
+        let bare = |address: ServerAddr| {
+            let mut url = address.into_inner();
+            // An error: an address that cannot have a user.
+            let _ = url.set_username("").and_then(|()| url.set_password(None));
+            ServerAddr::from_url(url).map_err(Failure::from)
+        };
+        self.addresses()?.into_iter().map(bare).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! When an acknowledged write is on disk, as far as servers tell.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::report::Report;
+use crate::when;
+
+const CHECK: &str = "disk";
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most that is read of what the server says of itself.
+const LONGEST: u64 = 16 << 20;
+
+/// What the bucket's own settings tell.
+pub fn persistence(info: &Value, monitored: bool, report: &mut Report) {
+    if info.pointer("/config/persist_mode").and_then(Value::as_str) == Some("async") {
+        report.warning(CHECK, "the bucket acknowledges writes before they are written (persist_mode async); make it anew without");
+    } else if !monitored {
+        report.unknown(
+            CHECK,
+            "sync_interval: a server tells it on its monitoring port only; see --monitor",
+        );
+    }
+}
+
+/// What the server tells on its monitoring port.
+pub async fn sync_interval(address: &str, patience: Option<Duration>, report: &mut Report) {
+    let asked = tokio::time::timeout(patience.unwrap_or(PATIENCE), varz(address)).await;
+    let varz = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+        Ok(varz) => varz,
+        Err(why) => {
+            return report
+                .warning(CHECK, format!("nothing to learn from {address}: {why}; see --monitor"));
+        }
+    };
+    let Some(config) = varz.pointer("/jetstream/config") else {
+        return report
+            .warning(CHECK, format!("the server at {address} has no JetStream; see --monitor"));
+    };
+    if config.get("sync_always").and_then(Value::as_bool) == Some(true) {
+        return report.ok(CHECK, "sync_interval: always");
+    }
+    match config.get("sync_interval").and_then(Value::as_u64) {
+        Some(ns) => report.warning(
+            CHECK,
+            format!(
+                "sync_interval: {}: a power failure takes acknowledged writes, and two may lead; set it to always, and \
+                 fence writes with the token",
+                when::span(Duration::from_nanos(ns))
+            ),
+        ),
+        None => report.unknown(CHECK, format!("sync_interval: the server at {address} does not tell")),
+    }
+}
+
+async fn varz(address: &str) -> Result<Value, String> {
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    // An answer of HTTP 1.0 ends with the connection, and is in one piece.
+    let request = format!("GET /varz HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
+    let strange = || "it does not answer as a nats-server does".to_owned();
+    let start = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(strange)?;
+    serde_json::from_slice(answer.get(start..).unwrap_or_default()).map_err(|_| strange())
+}

@@ -1,0 +1,105 @@
+//! `incumbent doctor`: what keeps elections from working, or will.
+
+mod bucket;
+mod disk;
+mod report;
+mod rights;
+mod server;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::connection::{Place, Session};
+use crate::election::check_name;
+use crate::failure::{Code, Failure};
+use crate::output::Format;
+use report::Report;
+use server::Asked;
+
+const LEVELS: &str = "\
+Levels:
+  ok       it is as it should be
+  unknown  it cannot be seen from here; this does not count
+  warning  elections work until something happens that one must expect, or slower than they could
+  error    elections do not work, or cannot keep what they promise
+
+Exit codes:
+  0      nothing to mend
+  1      warnings
+  2      errors, no server in reach among them; or wrong usage
+  128+n  ended by signal n";
+
+/// Check whether elections can work here, and say how to mend what is in the way.
+///
+/// Looks at the server, its JetStream and its clock, the round trip against the lease, our rights, and the bucket: a line
+/// for each finding. Nothing is stored: the right to write is tried with a write that the bucket must refuse.
+#[derive(Args)]
+#[command(after_help = LEVELS)]
+pub struct Doctor {
+    /// The election whose rights are tried, where they differ from those for others.
+    name: Option<String>,
+    /// What the user that we connect as is there for.
+    #[arg(long, value_enum, default_value_t)]
+    role: Role,
+    /// The lease that is to be kept [default: the bucket's TTL].
+    #[arg(long, value_parser = humantime::parse_duration)]
+    lease: Option<Duration>,
+    /// The address of the server's monitoring port, as in 127.0.0.1:8222: only there a server tells how it keeps its
+    /// files.
+    #[arg(long, value_name = "HOST:PORT")]
+    monitor: Option<String>,
+    /// How to print findings.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What a user is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Role {
+    /// Sees who leads.
+    Observer,
+    /// Stands in elections.
+    #[default]
+    Campaigner,
+    /// Makes buckets, and evicts leaders.
+    Administrator,
+}
+
+impl Doctor {
+    pub async fn run(self) -> Result<ExitCode, Failure> {
+        self.name.as_deref().map_or(Ok(()), check_name)?;
+        let mut report = Report::default();
+        match self.place.session().await {
+            Ok(session) => self.examine(&session, &mut report).await?,
+            Err(Failure::Told { code: Code::Unreachable | Code::Denied, message }) => {
+                report.error("server", message);
+            }
+            Err(failure) => return Err(failure),
+        }
+        if let Some(address) = &self.monitor {
+            disk::sync_interval(address, self.place.told_timeout(), &mut report).await;
+        }
+        report.print(self.output)?;
+        Ok(report.exit_code())
+    }
+
+    async fn examine(&self, session: &Session, report: &mut Report) -> Result<(), Failure> {
+        let asked = Asked::ask(session, self.place.bucket()).await?;
+        server::version(session, &asked, report).await;
+        asked.jetstream(report);
+        asked.clock(report);
+        asked.round_trip(self.lease, report);
+        rights::examine(session, &self.place, self.name.as_deref(), self.role, &asked, report)
+            .await?;
+        if let Some(info) = &asked.info {
+            bucket::health(session, &self.place, report).await;
+            bucket::identities(session, self.place.bucket(), info, report).await;
+            disk::persistence(info, self.monitor.is_some(), report);
+        }
+        Ok(())
+    }
+}

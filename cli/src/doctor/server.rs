@@ -1,0 +1,250 @@
+//! The server, its JetStream, its clock, and how far away it is.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use incumbent::protocol::{Timing, TimingOptions};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use super::report::Report;
+use crate::connection::Session;
+use crate::failure::{Code, Failure};
+use crate::when;
+
+/// How often the server is asked.
+const ASKED: usize = 10;
+
+/// The oldest server that elections work with, and the first one with all that they can use.
+const OLDEST: [u64; 3] = [2, 10, 0];
+const COMPLETE: [u64; 3] = [2, 11, 2];
+
+/// The TTL of a bucket that is yet to be made.
+const USUAL_TTL: Duration = Duration::from_secs(60);
+
+/// How far two clocks may be apart before people wonder about times.
+const APART: time::Duration = time::Duration::SECOND;
+
+/// What the server says of the bucket when it is asked a few times in a row.
+pub struct Asked {
+    pub info: Option<Value>,
+    bucket: String,
+    failure: Option<(Code, String)>,
+    /// How long each answer took, the shortest first.
+    spans: Vec<Duration>,
+    /// What its clock was ahead of ours, and by how much that may be wrong.
+    ahead: Option<(time::Duration, time::Duration)>,
+}
+
+impl Asked {
+    pub async fn ask(session: &Session, bucket: &str) -> Result<Self, Failure> {
+        let (info, failure, spans, ahead) = Default::default();
+        let mut asked = Self { info, bucket: bucket.to_owned(), failure, spans, ahead };
+        for _ in 0..ASKED {
+            let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
+            let answer = session.info(bucket).await;
+            let span = start.elapsed();
+            match answer {
+                Ok(info) => {
+                    asked.note(&info, wall, span);
+                    asked.info = Some(info);
+                }
+                Err(Failure::Told { code, message }) if code != Code::Usage => {
+                    asked.failure = Some((code, message));
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        asked.spans.sort_unstable();
+        Ok(asked)
+    }
+
+    fn note(&mut self, info: &Value, asked_at: OffsetDateTime, span: Duration) {
+        self.spans.push(span);
+        let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(when::parse);
+        if let Some(theirs) = theirs {
+            let (ahead, doubt) = ahead(theirs, asked_at, span);
+            if self.ahead.is_none_or(|(_, known)| doubt < known) {
+                self.ahead = Some((ahead, doubt));
+            }
+        }
+    }
+
+    pub fn jetstream(&self, report: &mut Report) {
+        match &self.failure {
+            None => report.ok("jetstream", format!("it answers, and keeps bucket {}", self.bucket)),
+            Some((Code::NotFound, _)) => report.warning(
+                "jetstream",
+                format!(
+                    "it answers, but there is no bucket {}; make it with `incumbent kv add {} --election`, or let \
+                     campaigners make it",
+                    self.bucket, self.bucket
+                ),
+            ),
+            Some((_, message)) => report.error("jetstream", message.as_str()),
+        }
+    }
+
+    pub fn clock(&self, report: &mut Report) {
+        let Some((ahead, doubt)) = self.ahead else {
+            return report.unknown("clock", "the server did not tell its time");
+        };
+        let apart = ahead.abs();
+        if apart - doubt <= APART {
+            return report.ok(
+                "clock",
+                format!("at most {} from the server's", precise((apart + doubt).unsigned_abs())),
+            );
+        }
+        let which = if ahead.is_positive() { "behind" } else { "ahead of" };
+        report.warning(
+            "clock",
+            format!(
+                "ours is {} {which} the server's; leases do not depend on it, but ages and times that are shown do: let \
+                 both follow NTP",
+                when::span(apart.unsigned_abs())
+            ),
+        );
+    }
+
+    /// Compares with the time after which a campaigner gives a request up.
+    pub fn round_trip(&self, lease: Option<Duration>, report: &mut Report) {
+        const CHECK: &str = "round trip";
+        let (Some(&median), Some(&longest)) =
+            (self.spans.get(self.spans.len() / 2), self.spans.last())
+        else {
+            return report.unknown(CHECK, "nothing was answered");
+        };
+        let ttl = self.info.as_ref().and_then(|info| info.pointer("/config/max_age"));
+        let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
+        let ttl = ttl.unwrap_or(USUAL_TTL);
+        let timing = match Timing::new(TimingOptions { lease, ..Default::default() }, ttl) {
+            Ok(timing) => timing,
+            Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
+        };
+        let (attempt, lease) = (timing.attempt(), when::span(timing.lease()));
+        let seen = format!(
+            "{} (median), {} (longest of {}); with a lease of {lease} a request is given up after {}",
+            precise(median),
+            precise(longest),
+            self.spans.len(),
+            when::span(attempt)
+        );
+        let mend = "make the lease longer, or come nearer to the server";
+        if median > attempt {
+            report.error(CHECK, format!("{seen}, so that nobody can lead; {mend}"));
+        } else if longest > attempt / 2 {
+            report.warning(CHECK, format!("{seen}, which leaves little room; {mend}"));
+        } else {
+            report.ok(CHECK, seen);
+        }
+    }
+}
+
+/// What a clock was ahead of ours that said `theirs` within the span after `asked_at`, and by how much that may be wrong.
+fn ahead(
+    theirs: OffsetDateTime,
+    asked_at: OffsetDateTime,
+    span: Duration,
+) -> (time::Duration, time::Duration) {
+    let doubt = time::Duration::try_from(span / 2).unwrap_or(time::Duration::MAX);
+    (theirs - asked_at.saturating_add(doubt), doubt)
+}
+
+/// A short span, with its fractions.
+fn precise(span: Duration) -> String {
+    format!("{:.1}ms", span.as_secs_f64() * 1_000.0)
+}
+
+/// Judges the version of the server that we are connected to, and that of the one that keeps the bucket.
+pub async fn version(session: &Session, asked: &Asked, report: &mut Report) {
+    const CHECK: &str = "server";
+    let told = session.client().server_info().version;
+    let level = match &asked.info {
+        Some(info) => {
+            info.pointer("/config/metadata/_nats.level").and_then(Value::as_str).map(str::to_owned)
+        }
+        None => {
+            let account: Result<Value, _> = session.api("account", "INFO", &json!({})).await;
+            let level = account.ok().and_then(|account| account.pointer("/api/level").cloned());
+            level.map(|level| level.to_string())
+        }
+    };
+    let named = match &level {
+        Some(level) => format!("nats-server {told}, JetStream API level {level}"),
+        None => format!("nats-server {told}"),
+    };
+    let lacks = "there are no leases of one's own and no markers of expiry, so that a crashed leader is replaced later";
+    match numbers(&told) {
+        None => report.unknown(CHECK, format!("{named}: no version that we can read")),
+        Some(version) if version < OLDEST => {
+            report.error(CHECK, format!("{named} is not supported; upgrade to 2.11.2 or later"));
+        }
+        Some(version) if version < COMPLETE => {
+            report.warning(CHECK, format!("{named}: {lacks}; upgrade to 2.11.2 or later"));
+        }
+        Some(_) if level.is_none() && asked.info.is_some() => report.warning(
+            CHECK,
+            format!("{named}, but the server that keeps the bucket is older than 2.11: {lacks}; upgrade that one, too"),
+        ),
+        Some(_) => report.ok(CHECK, named),
+    }
+}
+
+/// The numbers of a version, as in `2.11.2-RC.1`.
+fn numbers(version: &str) -> Option<[u64; 3]> {
+    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().ok());
+    Some([parts.next()??, parts.next()??, parts.next()??])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert_eq!(numbers("2.11.2-RC.1"), Some([2, 11, 2]));
+        assert_eq!(numbers("2.12"), None);
+        assert_eq!(numbers("dev"), None);
+        assert!(numbers("2.9.25").unwrap() < OLDEST && numbers("2.10.26").unwrap() > OLDEST);
+    }
+
+    fn asked(info: Option<Value>, spans: &[u64]) -> Asked {
+        let spans = spans.iter().map(|ms| Duration::from_millis(*ms)).collect();
+        Asked { info, bucket: "B".to_owned(), failure: None, spans, ahead: None }
+    }
+
+    fn found(ahead: time::Duration, doubt: time::Duration) -> String {
+        let asked = Asked { ahead: Some((ahead, doubt)), ..asked(None, &[]) };
+        let mut report = Report::default();
+        asked.clock(&mut report);
+        format!("{report:?}")
+    }
+
+    #[test]
+    fn a_clock_is_wrong_where_the_round_trip_cannot_explain_it() {
+        let second = time::Duration::SECOND;
+        assert!(found(second * 3, second / 2).contains("ours is 3s behind the server's"));
+        assert!(found(second * -3, second / 2).contains("ours is 3s ahead of the server's"));
+        assert!(found(second * 3, second * 2).contains("at most 5000.0ms from the server's"));
+        let asked_at = when::parse("2021-11-01T17:30:00Z").unwrap();
+        let theirs = when::parse("2021-11-01T17:30:04Z").unwrap();
+        assert_eq!(ahead(theirs, asked_at, Duration::from_secs(2)), (second * 3, second));
+    }
+
+    #[test]
+    fn a_round_trip_is_short_or_long_against_the_lease() {
+        let judged = |spans: &[u64], lease: Option<u64>| {
+            let bucket = asked(Some(json!({"config": {"max_age": 2_000_000_000_u64}})), spans);
+            let mut report = Report::default();
+            bucket.round_trip(lease.map(Duration::from_secs), &mut report);
+            format!("{report:?}")
+        };
+        // A request is given up after 250ms.
+        assert!(judged(&[1, 2, 100], None).contains("Ok"));
+        assert!(judged(&[1, 2, 130], None).contains("Warning"), "half of it, once");
+        assert!(judged(&[1, 260, 270], None).contains("Error"), "most take too long");
+        assert!(judged(&[1, 2, 3], Some(3)).contains("a lease of 3s is longer"));
+        assert!(judged(&[], None).contains("Unknown"));
+    }
+}

@@ -1,0 +1,56 @@
+//! `incumbent election`: who leads, since when, and what to do about it.
+
+mod evict;
+mod feed;
+mod file;
+mod info;
+mod office;
+mod watch;
+
+use clap::{Args, Subcommand};
+
+use crate::connection::Place;
+use crate::failure::{EXIT_CODES, Failure};
+use crate::output::Format;
+
+pub use office::check_name;
+
+/// See who leads, and act on it.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Election {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    #[command(visible_alias = "ls")]
+    List(info::List),
+    Info(info::Info),
+    Watch(watch::Watch),
+    Evict(evict::Evict),
+    File(file::KeepFile),
+}
+
+/// How to print results.
+#[derive(Args)]
+struct Printing {
+    /// How to print results.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Election {
+    pub async fn run(self) -> Result<(), Failure> {
+        match self.verb {
+            Verb::List(verb) => verb.run(&self.place).await,
+            Verb::Info(verb) => verb.run(&self.place).await,
+            Verb::Watch(verb) => verb.run(&self.place).await,
+            Verb::Evict(verb) => verb.run(&self.place).await,
+            Verb::File(verb) => verb.run(&self.place).await,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `election watch`.
+
+use clap::Args;
+use serde_json::json;
+
+use super::Printing;
+use super::feed::{Event, Feed};
+use super::office::{Holder, Holding, Offices, check_name, shown};
+use crate::connection::Place;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Format};
+use crate::when;
+
+/// Print each change of leadership with its cause, as it happens, until interrupted.
+///
+/// Needs no more rights than an observer has, and creates no consumer.
+#[derive(Args)]
+pub struct Watch {
+    /// The election [default: all].
+    name: Option<String>,
+    #[command(flatten)]
+    printing: Printing,
+}
+
+impl Watch {
+    pub async fn run(self, place: &Place) -> Result<(), Failure> {
+        self.name.as_deref().map_or(Ok(()), check_name)?;
+        let session = place.session().await?;
+        let offices = Offices::open(place, &session).await?;
+        let mut feed = Feed::open(&offices, self.name.as_deref()).await?;
+        let mut trouble = false;
+        loop {
+            match feed.next().await {
+                Ok(event) => {
+                    if std::mem::take(&mut trouble) {
+                        output::note("recovered: the server answers again");
+                    }
+                    match self.printing.output {
+                        Format::Json => output::json_line(&json(&event))?,
+                        Format::Table => output::line(text(&event))?,
+                    }
+                }
+                // A server that is out of reach comes back; a bucket or a right that is missing does not.
+                Err(failure @ Failure::Told { code: Code::Unreachable, .. }) => {
+                    if !std::mem::replace(&mut trouble, true) {
+                        output::note(format!("trouble: {failure}"));
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+}
+
+fn text(event: &Event) -> String {
+    let time = when::rfc3339(event.time);
+    let what = match (&event.now, &event.before) {
+        (Holding::Held(now), _) if event.found => {
+            let since = now.since.map(|since| format!(" since {}", when::rfc3339(since)));
+            format!("{} leads{}{}", shown(now), since.unwrap_or_default(), token(now))
+        }
+        (Holding::Held(now), Some(before)) if before.leader != now.leader => {
+            format!("{} leads{}, in place of {}", shown(now), token(now), shown(before))
+        }
+        (Holding::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
+        (Holding::Vacant(cause), Some(before)) => {
+            format!("nobody leads: {} {}", shown(before), lost(cause))
+        }
+        (Holding::Vacant(cause), None) => format!("nobody leads: {cause}"),
+    };
+    format!("[{time}] {}: {what}", output::printable(&event.election))
+}
+
+fn token(holder: &Holder) -> String {
+    holder.token.map(|token| format!(" with token {token}")).unwrap_or_default()
+}
+
+/// How a leader came to be none.
+fn lost(cause: &str) -> String {
+    match cause {
+        "expired" => "did not renew: expired".to_owned(),
+        "evicted" => "was evicted".to_owned(),
+        cause => format!("released: {}", output::printable(&cause.replace('_', " "))),
+    }
+}
+
+fn json(event: &Event) -> serde_json::Value {
+    let (now, cause) = match &event.now {
+        Holding::Held(holder) => (Some(holder), None),
+        Holding::Vacant(cause) => (None, Some(cause)),
+    };
+    json!({
+        "time": when::rfc3339(event.time),
+        "election": event.election,
+        "event": if now.is_some() { "leader" } else { "vacant" },
+        "leader": now.map(|now| &now.leader),
+        "token": now.and_then(|now| now.token),
+        "since": now.and_then(|now| now.since).map(when::rfc3339),
+        "before": event.before.as_ref().map(|before| &before.leader),
+        "cause": cause,
+        "found": event.found,
+        "revision": event.revision,
+    })
+}

@@ -1,0 +1,255 @@
+//! `kv add`, `list`, `status` and `edit`.
+
+use clap::{Args, ValueEnum};
+use incumbent::nats::{Bucket, BucketConfig, Storage};
+use serde_json::{Map, Value, json};
+
+use super::settings::{Settings, Told};
+use crate::connection::Session;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Format};
+use crate::when;
+
+/// Make a bucket.
+#[derive(Args)]
+pub struct Add {
+    /// The bucket.
+    bucket: String,
+    /// Make it as elections want it: a TTL, markers, per-message TTLs, every write repeated for stand-bys.
+    #[arg(long, conflicts_with_all = ["history", "max_value_size", "max_bucket_size", "marker_ttl", "republish"])]
+    election: bool,
+    #[command(flatten)]
+    settings: Settings,
+    /// Where entries are kept.
+    #[arg(long, value_enum, default_value = "file")]
+    storage: Kept,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kept {
+    /// On disk.
+    File,
+    /// In memory: a restart loses them.
+    Memory,
+}
+
+/// List the buckets.
+#[derive(Args)]
+pub struct List {
+    /// Print the names alone.
+    #[arg(long)]
+    names: bool,
+}
+
+/// Show the settings and the state of a bucket.
+#[derive(Args)]
+pub struct Status {
+    /// The bucket.
+    bucket: String,
+}
+
+/// Change settings of a bucket, and leave those that are not told as they are.
+#[derive(Args)]
+pub struct Edit {
+    /// The bucket.
+    bucket: String,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+impl Add {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let bucket = &self.bucket;
+        if self.election {
+            self.add_for_elections(session).await?;
+        } else {
+            self.add_plain(session).await?;
+        }
+        output::note(format!("made bucket {bucket}"));
+        show(bucket, &session.info(bucket).await?, format)
+    }
+
+    async fn add_for_elections(&self, session: &Session) -> Result<(), Failure> {
+        let mut config = BucketConfig::new(&self.bucket).storage(match self.storage {
+            Kept::File => Storage::File,
+            Kept::Memory => Storage::Memory,
+        });
+        if let Some(prefix) = session.api_prefix() {
+            config = config.api_prefix(prefix);
+        }
+        if let Some(ttl) = self.settings.ttl {
+            config = config.ttl(ttl);
+        }
+        if let Some(replicas) = self.settings.replicas {
+            config = config.replicas(usize::from(replicas));
+        }
+        if let Some(text) = &self.settings.description {
+            config = config.description(text);
+        }
+        Bucket::create(session.connection(), config).await?;
+        Ok(())
+    }
+
+    async fn add_plain(&self, session: &Session) -> Result<(), Failure> {
+        let bucket = &self.bucket;
+        match session.info(bucket).await {
+            Ok(_) => {
+                let message = format!("bucket {bucket} exists; change it with `kv edit`");
+                return Err(Failure::new(Code::Failed, message));
+            }
+            Err(Failure::Told { code: Code::NotFound, .. }) => {}
+            Err(failure) => return Err(failure),
+        }
+        let mut config = json!({
+            "name": format!("KV_{bucket}"),
+            "subjects": [format!("$KV.{bucket}.>")],
+            "retention": "limits",
+            "discard": "new",
+            "storage": match self.storage { Kept::File => "file", Kept::Memory => "memory" },
+            "num_replicas": 1,
+            "max_consumers": -1,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_age": 0,
+            "max_msg_size": -1,
+            "max_msgs_per_subject": 1,
+            "deny_delete": true,
+            "allow_rollup_hdrs": true,
+            "allow_direct": true,
+        });
+        if let Some(config) = config.as_object_mut() {
+            self.settings.apply(bucket, config);
+        }
+        let doing = format!("making of bucket {bucket}");
+        let subject = format!("STREAM.CREATE.KV_{bucket}");
+        let _: Value = session.api(&doing, &subject, &config).await?;
+        Ok(())
+    }
+}
+
+impl List {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let infos = all(session).await?;
+        let buckets: Vec<Told<'_>> = infos
+            .iter()
+            .filter_map(|info| {
+                let name = info.pointer("/config/name").and_then(Value::as_str)?;
+                Some(Told { bucket: name.strip_prefix("KV_")?, info })
+            })
+            .collect();
+        if self.names {
+            return match format {
+                Format::Json => output::json(&buckets.iter().map(|b| b.bucket).collect::<Vec<_>>()),
+                Format::Table => buckets.iter().try_for_each(|b| output::line(b.bucket)),
+            };
+        }
+        if format == Format::Json {
+            return output::json(&buckets.iter().map(Told::json).collect::<Vec<_>>());
+        }
+        output::table(
+            ["bucket", "entries", "size", "ttl", "history", "replicas", "created", "description"],
+            buckets.iter().map(|told| {
+                [
+                    told.bucket.to_owned(),
+                    told.count("/state/messages").to_string(),
+                    when::size(told.count("/state/bytes")),
+                    told.span("/config/max_age").map_or("-".to_owned(), when::span),
+                    told.number("/config/max_msgs_per_subject").unwrap_or_default().to_string(),
+                    told.number("/config/num_replicas").unwrap_or_default().to_string(),
+                    told.text("/created").and_then(when::parse).map_or("-".into(), when::rfc822),
+                    told.text("/config/description").unwrap_or_default().to_owned(),
+                ]
+            }),
+        )
+    }
+}
+
+impl Status {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        show(&self.bucket, &session.info(&self.bucket).await?, format)
+    }
+}
+
+impl Edit {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let bucket = &self.bucket;
+        if self.settings.says_nothing() {
+            let message = "nothing to change: give a setting, such as --ttl 30s";
+            return Err(Failure::new(Code::Usage, message));
+        }
+        let mut info = session.info(bucket).await?;
+        let doing = format!("change of bucket {bucket}");
+        // All that the server told goes back to it: settings that we do not know stay as they are.
+        let config: &mut Map<String, Value> =
+            info.get_mut("config").and_then(Value::as_object_mut).ok_or_else(|| {
+                Failure::new(
+                    Code::Failed,
+                    format!("{doing}: the server does not tell its settings"),
+                )
+            })?;
+        self.settings.apply(bucket, config);
+        let subject = format!("STREAM.UPDATE.KV_{bucket}");
+        let _: Value = session.api(&doing, &subject, config).await?;
+        output::note(format!("changed bucket {bucket}"));
+        show(bucket, &session.info(bucket).await?, format)
+    }
+}
+
+/// What the server says of every stream behind a bucket, page by page.
+async fn all(session: &Session) -> Result<Vec<Value>, Failure> {
+    let mut streams: Vec<Value> = Vec::new();
+    loop {
+        let asked = json!({"offset": streams.len(), "subject": "$KV.>"});
+        let mut page: Value = session.api("list of buckets", "STREAM.LIST", &asked).await?;
+        let total = page.get("total").and_then(Value::as_u64).unwrap_or_default();
+        let more = match page.get_mut("streams").map(Value::take) {
+            Some(Value::Array(more)) => more,
+            _ => Vec::new(),
+        };
+        let none = more.is_empty();
+        streams.extend(more);
+        if none || streams.len() as u64 >= total {
+            return Ok(streams);
+        }
+    }
+}
+
+fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
+    let told = Told { bucket, info };
+    if format == Format::Json {
+        return output::json(&told.json());
+    }
+    let limit = |pointer| match told.number(pointer) {
+        Some(bytes) if bytes >= 0 => when::size(bytes.unsigned_abs()),
+        _ => "no limit".to_owned(),
+    };
+    let span = |pointer| told.span(pointer).map_or("for ever".to_owned(), when::span);
+    let text = |pointer| told.text(pointer).unwrap_or("-").to_owned();
+    let mut rows = vec![
+        ("Bucket", bucket.to_owned()),
+        ("Description", text("/config/description")),
+        ("Created", told.text("/created").and_then(when::parse).map_or("-".into(), when::rfc822)),
+        ("Entries", told.count("/state/messages").to_string()),
+        ("Size", when::size(told.count("/state/bytes"))),
+        ("Last revision", told.count("/state/last_seq").to_string()),
+        ("Entries live", span("/config/max_age")),
+        ("History", told.number("/config/max_msgs_per_subject").unwrap_or_default().to_string()),
+        ("Replicas", told.number("/config/num_replicas").unwrap_or_default().to_string()),
+        ("Storage", text("/config/storage")),
+        ("Most of a value", limit("/config/max_msg_size")),
+        ("Most of the bucket", limit("/config/max_bytes")),
+        ("TTL a message", if told.is_set("/config/allow_msg_ttl") { "yes" } else { "no" }.into()),
+        (
+            "Markers live",
+            told.span("/config/subject_delete_marker_ttl").map_or("-".into(), when::span),
+        ),
+        ("Republished to", text("/config/republish/dest")),
+    ];
+    if told.text("/cluster/name").is_some() {
+        rows.push(("Cluster", text("/cluster/name")));
+        rows.push(("Leader", text("/cluster/leader")));
+    }
+    rows.into_iter().try_for_each(|(name, value)| {
+        output::line(format!("{name:>18}: {}", output::printable(&value)))
+    })
+}

@@ -1,0 +1,106 @@
+//! `incumbent kv`: buckets, and what is in them.
+
+mod backup;
+mod bucket;
+mod delete;
+mod entry;
+mod read;
+mod settings;
+mod watch;
+mod write;
+
+use clap::{Args, Subcommand};
+
+use crate::connection::Connection;
+use crate::failure::{Code, EXIT_CODES, Failure};
+use crate::output::Format;
+
+/// Look into key-value buckets, and change them.
+///
+/// An election is a key in a bucket, and its value is the leader: `incumbent kv get CHORIA_LEADER_ELECTION my_app` shows
+/// who leads. Buckets of any kind can be handled.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Kv {
+    #[command(flatten)]
+    connection: Connection,
+    /// How to print results.
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    output: Format,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Add(bucket::Add),
+    #[command(visible_alias = "ls")]
+    List(bucket::List),
+    #[command(visible_alias = "info")]
+    Status(bucket::Status),
+    Edit(bucket::Edit),
+    Get(read::Get),
+    Put(write::Put),
+    Create(write::Create),
+    Update(write::Update),
+    #[command(visible_alias = "rm")]
+    Del(delete::Del),
+    Purge(delete::Purge),
+    Keys(read::Keys),
+    History(read::History),
+    Watch(watch::Watch),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
+}
+
+impl Kv {
+    pub async fn run(self) -> Result<(), Failure> {
+        let format = self.output;
+        // What can be refused without a server is refused first.
+        self.verb.check()?;
+        let session = self.connection.session().await?;
+        match self.verb {
+            Verb::Add(verb) => verb.run(&session, format).await,
+            Verb::List(verb) => verb.run(&session, format).await,
+            Verb::Status(verb) => verb.run(&session, format).await,
+            Verb::Edit(verb) => verb.run(&session, format).await,
+            Verb::Get(verb) => verb.run(&session, format).await,
+            Verb::Put(verb) => verb.run(&session, format).await,
+            Verb::Create(verb) => verb.run(&session, format).await,
+            Verb::Update(verb) => verb.run(&session, format).await,
+            Verb::Del(verb) => verb.run(&session).await,
+            Verb::Purge(verb) => verb.run(&session).await,
+            Verb::Keys(verb) => verb.run(&session, format).await,
+            Verb::History(verb) => verb.run(&session, format).await,
+            Verb::Watch(verb) => verb.run(&session, format, self.connection.told_timeout()).await,
+            Verb::Backup(verb) => verb.run(&session).await,
+            Verb::Restore(verb) => verb.run(&session).await,
+        }
+    }
+}
+
+impl Verb {
+    fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Get(read::Get { key, .. })
+            | Self::History(read::History { key, .. })
+            | Self::Put(write::Put { key, .. })
+            | Self::Create(write::Create { key, .. })
+            | Self::Update(write::Update { key, .. })
+            | Self::Purge(delete::Purge { key, .. })
+            | Self::Del(delete::Del { key: Some(key), .. }) => check_key(key),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses what cannot be a key.
+fn check_key(key: &str) -> Result<(), Failure> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-/_=.".contains(&b);
+    let dots = key.starts_with('.') || key.ends_with('.') || key.contains("..");
+    if !key.is_empty() && !dots && key.bytes().all(fits) {
+        return Ok(());
+    }
+    let rule = "a key has the letters a-z, A-Z, 0-9, '-', '_', '=', '/', and single dots within";
+    Err(Failure::new(Code::Usage, format!("{key:?} cannot be a key: {rule}")))
+}

@@ -1,0 +1,133 @@
+//! `kv get`, `keys` and `history`.
+
+use clap::Args;
+use futures_util::TryStreamExt;
+
+use super::entry::Entry;
+use crate::connection::{Bounded, Session};
+use crate::failure::{Code, Failure};
+use crate::output::{self, Format};
+use crate::when;
+
+/// Print the value of a key.
+#[derive(Args)]
+pub struct Get {
+    /// The bucket.
+    bucket: String,
+    /// The key.
+    pub key: String,
+    /// Print the value alone, byte for byte.
+    #[arg(long)]
+    raw: bool,
+    /// Print the value that the key had at this revision, if the bucket still keeps it.
+    #[arg(long)]
+    revision: Option<u64>,
+}
+
+/// List the keys of a bucket.
+#[derive(Args)]
+pub struct Keys {
+    /// The bucket.
+    bucket: String,
+}
+
+/// Show the values that a key had, as far as the bucket keeps them.
+#[derive(Args)]
+pub struct History {
+    /// The bucket.
+    bucket: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Get {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let entry = self.read(session).await?;
+        if self.raw {
+            return output::bytes(&entry.value);
+        }
+        if format == Format::Json {
+            return output::json(&entry.json());
+        }
+        let Entry { bucket, key, revision, created, .. } = &entry;
+        let created = when::rfc822(*created);
+        output::line(format!("{bucket} > {key} sequence {revision} created @ {created}\n"))?;
+        output::line(entry.text())
+    }
+
+    /// Reads from the leader of the stream: a replica may answer with an older value.
+    async fn read(&self, session: &Session) -> Result<Entry, Failure> {
+        let Self { bucket, key, .. } = self;
+        let doing = format!("{bucket} > {key}");
+        let stream = session.store(bucket).await?.stream;
+        let message = match self.revision {
+            Some(revision) => session.ask(&doing, stream.get_raw_message(revision)).await?,
+            None => {
+                let subject = format!("$KV.{bucket}.{key}");
+                session.ask(&doing, stream.get_last_raw_message_by_subject(&subject)).await?
+            }
+        };
+        match Entry::read(bucket, &message) {
+            Some(entry) if entry.key == *key && (entry.is_there() || self.revision.is_some()) => {
+                Ok(entry)
+            }
+            Some(entry) if entry.key == *key => {
+                let how = match entry.operation {
+                    "EXPIRED" => "it expired",
+                    _ => "it was deleted",
+                };
+                Err(Failure::new(Code::NotFound, format!("{doing}: there is no value: {how}")))
+            }
+            _ => {
+                let message = format!("{doing}: revision {} is of another key", message.sequence);
+                Err(Failure::new(Code::NotFound, message))
+            }
+        }
+    }
+}
+
+impl Keys {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let doing = format!("keys of bucket {}", self.bucket);
+        let store = session.store(&self.bucket).await?;
+        let mut keys: Vec<String> = session
+            .wait(&doing, Bounded::No, async {
+                let keys = store.keys().await.map_err(|e| Failure::of_request(&doing, &e))?;
+                keys.try_collect().await.map_err(|e| Failure::of_request(&doing, &e))
+            })
+            .await?;
+        keys.sort_unstable();
+        if format == Format::Json {
+            return output::json(&keys);
+        }
+        keys.iter().try_for_each(|key| output::line(output::printable(key)))
+    }
+}
+
+impl History {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let doing = format!("{} > {}", self.bucket, self.key);
+        let store = session.store(&self.bucket).await?;
+        let entries: Vec<_> = session
+            .wait(&doing, Bounded::No, async {
+                let history = store.history(&self.key).await;
+                let history = history.map_err(|e| Failure::of_request(&doing, &e))?;
+                history.try_collect().await.map_err(|e| Failure::of_request(&doing, &e))
+            })
+            .await?;
+        let entries: Vec<Entry> = entries.into_iter().map(Entry::from).collect();
+        if entries.is_empty() {
+            return Err(Failure::new(Code::NotFound, format!("{doing}: there is no such entry")));
+        }
+        if format == Format::Json {
+            return output::json(&entries.iter().map(Entry::json).collect::<Vec<_>>());
+        }
+        output::table(
+            ["revision", "operation", "created", "value"],
+            entries.iter().map(|entry| {
+                let created = when::rfc822(entry.created);
+                [entry.revision.to_string(), entry.operation.to_owned(), created, entry.text()]
+            }),
+        )
+    }
+}

@@ -1,0 +1,127 @@
+//! The settings of a bucket that flags tell, and those that the server tells.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+/// Settings that can be given at the beginning, and changed later.
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// How long an entry lives that nobody writes anew; 0s: for ever.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub ttl: Option<Duration>,
+    /// How many values of a key are kept; elections need 1.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub history: Option<u8>,
+    /// How many servers of a cluster keep the bucket.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub replicas: Option<u8>,
+    /// What people read about the bucket.
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// The most bytes of a value, headers included; -1: as many as the server takes.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub max_value_size: Option<i32>,
+    /// The most bytes of the bucket; -1: no limit.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub max_bucket_size: Option<i64>,
+    /// Let entries have a life of their own, and keep markers of their end this long (nats-server 2.11).
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub marker_ttl: Option<Duration>,
+    /// Repeat every stored write below this subject: incumbent.BUCKET is where campaigners listen.
+    #[arg(long, value_name = "SUBJECT")]
+    pub republish: Option<String>,
+}
+
+impl Settings {
+    /// Writes what is told into the configuration of the bucket's stream, and leaves the rest.
+    pub fn apply(&self, bucket: &str, config: &mut Map<String, Value>) {
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                config.insert(name.to_owned(), value);
+            }
+        };
+        set("max_age", self.ttl.map(nanoseconds));
+        set("max_msgs_per_subject", self.history.map(Value::from));
+        set("num_replicas", self.replicas.map(Value::from));
+        set("description", self.description.clone().map(Value::from));
+        set("max_msg_size", self.max_value_size.map(Value::from));
+        set("max_bytes", self.max_bucket_size.map(Value::from));
+        set("allow_msg_ttl", self.marker_ttl.map(|_| true.into()));
+        set("subject_delete_marker_ttl", self.marker_ttl.map(nanoseconds));
+        set(
+            "republish",
+            self.republish
+                .as_ref()
+                .map(|to| json!({"src": format!("$KV.{bucket}.>"), "dest": format!("{to}.>")})),
+        );
+        // The server refuses a window of duplicates longer than the life of an entry.
+        if let Some(ttl) = self.ttl.filter(|ttl| !ttl.is_zero()) {
+            set("duplicate_window", Some(nanoseconds(ttl.min(Duration::from_secs(120)))));
+        }
+    }
+
+    pub fn says_nothing(&self) -> bool {
+        let mut config = Map::new();
+        self.apply("", &mut config);
+        config.is_empty()
+    }
+}
+
+fn nanoseconds(span: Duration) -> Value {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).into()
+}
+
+/// What the server says of a bucket.
+pub struct Told<'a> {
+    pub bucket: &'a str,
+    pub info: &'a Value,
+}
+
+impl Told<'_> {
+    pub fn text(&self, pointer: &str) -> Option<&str> {
+        self.info.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+
+    pub fn number(&self, pointer: &str) -> Option<i64> {
+        self.info.pointer(pointer).and_then(Value::as_i64)
+    }
+
+    pub fn count(&self, pointer: &str) -> u64 {
+        self.info.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
+    }
+
+    /// A span; none where there is no limit.
+    pub fn span(&self, pointer: &str) -> Option<Duration> {
+        Some(self.count(pointer)).filter(|ns| *ns > 0).map(Duration::from_nanos)
+    }
+
+    pub fn is_set(&self, pointer: &str) -> bool {
+        self.info.pointer(pointer).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    pub fn json(&self) -> Value {
+        let seconds = |pointer| self.span(pointer).map(|span| span.as_secs_f64());
+        let limit = |pointer| self.number(pointer).filter(|limit| *limit >= 0);
+        json!({
+            "bucket": self.bucket,
+            "description": self.text("/config/description"),
+            "created": self.text("/created"),
+            "entries": self.count("/state/messages"),
+            "keys": self.count("/state/num_subjects"),
+            "bytes": self.count("/state/bytes"),
+            "last_revision": self.count("/state/last_seq"),
+            "ttl_seconds": seconds("/config/max_age"),
+            "marker_ttl_seconds": seconds("/config/subject_delete_marker_ttl"),
+            "history": self.number("/config/max_msgs_per_subject"),
+            "replicas": self.number("/config/num_replicas"),
+            "storage": self.text("/config/storage"),
+            "max_value_size": limit("/config/max_msg_size"),
+            "max_bucket_size": limit("/config/max_bytes"),
+            "republish": self.text("/config/republish/dest"),
+            "cluster": self.text("/cluster/name"),
+            "leader": self.text("/cluster/leader"),
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! `kv watch`.
+
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt;
+use tokio::time::Instant;
+
+use super::entry::Entry;
+use crate::connection::{Bounded, Session};
+use crate::failure::{Code, Failure};
+use crate::output::{self, Format};
+use crate::when;
+
+/// Print the values of a bucket, and each change as it happens, until interrupted.
+///
+/// With --timeout, only for that long.
+#[derive(Args)]
+pub struct Watch {
+    /// The bucket.
+    bucket: String,
+    /// The key, or a pattern of keys with `*` and `>`.
+    #[arg(default_value = ">")]
+    key: String,
+    /// End after the first value; with --timeout, fail where none comes in that time.
+    #[arg(long)]
+    once: bool,
+    /// Print changes only, not what is there already.
+    #[arg(long)]
+    updates_only: bool,
+}
+
+impl Watch {
+    pub async fn run(
+        self,
+        session: &Session,
+        format: Format,
+        limit: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let doing = format!("watch of {} > {}", self.bucket, self.key);
+        let store = session.store(&self.bucket).await?;
+        let end = limit.map(|limit| Instant::now() + limit);
+        let watch = async {
+            let watch = match self.updates_only {
+                true => store.watch(&self.key).await,
+                false => store.watch_with_history(&self.key).await,
+            };
+            let mut watch = watch.map_err(|error| Failure::of_request(&doing, &error))?;
+            while let Some(entry) = watch.next().await {
+                match entry {
+                    Ok(entry) => print(&entry.into(), format)?,
+                    Err(error) => return Err(Failure::of_request(&doing, &error)),
+                }
+                if self.once {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            answer = session.wait(&doing, Bounded::No, watch) => answer,
+            () = until(end) => match (self.once, limit) {
+                (true, Some(limit)) => {
+                    let message = format!("{doing}: nothing came in {}", when::span(limit));
+                    Err(Failure::new(Code::Failed, message))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+fn print(entry: &Entry, format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        return output::json_line(&entry.json());
+    }
+    let Entry { bucket, key, operation, revision, .. } = entry;
+    let created = when::rfc3339(entry.created);
+    let value = match entry.is_there() {
+        true => format!(": {}", output::printable(&entry.text())),
+        false => String::new(),
+    };
+    output::line(format!("[{created}] {operation} {bucket} > {key} sequence {revision}{value}"))
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,106 @@
+//! `kv put`, `create` and `update`.
+
+use std::io::Read;
+
+use async_nats::jetstream::kv;
+use clap::Args;
+use serde_json::json;
+
+use crate::connection::Session;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Format};
+
+/// Write a value, whatever is there, and print its revision.
+#[derive(Args)]
+pub struct Put {
+    /// The bucket.
+    bucket: String,
+    /// The key.
+    pub key: String,
+    /// The value; read from standard input where it is missing or `-`.
+    value: Option<String>,
+}
+
+/// Write a value where there is none, and print its revision.
+#[derive(Args)]
+pub struct Create {
+    /// The bucket.
+    bucket: String,
+    /// The key.
+    pub key: String,
+    /// The value; read from standard input where it is missing or `-`.
+    value: Option<String>,
+}
+
+/// Write a value over the one of a revision, and print the new revision.
+#[derive(Args)]
+pub struct Update {
+    /// The bucket.
+    bucket: String,
+    /// The key.
+    pub key: String,
+    /// The value; read from standard input where it is `-`.
+    value: String,
+    /// The revision that must still be the last one.
+    revision: u64,
+}
+
+impl Put {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let value = value(self.value)?;
+        let doing = format!("write of {} > {}", self.bucket, self.key);
+        let store = session.store(&self.bucket).await?;
+        let revision = session.ask(&doing, store.put(&self.key, value.into())).await?;
+        done(format, &self.bucket, &self.key, revision)
+    }
+}
+
+impl Create {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let value = value(self.value)?;
+        let doing = format!("creation of {} > {}", self.bucket, self.key);
+        let store = session.store(&self.bucket).await?;
+        let create = async {
+            match store.create(&self.key, value.into()).await {
+                Ok(revision) => Ok(revision),
+                Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
+                    let hint = "see `kv get`, or write over it with `kv put` or `kv update`";
+                    let message = format!("{doing}: it exists already; {hint}");
+                    Err(Failure::new(Code::Failed, message))
+                }
+                Err(error) => Err(Failure::of_request(&doing, &error)),
+            }
+        };
+        let revision = session.wait(&doing, crate::connection::Bounded::Yes, create).await?;
+        done(format, &self.bucket, &self.key, revision)
+    }
+}
+
+impl Update {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+        let value = value(Some(self.value))?;
+        let doing = format!("update of {} > {}", self.bucket, self.key);
+        let store = session.store(&self.bucket).await?;
+        let update = store.update(&self.key, value.into(), self.revision);
+        let revision = session.ask(&doing, update).await?;
+        done(format, &self.bucket, &self.key, revision)
+    }
+}
+
+fn value(told: Option<String>) -> Result<Vec<u8>, Failure> {
+    match told {
+        Some(value) if value != "-" => Ok(value.into_bytes()),
+        _ => {
+            let mut value = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut value)?;
+            Ok(value)
+        }
+    }
+}
+
+fn done(format: Format, bucket: &str, key: &str, revision: u64) -> Result<(), Failure> {
+    match format {
+        Format::Table => output::line(revision),
+        Format::Json => output::json(&json!({"bucket": bucket, "key": key, "revision": revision})),
+    }
+}

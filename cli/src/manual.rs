@@ -1,0 +1,90 @@
+//! `incumbent completions` and `man`: what the program says of itself, in the forms that shells and `man` read.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::{Arg, Args, Command, CommandFactory, Id};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::Cli;
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// Print the completions for a shell.
+///
+/// For bash: incumbent completions bash > ~/.local/share/bash-completion/completions/incumbent
+#[derive(Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Print the manual page, or write that of every command into a directory.
+#[derive(Args)]
+pub struct Manual {
+    /// The directory, such as /usr/local/share/man/man1.
+    directory: Option<PathBuf>,
+}
+
+/// Print the reference of all commands as Markdown.
+#[derive(Args)]
+pub struct Reference {}
+
+impl Completions {
+    pub fn run(&self) -> Result<(), Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "incumbent", &mut script);
+        output::bytes(&script)
+    }
+}
+
+impl Manual {
+    pub fn run(&self) -> Result<(), Failure> {
+        let Some(directory) = &self.directory else {
+            let mut page = Vec::new();
+            Man::new(Cli::command()).render(&mut page)?;
+            return output::bytes(&page);
+        };
+        let unwritten = |error: io::Error| {
+            let message = format!("cannot write manual pages in {}: {error}", directory.display());
+            Failure::new(Code::Failed, message)
+        };
+        std::fs::create_dir_all(directory).map_err(unwritten)?;
+        clap_mangen::generate_to(Cli::command(), directory).map_err(unwritten)?;
+        output::note(format!("wrote the manual pages into {}", directory.display()));
+        Ok(())
+    }
+}
+
+impl Reference {
+    pub fn run(&self) -> Result<(), Failure> {
+        let mut command = Cli::command().disable_help_subcommand(true).term_width(100);
+        command.build();
+        let mut text = String::from(
+            "# The command line\n\nWhat `incumbent --help` and the help of each command say. Made by `make cli-doc`; a test \
+             sees to it that it is up to date. Options that a group of commands shares are told with the group.\n",
+        );
+        describe(&command, "incumbent", &[], &mut text);
+        output::bytes(text.as_bytes())
+    }
+}
+
+/// Appends the help of a command and those of its subcommands; what was told of a command above is not repeated.
+fn describe(command: &Command, name: &str, told: &[Id], text: &mut String) {
+    let hide = |arg: Arg| {
+        let hidden = arg.is_hide_set() || told.contains(arg.get_id());
+        arg.hide(hidden)
+    };
+    let help = command.clone().mut_args(hide).render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    text.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+    let told: Vec<Id> = (command.get_arguments().filter(|arg| arg.is_global_set()))
+        .map(|arg| arg.get_id().clone())
+        .chain([Id::from("help")])
+        .collect();
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        describe(verb, &format!("{name} {}", verb.get_name()), &told, text);
+    }
+}

@@ -1,0 +1,28 @@
+//! Asking before something is destroyed.
+
+use std::io::{self, Write};
+
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// Asks on a terminal; elsewhere the answer is an error that names `--force`.
+///
+/// Whoever does not say yes ends the command.
+pub fn confirm(question: &str, force: bool) -> Result<(), Failure> {
+    if force {
+        return Ok(());
+    }
+    if !output::is_interactive() {
+        let message = format!("{question}: nobody to ask, as this is no terminal; use --force");
+        return Err(Failure::new(Code::Failed, message));
+    }
+    let mut out = anstream::stderr();
+    write!(out, "{question}? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new(Code::Failed, "nothing was done")),
+    }
+}

@@ -1,0 +1,80 @@
+//! A control group of the command's own, where one may be made: killing it leaves no gap to fork through.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A group below our own, in version 2 of the hierarchy.
+pub struct Cgroup {
+    directory: PathBuf,
+}
+
+impl Cgroup {
+    /// `None` where there is no such hierarchy, it may not be written, or the kernel (before 5.14) cannot kill a group.
+    pub fn make() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let below = own_directory(&mounts, &groups)?;
+        let directory = below.join(format!("incumbent-{}", std::process::id()));
+        // One that is there is of a process that had our number, and was killed.
+        if fs::create_dir(&directory).is_err() && !directory.is_dir() {
+            return None;
+        }
+        let cgroup = Self { directory };
+        if cgroup.directory.join("cgroup.kill").is_file() {
+            return Some(cgroup);
+        }
+        cgroup.remove();
+        None
+    }
+
+    /// The one that another process made.
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Moves the calling process into it.
+    pub fn enter(&self) -> std::io::Result<()> {
+        fs::write(self.directory.join("cgroup.procs"), "0")
+    }
+
+    /// Kills every process in it.
+    pub fn kill(&self) {
+        let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // the tree is walked, too
+    }
+
+    /// Removes it once it is empty.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+/// Where the group of the process is, by its `mounts` and `cgroup` files.
+fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let at = fields.nth(1)?;
+        (fields.next()? == "cgroup2").then_some(at)
+    })?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    // A group outside of what our namespace shows begins with "..".
+    (!group.starts_with("..")).then(|| Path::new(mount).join(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_finds_our_group_beside_the_old_hierarchies() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let groups = "4:memory:/x\n0::/user.slice/a.service\n";
+        let found = own_directory(mounts, groups);
+        assert_eq!(found, Some("/sys/fs/cgroup/unified/user.slice/a.service".into()));
+        assert_eq!(own_directory(mounts, "0::/../../outside\n"), None);
+        assert_eq!(own_directory("proc /proc proc rw 0 0\n", groups), None);
+    }
+}

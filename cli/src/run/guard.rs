@@ -1,0 +1,278 @@
+//! The guard: the parent of the command, a process of its own.
+//!
+//! It holds the tree together (it is a subreaper and leads the command's process group), and ends it when told to, when
+//! the time it was told has passed and nothing more was heard, or when who started it is gone. So a campaigner that is
+//! killed, hangs, or is suspended takes the command with it. The command, in turn, is tied to the guard by a
+//! parent-death signal; what is left of the tree of a guard that was killed falls to the campaigner.
+
+mod signals;
+
+use std::ffi::OsString;
+use std::io::{self, stdin};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use incumbent::clock::{BootClock, Clock, Instant};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+
+pub use self::signals::is_in;
+use self::signals::{Heard, Pending};
+use super::cgroup::Cgroup;
+use super::channel;
+use super::terminal::Terminal;
+use super::tree;
+use super::words::{Order, Report};
+
+/// How a campaigner asks for this process.
+pub const WORD: &str = "run-guard";
+/// Timers stand still while the machine is suspended, so the clock is looked at again at least this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What it is started with.
+pub struct Duties {
+    /// How long the tree may take to stop when nobody says until when.
+    pub grace: Duration,
+    /// How to ask it to stop.
+    pub signal: Signal,
+    pub cgroup: Option<Cgroup>,
+    /// The directory to remove when the campaigner cannot any more.
+    pub directory: Option<PathBuf>,
+}
+
+impl Duties {
+    pub fn to_args(&self) -> [OsString; 4] {
+        let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
+        [
+            self.grace.as_millis().to_string().into(),
+            self.signal.as_raw().to_string().into(),
+            path(self.cgroup.as_ref().map(|cgroup| cgroup.path().into())),
+            path(self.directory.clone().map(Into::into)),
+        ]
+    }
+
+    fn from_args(args: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut number = || args.next()?.to_str()?.parse().ok();
+        let grace = Duration::from_millis(number()?);
+        let signal = Signal::from_named_raw(i32::try_from(number()?).ok()?)?;
+        let mut path = || args.next().map(|path| (path != "-").then_some(PathBuf::from(path)));
+        Some(Self { grace, signal, cgroup: path()?.map(Cgroup::at), directory: path()? })
+    }
+}
+
+/// The arguments: the duties, the command and its own.
+pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(duties) = Duties::from_args(&mut args) else { return ExitCode::FAILURE };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.and_then(|runtime| runtime.block_on(Guard::start(duties, args)?.run()));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("incumbent: cannot watch over the command: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Guard {
+    duties: Duties,
+    terminal: Option<Terminal>,
+    channel: StdStream,
+    command: Pid,
+    phase: Phase,
+    until: Option<(Instant, Instant)>,
+    pending: Pending,
+    ended: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Running,
+    Stopping { kill_at: Instant },
+}
+
+impl Guard {
+    /// Starts the command. Must be called on the main thread: a thread's end would be taken for the guard's own.
+    fn start(duties: Duties, args: impl Iterator<Item = OsString>) -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
+        let input = channel::receive_fd(&channel)?;
+        let cgroup = duties.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
+        let terminal = Terminal::of_guard();
+        let child = Command::new(super::OURSELVES)
+            .arg0("incumbent")
+            .args([super::exec::WORD.into(), OsString::from(getpid().to_string()), cgroup])
+            .args(args)
+            .stdin(Stdio::from(input))
+            .spawn()?;
+        let command = Pid::from_child(&child);
+        Ok(Self {
+            duties,
+            terminal,
+            channel,
+            command,
+            phase: Phase::Running,
+            until: None,
+            pending: Pending::default(),
+            ended: false,
+        })
+    }
+
+    async fn run(mut self) -> io::Result<()> {
+        let mut heard = Heard::listen()?;
+        self.channel.set_nonblocking(true)?;
+        let (orders, mut reports) = UnixStream::from_std(self.channel.try_clone()?)?.into_split();
+        let mut orders = BufReader::new(orders).lines();
+        let mut orphaned = false;
+        loop {
+            if self.look_after_children(&mut reports).await {
+                break;
+            }
+            if !self.ended {
+                self.pending.deliver(self.command);
+            }
+            let now = BootClock.now();
+            if let Some((ask_at, kill_at)) = self.until
+                && ask_at <= now
+                && matches!(self.phase, Phase::Running)
+            {
+                tell(&mut reports, Report::Expired).await;
+                self.ask(kill_at);
+            }
+            if let Phase::Stopping { kill_at } = self.phase
+                && kill_at <= now
+            {
+                let ended = tree::kill_all(self.duties.cgroup.as_ref()).await;
+                self.note(ended, &mut reports).await;
+                break;
+            }
+            tokio::select! {
+                order = orders.next_line(), if !orphaned => match order {
+                    Ok(Some(line)) => self.obey(&line),
+                    Ok(None) | Err(_) => {
+                        orphaned = true;
+                        self.ask(self.patience());
+                    }
+                },
+                signal = heard.next() => if let Some(signal) = signal {
+                    tell(&mut reports, Report::Interrupted(signal)).await;
+                },
+                () = tokio::time::sleep(self.next_look(now)) => {}
+            }
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.give_back();
+        }
+        if orphaned {
+            self.clear_away();
+        }
+        Ok(())
+    }
+
+    /// Answers whether nothing is left of the tree.
+    async fn look_after_children(&mut self, reports: &mut OwnedWriteHalf) -> bool {
+        let reaped = tree::reap();
+        self.note(reaped.changed, reports).await;
+        // What a command leaves behind when it ends has no work to do any more.
+        if self.ended && !reaped.none_left && matches!(self.phase, Phase::Running) {
+            self.ask(self.patience());
+        }
+        reaped.none_left
+    }
+
+    async fn note(&mut self, changed: Vec<(Pid, WaitStatus)>, reports: &mut OwnedWriteHalf) {
+        for (pid, status) in changed {
+            if pid != self.command {
+                continue;
+            }
+            if let Some(code) = exit_code(status) {
+                self.ended = true;
+                if status.signaled()
+                    && let Some(terminal) = &self.terminal
+                {
+                    terminal.restore_modes();
+                }
+                tell(reports, Report::Ended { code }).await;
+            } else if let Some(signal) = status.stopping_signal()
+                && matches!(self.phase, Phase::Running)
+            {
+                if let Some(terminal) = &self.terminal {
+                    terminal.give_back();
+                }
+                tell(reports, Report::Stopped(signal)).await;
+            }
+        }
+    }
+
+    fn obey(&mut self, line: &str) {
+        match line.parse() {
+            Ok(Order::Until { ask_at, kill_at }) => self.until = Some((ask_at, kill_at)),
+            Ok(Order::Stop { kill_at }) => self.ask(kill_at),
+            Ok(Order::Signal(signal)) => {
+                self.pending.extend(Signal::from_named_raw(signal));
+            }
+            Ok(Order::Suspend) => {
+                let _ = kill_process_group(getpid(), Signal::TSTP);
+            }
+            Ok(Order::Resume) => {
+                let _ = kill_process_group(getpid(), Signal::CONT);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Asks everything to stop; what was asked before is only hurried.
+    fn ask(&mut self, kill_at: Instant) {
+        let kill_at = match self.phase {
+            Phase::Running => {
+                tree::signal_all(self.duties.signal);
+                tree::signal_all(Signal::CONT); // what stands still cannot obey
+                kill_at
+            }
+            Phase::Stopping { kill_at: before } => kill_at.min(before),
+        };
+        self.phase = Phase::Stopping { kill_at };
+    }
+
+    /// Until when the tree may go on when nobody says it.
+    fn patience(&self) -> Instant {
+        let patience = BootClock.now() + self.duties.grace;
+        self.until.map_or(patience, |(_, kill_at)| kill_at.min(patience))
+    }
+
+    fn next_look(&self, now: Instant) -> Duration {
+        let next = match self.phase {
+            Phase::Running => self.until.map(|(ask_at, _)| ask_at),
+            Phase::Stopping { kill_at } => Some(kill_at),
+        };
+        let next = next.map_or(LOOK_AGAIN, |next| next.saturating_since(now)).min(LOOK_AGAIN);
+        self.pending.next_look().map_or(next, |soon| next.min(soon))
+    }
+
+    /// What the campaigner would have cleared away.
+    fn clear_away(&self) {
+        if let Some(cgroup) = &self.duties.cgroup {
+            cgroup.remove();
+        }
+        if let Some(directory) = &self.duties.directory {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// As a shell tells it; `None` for a child that only stopped or went on.
+fn exit_code(status: WaitStatus) -> Option<u8> {
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|n| 128 + n))?;
+    Some(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+async fn tell(reports: &mut OwnedWriteHalf, report: Report) {
+    // An error means that nobody listens any more; that is noticed where orders are read.
+    let _ = reports.write_all(format!("{report}\n").as_bytes()).await;
+}

@@ -1,0 +1,72 @@
+//! Finding the command before standing for the office: a campaigner that cannot work should not lead.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use super::exec::{NOT_EXECUTABLE, NOT_FOUND};
+
+/// Why a command cannot run, with the exit code that shells give.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Missing {
+    pub code: u8,
+    pub message: String,
+}
+
+pub fn check(program: &OsStr) -> Result<(), Missing> {
+    let name = program.display();
+    let is_path = program.as_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if is_path {
+        vec![program.into()]
+    } else {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).map(|directory| directory.join(program)).collect()
+    };
+    if candidates.iter().any(|file| is_executable(file)) {
+        return Ok(());
+    }
+    // A directory is looked for by its path only.
+    let found = candidates.iter().find(|file| file.is_file() || is_path && file.exists());
+    let (code, message) = match found {
+        Some(file) if file.is_dir() => {
+            (NOT_EXECUTABLE, format!("{} is a directory", file.display()))
+        }
+        Some(file) => (
+            NOT_EXECUTABLE,
+            format!(
+                "{} is not executable: chmod +x it, or run it by its interpreter",
+                file.display()
+            ),
+        ),
+        None if is_path => (NOT_FOUND, format!("there is no command {name}")),
+        None => (NOT_FOUND, format!("there is no command {name} on PATH")),
+    };
+    Err(Missing { code, message })
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.is_file() && access(file, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(program: &str) -> Option<u8> {
+        check(OsStr::new(program)).err().map(|missing| missing.code)
+    }
+
+    #[test]
+    fn commands_are_looked_for_as_a_shell_does() {
+        assert_eq!(code("sh"), None);
+        assert_eq!(code("/bin/sh"), None);
+        assert_eq!(code("/etc/passwd"), Some(126));
+        assert_eq!(code("/etc"), Some(126));
+        assert_eq!(code("/no/such/command"), Some(127));
+        assert_eq!(code("no-such-command"), Some(127));
+        assert_eq!(code(""), Some(127));
+    }
+}

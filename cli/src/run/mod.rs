@@ -1,0 +1,68 @@
+//! `incumbent run`: a command that runs while this process leads.
+//!
+//! Three processes stand behind it. The campaigner (`term`, `keep`) holds the office. The guard (`guard`) is the parent
+//! of the command, and ends its whole tree in time even if the campaigner cannot. The command becomes itself in `exec`,
+//! tied to the guard. `ward` is the campaigner's side of the guard, `words` is what the two say to each other.
+
+mod cgroup;
+mod channel;
+mod deadline;
+mod exec;
+mod grace;
+mod guard;
+mod keep;
+mod lookup;
+mod options;
+mod signals;
+mod term;
+mod terminal;
+mod tree;
+mod ward;
+mod words;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use rustix::process::{getpid, set_child_subreaper};
+
+use self::deadline::DeadlineFile;
+use self::grace::Grace;
+pub use self::options::Run;
+use self::signals::{Signals, exit_code};
+use self::term::Campaigner;
+use crate::failure::Failure;
+
+/// This program, even when its file has been replaced or removed since it started.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// Does what the program was started for by itself, if it was.
+pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match args.nth(1)?.to_str()? {
+        guard::WORD => Some(guard::watch(args)),
+        exec::WORD => Some(exec::become_command(args)),
+        _ => None,
+    }
+}
+
+impl Run {
+    pub async fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(program) = self.command.first()
+            && let Err(missing) = lookup::check(program)
+        {
+            eprintln!("incumbent: {}", missing.message);
+            return Ok(ExitCode::from(missing.code));
+        }
+        let mut signals = Signals::listen()?;
+        // What leaves the tree of a guard that was killed comes to us.
+        set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        let entrance = match self.candidacy.open(signals.end()).await? {
+            Ok(entrance) => entrance,
+            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
+        };
+        let grace = Grace::new(self.candidacy.lease(&entrance), self.grace)?;
+        let file = DeadlineFile::make()?;
+        let candidate = self.candidacy.stand(entrance, Some(grace.total()))?;
+        let campaigner = Campaigner { candidate, signals, file, grace, options: self };
+        campaigner.run().await.map(ExitCode::from)
+    }
+}

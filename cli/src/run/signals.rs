@@ -1,0 +1,86 @@
+//! What the campaigner is told by signals.
+
+use std::future::pending;
+use std::io;
+
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use super::guard::is_in;
+
+pub struct Signals {
+    terminate: Option<Stream>,
+    interrupt: Option<Stream>,
+    hangup: Option<Stream>,
+    quit: Option<Stream>,
+    suspend: Option<Stream>,
+}
+
+/// What to do about one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Stop in order, and exit with 128 and this number.
+    End(Signal),
+    /// Stand still, as a terminal asked for.
+    Suspend,
+}
+
+impl Signals {
+    pub fn listen() -> io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let listen = |number: Signal| {
+            // Whoever started us had it ignored, as nohup does, and means it.
+            if is_in(&status, "SigIgn:", number) {
+                return Ok(None);
+            }
+            signal(SignalKind::from_raw(number.as_raw())).map(Some)
+        };
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map(Some)?,
+            interrupt: listen(Signal::INT)?,
+            hangup: listen(Signal::HUP)?,
+            quit: listen(Signal::QUIT)?,
+            suspend: listen(Signal::TSTP)?,
+        })
+    }
+
+    /// The next one. Cancel safe.
+    pub async fn next(&mut self) -> Told {
+        tokio::select! {
+            () = one(&mut self.terminate) => Told::End(Signal::TERM),
+            () = one(&mut self.interrupt) => Told::End(Signal::INT),
+            () = one(&mut self.hangup) => Told::End(Signal::HUP),
+            () = one(&mut self.quit) => Told::End(Signal::QUIT),
+            () = one(&mut self.suspend) => Told::Suspend,
+        }
+    }
+
+    /// The next one that ends us; stands still for the others. Cancel safe.
+    pub async fn end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                Told::End(signal) => return signal,
+                Told::Suspend => stand_still(),
+            }
+        }
+    }
+}
+
+async fn one(stream: &mut Option<Stream>) {
+    match stream {
+        Some(stream) => {
+            stream.recv().await;
+        }
+        None => pending().await,
+    }
+}
+
+/// Stops this process until it is continued. The guard goes on.
+pub fn stand_still() {
+    let _ = kill_process(getpid(), Signal::STOP);
+}
+
+/// The exit code of a program that a signal ended.
+pub fn exit_code(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}

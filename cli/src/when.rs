@@ -1,0 +1,77 @@
+//! Points in time and spans, as people and programs read them.
+
+use std::time::{Duration, SystemTime};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// As in `01 Nov 21 17:30 UTC` (RFC 822).
+pub fn rfc822(time: OffsetDateTime) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let time = time.to_offset(time::UtcOffset::UTC);
+    let month = MONTHS.get(usize::from(u8::from(time.month())) - 1).copied().unwrap_or_default();
+    let year = time.year().rem_euclid(100);
+    format!("{:02} {month} {year:02} {:02}:{:02} UTC", time.day(), time.hour(), time.minute())
+}
+
+/// As in `2021-11-01T17:30:05.25Z`.
+pub fn rfc3339(time: OffsetDateTime) -> String {
+    time.to_offset(time::UtcOffset::UTC).format(&Rfc3339).unwrap_or_default()
+}
+
+/// Reads a point in time that the server wrote.
+pub fn parse(text: &str) -> Option<OffsetDateTime> {
+    OffsetDateTime::parse(text, &Rfc3339).ok()
+}
+
+pub fn from_unix_ms(ms: u64) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).ok()
+}
+
+/// How long ago that was by our clock; nothing for what is yet to come.
+pub fn age(time: OffsetDateTime) -> Duration {
+    let now = OffsetDateTime::from(SystemTime::now());
+    Duration::try_from(now - time).unwrap_or_default()
+}
+
+/// A span in its two greatest units, as in `3m 20s`.
+pub fn span(span: Duration) -> String {
+    let exact = match span.as_secs() {
+        0..10 => Duration::from_millis(span.as_millis().try_into().unwrap_or_default()),
+        seconds => Duration::from_secs(seconds),
+    };
+    let text = humantime::format_duration(exact).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// The same without the fractions of a second, for a line that is shown again and again.
+pub fn whole_seconds(exact: Duration) -> String {
+    span(Duration::from_secs(exact.as_secs()))
+}
+
+/// How many bytes that are, as in `1.5 KiB`.
+pub fn size(bytes: u64) -> String {
+    indicatif::HumanBytes(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_choria_writes_them() {
+        let time = parse("2021-11-01T18:30:05.25+01:00").unwrap();
+        assert_eq!(rfc822(time), "01 Nov 21 17:30 UTC");
+        assert_eq!(rfc3339(time), "2021-11-01T17:30:05.25Z");
+        assert_eq!(from_unix_ms(u64::MAX), None);
+        assert_eq!(age(from_unix_ms(4_000_000_000_000).unwrap()), Duration::ZERO);
+    }
+
+    #[test]
+    fn spans_are_short() {
+        assert_eq!(span(Duration::from_micros(1_250_700)), "1s 250ms");
+        assert_eq!(span(Duration::from_millis(200_900)), "3m 20s");
+        assert_eq!(span(Duration::from_secs(90_061)), "1day 1h");
+    }
+}

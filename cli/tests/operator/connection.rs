@@ -1,0 +1,170 @@
+//! Where the server is, and who we are: flags, variables, contexts of the `nats` program.
+
+use incumbent_test_support::Server;
+
+use crate::shell::Shell;
+
+const USERS: &str = r#"authorization: { users: [
+    { user: u, password: s3cret },
+    { user: limited, password: p, permissions: { publish: "_INBOX.>" } },
+] }"#;
+
+async fn guarded() -> Server {
+    Server::builder().config(USERS).start().await
+}
+
+fn context(url: &str, password: &str) -> String {
+    format!(
+        r#"{{"description": "", "url": "{url}", "user": "u", "password": "{password}", "nkey": ""}}"#
+    )
+}
+
+#[tokio::test]
+async fn a_flag_beats_its_variable_which_beats_the_context() {
+    let (server, other) = (Server::start().await, "nats://127.0.0.1:1");
+    let url = server.url();
+    let shell = Shell::bare().with("NATS_URL", other);
+    assert_eq!(shell.out(&["kv", "ls", "--names", "-s", &url]), "");
+    let shell = Shell::bare().with("NATS_URL", &url);
+    shell.write(".config/nats/context/c.json", &format!(r#"{{"url": "{other}"}}"#));
+    shell.write(".config/nats/context.txt", "c");
+    assert_eq!(shell.out(&["kv", "ls", "--names"]), "");
+    let (_, code) = shell.refusal(&["kv", "ls", "-s", other]);
+    assert_eq!(code, 4);
+}
+
+#[tokio::test]
+async fn contexts_are_selected_and_named() {
+    let server = guarded().await;
+    let shell = Shell::bare();
+    shell.write(".config/nats/context/good.json", &context(&server.url(), "s3cret"));
+    shell.write(".config/nats/context/bad.json", &context(&server.url(), "wr0ng"));
+    shell.write(".config/nats/context.txt", "good\n");
+    assert_eq!(shell.out(&["kv", "ls", "--names"]), "");
+    let (line, code) = shell.refusal(&["kv", "ls", "--context", "bad"]);
+    assert!(line.contains("does not let us in") && !line.contains("wr0ng"), "{line}");
+    assert_eq!(code, 5);
+    let shell = Shell::bare().with("NATS_CONTEXT", "there");
+    let elsewhere = shell.home().join("elsewhere").display().to_string();
+    shell.write("elsewhere/nats/context/there.json", &context(&server.url(), "s3cret"));
+    assert_eq!(shell.with("XDG_CONFIG_HOME", elsewhere).out(&["kv", "ls", "--names"]), "");
+}
+
+#[test]
+fn a_broken_context_is_one_clear_line_without_secrets() {
+    let shell = Shell::bare();
+    shell.write(".config/nats/context/junk.json", "{\"password\": s3cret");
+    shell.write(".config/nats/context/typo.json", "{\"pasword\": \"s3cret\"}");
+    shell.write(".config/nats/context/kind.json", "{\"user\": [\"s3cret\"]}");
+    shell.write(".config/nats/context/vault.json", "{\"creds\": \"op://s3cret\"}");
+    std::fs::create_dir_all(shell.home().join(".config/nats/context/dir.json")).unwrap();
+    std::fs::write(shell.home().join(".config/nats/context/bin.json"), [0xff, 0xfe]).unwrap();
+    for (name, told) in [
+        ("junk", "not JSON at line 1"),
+        ("typo", "unknown field \"pasword\""),
+        ("kind", "field \"user\" is of the wrong type"),
+        ("vault", "op:// are not supported"),
+        ("dir", "directory"),
+        ("bin", "not text"),
+        ("absent", "does not exist"),
+        ("../junk", "not the name of a context"),
+    ] {
+        let (line, code) = shell.refusal(&["kv", "ls", "--context", name]);
+        assert!(line.contains(told) && !line.contains("s3cret"), "{line}");
+        assert_eq!(code, 2, "{line}");
+    }
+    shell.write(".config/nats/context.txt", "absent");
+    let (line, code) = shell.refusal(&["kv", "ls"]);
+    assert!(line.contains("selected context absent"), "{line}");
+    assert_eq!(code, 2);
+}
+
+#[tokio::test]
+async fn users_passwords_and_tokens_are_taken_from_anywhere() {
+    let server = guarded().await;
+    let url = server.url();
+    let shell = Shell::bare().with("NATS_URL", &url);
+    let good = ["kv", "ls", "--names", "--user", "u", "--password", "s3cret"];
+    assert_eq!(shell.out(&good), "");
+    assert_eq!(shell.out(&["kv", "ls", "--names", "-s", &server.url_as("u", "s3cret")]), "");
+    let named = Shell::at(&server).with("NATS_USER", "u").with("NATS_PASSWORD", "s3cret");
+    assert_eq!(named.out(&["kv", "ls", "--names"]), "");
+    let (line, code) = shell.refusal(&["kv", "ls", "--user", "u", "--password", "wr0ng"]);
+    assert!(!line.contains("wr0ng"), "{line}");
+    assert_eq!(code, 5);
+    let (line, code) = shell.refusal(&["kv", "ls", "--user", "u", "--nkey", "n"]);
+    assert!(line.contains("say twice who we are"), "{line}");
+    assert_eq!(code, 2);
+
+    let server = Server::builder().config("authorization: { token: t0ken }").start().await;
+    assert_eq!(Shell::at(&server).out(&["kv", "ls", "--names", "--user", "t0ken"]), "");
+}
+
+#[tokio::test]
+async fn files_that_are_not_what_they_should_be_are_named() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.write("junk", "s3cret");
+    for (flag, told) in [
+        ("--creds", "no credentials in junk"),
+        ("--nkey", "no NKey seed in junk"),
+        ("--tlscert", "needs its key"),
+    ] {
+        let (line, code) = shell.refusal(&["kv", "ls", flag, "junk"]);
+        assert!(line.contains(told) && !line.contains("s3cret"), "{line}");
+        assert_eq!(code, 2, "{line}");
+    }
+    for flag in ["--creds", "--nkey", "--tlsca"] {
+        let (line, code) = shell.refusal(&["kv", "ls", flag, "/does/not/exist"]);
+        assert!(line.contains("/does/not/exist"), "{line}");
+        assert_eq!(code, 2, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_never_shows_its_password() {
+    let shell = Shell::bare();
+    let (line, code) = shell.refusal(&["kv", "ls", "-s", "nats://u:s3cret@127.0.0.1:1"]);
+    assert!(line.contains("127.0.0.1:1") && !line.contains("s3cret"), "{line}");
+    assert_eq!(code, 4);
+    let (line, code) = shell.refusal(&["kv", "ls", "-s", "http://u:s3cret@127.0.0.1:1"]);
+    assert!(line.contains("address") && !line.contains("s3cret"), "{line}");
+    assert_eq!(code, 2);
+    let help = Shell::bare().with("NATS_URL", "nats://u:s3cret@h").run(&["kv", "ls", "--help"]);
+    assert!(!help.out.contains("s3cret"), "{}", help.out);
+}
+
+#[tokio::test]
+async fn a_log_never_shows_a_password() {
+    let server = guarded().await;
+    let shell = Shell::bare().with("INCUMBENT_LOG", "trace");
+    let in_address = ["kv", "ls", "-s", &server.url_as("u", "s3cret")];
+    let in_flags = ["kv", "ls", "-s", &server.url(), "--user", "u", "--password", "s3cret"];
+    for args in [&in_address[..], &in_flags] {
+        let told = shell.run(args);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(told.error.contains("async_nats") && !told.error.contains("s3cret"), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_domain_is_reached() {
+    let server = Server::builder().domain("hub").start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "--js-domain", "hub", "-q"]);
+    shell.out(&["kv", "put", "B", "a", "1", "--js-domain", "hub"]);
+    assert_eq!(shell.out(&["kv", "get", "B", "a", "--raw", "--js-domain", "hub"]), "1");
+    let (line, code) = shell.refusal(&["kv", "ls", "--js-domain", "absent", "--timeout", "2s"]);
+    assert!(line.contains("JetStream does not answer"), "{line}");
+    assert_eq!(code, 4);
+}
+
+#[tokio::test]
+async fn a_missing_right_is_told_at_once() {
+    let server = guarded().await;
+    let shell = Shell::at(&server).with("NATS_USER", "limited").with("NATS_PASSWORD", "p");
+    // Far longer than the test may take: the refusal ends the wait.
+    let (line, code) = shell.refusal(&["kv", "status", "B", "--timeout", "1h"]);
+    assert!(line.contains("denied") && line.contains("$JS.API.STREAM.INFO.KV_B"), "{line}");
+    assert_eq!(code, 5);
+}

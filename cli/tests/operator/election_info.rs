@@ -1,0 +1,81 @@
+//! `election list` and `info`.
+
+use incumbent_test_support::Server;
+
+use crate::shell::Shell;
+
+const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+
+#[tokio::test]
+async fn info_shows_the_health_of_the_bucket_and_who_leads() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut leader = shell.start(&["campaign", "my_app", "--identity", "c1.example.net"]);
+    let token = leader.line_with("won").rsplit(' ').next().unwrap().to_owned();
+    // Beside it one that Choria's campaigners made, which has no token.
+    shell.out(&["kv", "put", BUCKET, "theirs", "c2.example.net"]);
+
+    let told = shell.out(&["election", "info"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], format!("Bucket {BUCKET}, TTL 1m"));
+    assert!(lines[1].starts_with("  warning: values of another kind at theirs"), "{told}");
+    assert_eq!(lines[2], "");
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(cells(lines[3]), ["ELECTION", "LEADER", "SINCE", "TOKEN", "RENEWED"]);
+    let ours = cells(lines[4]);
+    assert_eq!(ours[..2], ["my_app", "c1.example.net"]);
+    assert!(ours.contains(&token) && lines[4].ends_with(" ago"), "{told}");
+    assert_eq!(cells(lines[5])[..4], ["theirs", "c2.example.net", "-", "-"]);
+
+    let json = shell.json(&["election", "info", "my_app", "-o", "json"]);
+    assert_eq!(json["bucket"], BUCKET);
+    assert_eq!(json["findings"][0]["severity"], "warning");
+    let election = &json["elections"][0];
+    assert_eq!(election["leader"], "c1.example.net");
+    assert_eq!(election["token"].to_string(), token);
+    assert!(election["since"].as_str().unwrap().ends_with('Z'));
+    assert!(json["elections"][1].is_null());
+}
+
+#[tokio::test]
+async fn offices_that_are_vacant_say_why() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut leader = shell.start(&["campaign", "my_app"]);
+    leader.line_with("won");
+    leader.end_by("TERM");
+    let told = shell.out(&["election", "list"]);
+    assert!(told.ends_with("\nmy_app    nobody (stopped)\n"), "{told}");
+    let (line, code) = shell.refusal(&["election", "info", "absent"]);
+    assert!(line.contains("election absent: nobody leads"), "{line}");
+    assert_eq!(code, 3);
+    let (line, code) = shell.refusal(&["election", "info", "--bucket", "ABSENT"]);
+    assert!(line.contains("bucket ABSENT: the bucket does not exist"), "{line}");
+    assert_eq!(code, 3);
+    assert_eq!(shell.refusal(&["election", "info", "a name"]).1, 2);
+}
+
+/// What cannot carry elections is shown, not refused: that is when one looks.
+#[tokio::test]
+async fn info_tells_what_is_wrong_with_a_bucket_without_a_ttl() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "-q"]);
+    let told = shell.out(&["election", "info", "--bucket", "B"]);
+    assert!(told.contains("  critical: no TTL: a dead leader would lead for ever"), "{told}");
+    let colored = shell.out(&["election", "info", "--bucket", "B", "--color", "always"]);
+    assert!(colored.contains("\u{1b}[") && !told.contains("\u{1b}["), "{colored}");
+}
+
+/// An identity is written by others: it must not move the cursor of those who look.
+#[tokio::test]
+async fn what_others_write_cannot_harm_a_terminal() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "--election", "-q"]);
+    shell.fed(&["kv", "put", "B", "k"], b"evil\x1b[2J\nname");
+    for args in [["election", "list"], ["election", "info"]] {
+        let told = shell.out(&[&args[..], &["--bucket", "B"]].concat());
+        assert!(told.contains("evil\u{fffd}[2J\u{fffd}name"), "{told}");
+    }
+}

@@ -1,0 +1,95 @@
+//! `election watch`.
+
+use incumbent_test_support::Server;
+
+use crate::shell::Shell;
+
+#[tokio::test]
+async fn each_change_is_told_with_its_cause() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let campaign = ["campaign", "my_app", "--lease", "2s", "--identity"];
+    let mut first = shell.start(&[&campaign[..], &["first"]].concat());
+    first.line_with("won");
+    let mut watch = shell.start(&["election", "watch"]);
+    let found = watch.line();
+    assert!(
+        found.contains("my_app: first leads since ") && found.contains(" with token "),
+        "{found}"
+    );
+    let mut json = shell.start(&["election", "watch", "my_app", "-o", "json"]);
+    let mut event = || serde_json::from_str::<serde_json::Value>(&json.line()).unwrap();
+    assert_eq!(event()["found"], true);
+
+    first.end_by("TERM");
+    watch.line_with("my_app: nobody leads: first released: stopped");
+    let vacant = event();
+    assert_eq!((&vacant["event"], &vacant["cause"]), (&"vacant".into(), &"stopped".into()));
+    assert_eq!((&vacant["leader"], &vacant["before"]), (&serde_json::Value::Null, &"first".into()));
+
+    let mut second = shell.start(&[&campaign[..], &["second"]].concat());
+    second.line_with("won");
+    watch.line_with("my_app: second leads with token ");
+    assert_eq!(event()["leader"], "second");
+    second.end_by("KILL");
+    watch.line_with("nobody leads: second did not renew: expired");
+    assert_eq!(event()["cause"], "expired");
+
+    // Another election of the bucket is told to those who watch them all.
+    let mut other = shell.start(&["campaign", "other", "--identity", "third"]);
+    other.line_with("won");
+    watch.line_with("other: third leads");
+    shell.out(&["kv", "del", "CHORIA_LEADER_ELECTION", "other", "--force"]);
+    watch.line_with("other: nobody leads: third was evicted");
+    assert_eq!(watch.end_by("INT"), Some(2));
+}
+
+/// A bucket as a Choria broker makes it repeats nothing, and leaves nothing where an entry expired.
+#[tokio::test]
+async fn a_bucket_that_tells_nothing_is_looked_at() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "--ttl", "2s", "-q"]);
+    shell.out(&["kv", "put", "B", "e", "theirs"]);
+    let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
+    watch.line_with("e: theirs leads");
+    watch.line_with("e: nobody leads: theirs did not renew: expired");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_watched_on() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
+    shell.out(&["kv", "put", "B", "e", "one"]);
+    let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
+    watch.line_with("e: one leads");
+    server.restart().await;
+    shell.out(&["kv", "put", "B", "e", "two"]);
+    watch.line_with("e: two leads, in place of one");
+}
+
+#[tokio::test]
+async fn the_rights_of_an_observer_do() {
+    let users = r#"authorization: { users: [
+        { user: admin, password: p },
+        { user: observer, password: p, permissions: {
+            publish: ["$JS.API.STREAM.INFO.KV_B", "$JS.API.STREAM.MSG.GET.KV_B"],
+            subscribe: ["incumbent.B.>", "_INBOX.>"],
+        } },
+    ] }"#;
+    let server = Server::builder().config(users).start().await;
+    let user = |name| Shell::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
+    let (admin, observer) = (user("admin"), user("observer"));
+    admin.out(&["kv", "add", "B", "--election", "-q"]);
+    admin.out(&["kv", "put", "B", "e", "one"]);
+    observer.out(&["election", "info", "--bucket", "B"]);
+    let mut watch = observer.start(&["election", "watch", "--bucket", "B"]);
+    watch.line_with("e: one leads");
+    admin.out(&["kv", "put", "B", "e", "two"]);
+    watch.line_with("e: two leads");
+    let (line, code) = observer.refusal(&["election", "evict", "e", "--bucket", "B", "--force"]);
+    assert!(line.contains("denied") && line.contains("$KV.B.e"), "{line}");
+    assert_eq!(code, 5);
+    assert_eq!(admin.out(&["kv", "get", "B", "e", "--raw"]), "two");
+}

@@ -1,0 +1,73 @@
+//! What scripts can rely on.
+
+use std::process::Stdio;
+
+use incumbent_test_support::Server;
+
+use crate::shell::Shell;
+
+#[test]
+fn help_tells_the_exit_codes() {
+    for args in [&["--help"][..], &["kv", "--help"], &["campaign", "--help"]] {
+        let help = Shell::bare().out(args);
+        for code in ["0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "128+n "] {
+            assert!(help.lines().any(|line| line.trim_start().starts_with(code)), "{code}: {help}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_kind_of_failure_has_its_own() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "-q"]);
+    assert_eq!(shell.run(&["kv", "put", "B", "k", "v"]).code, Some(0));
+    assert_eq!(shell.refusal(&["kv", "create", "B", "k", "v"]).1, 1);
+    assert_eq!(shell.run(&["kv", "gett"]).code, Some(2));
+    assert_eq!(shell.refusal(&["kv", "get", "not a bucket", "k"]).1, 2);
+    assert_eq!(shell.refusal(&["kv", "get", "B", "absent"]).1, 3);
+    assert_eq!(shell.refusal(&["kv", "get", "ABSENT", "k"]).1, 3);
+    assert_eq!(shell.refusal(&["kv", "ls", "-s", "127.0.0.1:1"]).1, 4);
+}
+
+#[tokio::test]
+async fn without_jetstream_one_line_says_so() {
+    let server = Server::builder().without_jetstream().start().await;
+    let (line, code) = Shell::at(&server).refusal(&["kv", "ls"]);
+    assert!(line.contains("JetStream does not answer: enable it"), "{line}");
+    assert_eq!(code, 4);
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_as_shells_expect() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "-q"]);
+    shell.out(&["kv", "put", "B", "k", "v"]);
+    for (name, number) in [("INT", 2), ("TERM", 15)] {
+        let mut watch = shell.start(&["kv", "watch", "B"]);
+        watch.line_with("B > k");
+        assert_eq!(watch.end_by(name), Some(number));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_is_no_failure() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "-q"]);
+    for key in ["a", "b"] {
+        shell.out(&["kv", "put", "B", key, "v"]);
+    }
+    for args in
+        [&["kv", "keys", "B"][..], &["kv", "ls"], &["kv", "get", "B", "a"], &["kv", "watch", "B"]]
+    {
+        let mut command = shell.command(args);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
+}

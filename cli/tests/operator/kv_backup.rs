@@ -1,0 +1,72 @@
+//! `kv backup` and `restore`.
+
+use incumbent_test_support::Server;
+
+use crate::shell::Shell;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_comes_back_with_its_revisions_and_settings() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
+    // More than one chunk.
+    let large: Vec<u8> =
+        (0..700_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    assert_eq!(shell.fed(&["kv", "put", "B", "large"], &large).code, Some(0));
+    let revision = shell.out(&["kv", "put", "B", "k", "v"]);
+    let before = shell.json(&["kv", "status", "B", "-o", "json"]);
+    let told = shell.run(&["kv", "backup", "B", "saved"]);
+    assert!(told.error.starts_with("saved bucket B in saved: "), "{told:?}");
+    assert_eq!((told.out.as_str(), told.code), ("", Some(0)));
+    let (line, code) = shell.refusal(&["kv", "backup", "B", "saved"]);
+    assert!(line.contains("holds a backup already"), "{line}");
+    assert_eq!(code, 1);
+    let (line, _) = shell.refusal(&["kv", "restore", "saved"]);
+    assert!(line.contains("bucket B exists; delete it first"), "{line}");
+
+    shell.out(&["kv", "del", "B", "--force"]);
+    shell.out(&["kv", "restore", "saved"]);
+    assert_eq!(shell.out(&["kv", "get", "B", "k", "--raw"]), "v");
+    let entry = shell.json(&["kv", "get", "B", "k", "-o", "json"]);
+    assert_eq!(entry["revision"].to_string(), revision.trim());
+    let raw = shell.command(&["kv", "get", "B", "large", "--raw"]).output().unwrap();
+    assert!(raw.stdout == large);
+    let after = shell.json(&["kv", "status", "B", "-o", "json"]);
+    for field in ["last_revision", "republish", "ttl_seconds", "entries"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+
+    // On a terminal, how far it is shows while it lasts.
+    shell.out(&["kv", "del", "B", "--force"]);
+    let (seen, code) = shell.on_terminal(&["kv", "restore", "saved"]).ended();
+    assert!(seen.contains("/s") && seen.contains("restored bucket B"), "{seen:?}");
+    assert_eq!(code, Some(0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_saved_or_restored_is_one_clear_line() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    assert_eq!(shell.refusal(&["kv", "backup", "ABSENT", "saved"]).1, 3);
+    shell.out(&["kv", "add", "M", "--storage", "memory", "-q"]);
+    let (line, _) = shell.refusal(&["kv", "backup", "M", "saved"]);
+    assert!(line.contains("kept in memory"), "{line}");
+    shell.out(&["kv", "add", "B", "-q"]);
+    shell.write("file", "");
+    let (line, code) = shell.refusal(&["kv", "backup", "B", "file"]);
+    assert!(line.contains("cannot write"), "{line}");
+    assert_eq!(code, 1);
+    for (text, told) in [("junk", "backup.json"), ("{}", "not of a bucket")] {
+        shell.write("broken/backup.json", text);
+        let (line, code) = shell.refusal(&["kv", "restore", "broken"]);
+        assert!(line.contains(told), "{line}");
+        assert_eq!(code, 1);
+    }
+    // Content that is not one.
+    shell.out(&["kv", "backup", "B", "torn", "-q"]);
+    shell.out(&["kv", "del", "B", "--force"]);
+    shell.write("torn/stream.tar.s2", "junk");
+    let (line, code) = shell.refusal(&["kv", "restore", "torn"]);
+    assert!(line.contains("restoration of bucket B"), "{line}");
+    assert_eq!(code, 1);
+}

@@ -1,0 +1,17 @@
+//! `incumbent` as operators use it: the real program against real servers.
+
+mod connection;
+mod doctor;
+mod election_evict;
+mod election_file;
+mod election_info;
+mod election_watch;
+mod exit_codes;
+mod kv_backup;
+mod kv_buckets;
+mod kv_delete;
+mod kv_entries;
+mod kv_watch;
+mod manual;
+mod proofs;
+mod shell;

@@ -1,0 +1,147 @@
+//! `--http`: who leads, how it goes, and metrics.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use incumbent_test_support::{Port, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::scene::{Campaigner, Scene, incumbent};
+
+const SERVE: &str = "echo up; exec sleep 1000";
+
+/// The status and the body of an answer; none where nobody listens.
+fn get(address: &str, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    // Version 1.0 forbids the server to send the body in chunks.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Some((status.expect("a status"), body.to_owned()))
+}
+
+fn leader(address: &str) -> Option<Value> {
+    let (status, body) = get(address, "/leader")?;
+    assert_eq!(status, 200);
+    Some(serde_json::from_str(&body).expect("JSON"))
+}
+
+/// A port that is free, and its address.
+fn free() -> (String, String) {
+    let port = Port::pick().number().to_string();
+    let address = format!("127.0.0.1:{port}");
+    (port, address)
+}
+
+#[tokio::test]
+async fn it_tells_who_leads_how_it_goes_and_metrics() {
+    let scene = Scene::start().await;
+    let ((port, first), (other_port, second)) = (free(), free());
+    let flags = ["--identity", "c1.example.net", "--http", &port];
+    let mut run = scene.run("my_app", &flags, &format!("echo $INCUMBENT_TOKEN; {SERVE}"));
+    let token: u64 = run.line().await.parse().expect("a token");
+    let told = leader(&first).expect("it listens");
+    assert_eq!((&told["leader"], &told["token"]), (&"c1.example.net".into(), &token.into()));
+    assert_eq!(told["mine"], true);
+    assert!(told["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{told}");
+    let healthy = (200, format!("ok: leading with token {token}\n"));
+    assert_eq!(get(&first, "/healthz"), Some(healthy));
+    let labels = "{election=\"my_app\",identity=\"c1.example.net\"}";
+    let metrics = eventually("a renewal is counted", async || {
+        let (_, metrics) = get(&first, "/metrics")?;
+        metrics.contains("incumbent_renewal_seconds_bucket").then_some(metrics)
+    });
+    let metrics = metrics.await;
+    assert!(metrics.contains(&format!("incumbent_leader{labels} 1\n")), "{metrics}");
+    assert!(metrics.contains(&format!("incumbent_terms_total{labels} 1\n")), "{metrics}");
+    assert_eq!(get(&first, "/").map(|(status, _)| status), Some(404));
+
+    let flags = ["--identity", "c2.example.net", "--http", &other_port];
+    let mut candidate = Campaigner::start(scene.campaign("my_app", &flags));
+    assert_eq!(candidate.line().await, "leader: c1.example.net");
+    let told = leader(&second).expect("it listens");
+    assert_eq!((&told["leader"], &told["mine"]), (&"c1.example.net".into(), &false.into()));
+    let healthy = (200, "ok: c1.example.net leads\n".to_owned());
+    assert_eq!(get(&second, "/healthz"), Some(healthy));
+    run.signal(Signal::TERM);
+    assert_eq!(run.exit_code().await, Some(128 + 15));
+    assert_eq!(get(&first, "/leader"), None, "it ends with the program");
+    eventually("the other one leads", async || {
+        leader(&second).filter(|told| told["mine"] == true && told["leader"] == "c2.example.net")
+    })
+    .await;
+}
+
+/// For the leader as for those who stand by.
+#[tokio::test]
+async fn a_lock_out_of_reach_for_longer_than_a_lease_is_unhealthy() {
+    let scene = Scene::start().await;
+    let ((first_port, first), (second_port, second)) = (free(), free());
+    let mut run = scene.run("my_app", &["--http", &first_port], SERVE);
+    run.says("up").await;
+    let mut candidate = Campaigner::start(scene.campaign("my_app", &["--http", &second_port]));
+    candidate.line().await;
+    let is = async |wanted: u16| {
+        for address in [&first, &second] {
+            let (status, body) = get(address, "/healthz")?;
+            assert_eq!(body.lines().count(), 1, "{body}");
+            if status != wanted {
+                return None;
+            }
+            let told = match status {
+                200 => body.starts_with("ok: "),
+                _ => body.starts_with("the lock has been out of reach for "),
+            };
+            assert!(told, "{status}: {body}");
+        }
+        Some(())
+    };
+    eventually("all is well", async || is(200).await).await;
+    scene.server.pause();
+    eventually("both say what is wrong", async || is(503).await).await;
+    scene.server.resume();
+    eventually("all is well again", async || is(200).await).await;
+}
+
+#[tokio::test]
+async fn only_an_address_in_full_is_for_others() {
+    let scene = Scene::start().await;
+    let (port, address) = free();
+    let mut run = scene.run("my_app", &["--http", &port], SERVE);
+    run.says("up").await;
+    assert!(leader(&address).is_some());
+    assert_eq!(leader(&format!("127.0.0.2:{port}")), None);
+    let (port, _) = free();
+    let everywhere = format!("0.0.0.0:{port}");
+    let mut open = Campaigner::start(scene.campaign("other", &["--http", &everywhere]));
+    open.line().await;
+    assert!(leader(&format!("127.0.0.2:{port}")).is_some());
+}
+
+/// Before anything else: there is no server to reach.
+#[test]
+fn an_address_that_cannot_be_used_is_one_clear_line() {
+    let (port, address) = free();
+    let _taken = std::net::TcpListener::bind(&address).expect("a free port");
+    let in_use = format!("incumbent: cannot serve HTTP at {address}: Address already in use");
+    for command in [&["campaign", "my_app"][..], &["run", "my_app"]] {
+        for (http, code, told) in [
+            (":8080", 2, "incumbent: --http \":8080\" is no address: give a port, as in 8080"),
+            ("localhost", 2, "incumbent: --http \"localhost\" is no address"),
+            (&*port, 1, &*in_use),
+        ] {
+            let command = incumbent()
+                .args(command)
+                .args(["--http", http, "-s", "nats://127.0.0.1:1"])
+                .args(if command[0] == "run" { &["--", "true"][..] } else { &[] })
+                .output();
+            let output = command.expect("it starts");
+            let line = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(line.starts_with(told) && line.lines().count() == 1, "{line}");
+            assert_eq!(output.status.code(), Some(code), "{line}");
+        }
+    }
+}
