@@ -144,16 +144,28 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() 
 /// The order at the end of a term: the work stops, the loss is told, then the entry is released.
 pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
+    for _ in 0..5 {
+        // None: the lock was so slow that on_lost was dropped before it knew who holds it.
+        let Some((working, holder)) = what_on_lost_sees(&service).await else { continue };
+        assert!(!working, "the work has stopped before the loss is told");
+        assert_eq!(holder.as_deref(), Some("only"), "the entry is released after the loss is told");
+        return;
+    }
+    panic!("on_lost never knew in time who holds the lock");
+}
+
+/// Whether the work is on when `on_lost` runs, and who holds the entry.
+async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option<String>)> {
     let working = Arc::new(AtomicBool::new(false));
     let (begins, ended) = (Arc::clone(&working), Arc::clone(&working));
-    let asked = Arc::clone(&service);
+    let asked = Arc::clone(service);
     let (started, mut starts) = mpsc::unbounded_channel();
     let (told, tellings) = oneshot::channel();
     let told = Arc::new(std::sync::Mutex::new(Some(told)));
     let election = service
         .campaigner("only")
         .await
-        .lease(LEASE)
+        .grace(LEASE / 2)
         .on_won(move |leadership| {
             let (working, started) = (Arc::clone(&begins), started.clone());
             async move {
@@ -179,8 +191,6 @@ pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<
         .unwrap();
     soon("the work begins", starts.recv()).await;
     election.stop().await;
-    let (working, holder) = soon("the loss", tellings).await.unwrap();
-    assert!(!working, "the work has stopped before the loss is told");
-    assert_eq!(holder.as_deref(), Some("only"), "the entry is released after the loss is told");
     assert_eq!(service.holder("my_app").await, None);
+    soon("the loss", tellings).await.ok()
 }
