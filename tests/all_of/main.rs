@@ -12,4 +12,5 @@ mod nats;
 mod nats_scene;
 mod needs;
 mod scene;
+mod simulated;
 mod suites;
