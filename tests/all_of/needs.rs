@@ -41,6 +41,19 @@ async fn locks_are_taken_in_order_and_released_in_reverse() {
 }
 
 #[tokio::test]
+async fn a_later_lock_is_given_back_when_an_earlier_one_is_lost_before_the_term() {
+    let Pair { locks: [a, b], doors, diary } = pair();
+    b.overwrite(NAME, "somebody");
+    b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
+    let election = campaigner(all_of(doors), "only").start().unwrap();
+    held(&b, Some("only")).await;
+    assert!(!election.is_leader());
+    a.evict(NAME);
+    drop(leads(&election).await);
+    assert_eq!(diary.take(), ["a took", "b took", "b released", "a took", "b took"]);
+}
+
+#[tokio::test]
 async fn each_lock_has_its_token_and_the_deadline_is_the_earlier_one() {
     let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
     b.overwrite("another", "somebody"); // so that revisions differ
@@ -136,6 +149,13 @@ async fn a_required_lock_that_denies_is_reported_and_what_is_held_given_back() {
     let Pair { locks: [a, _], doors: [to_a, to_b], diary } = pair();
     to_b.fail(Failing::Writes(LockErrorKind::Denied));
     let election = campaigner(all_of([to_a, to_b.clone()]), "only").start().unwrap();
+    let mut changes = election.changes();
+    let denied = |change: &Change| match change {
+        Change::Trouble(failure) => Some(failure.kind),
+        _ => None,
+    };
+    let kind = change(&mut changes, "the trouble is told", denied).await;
+    assert_eq!(kind, LockErrorKind::Denied);
     let other = campaigner(a, "other").start().unwrap();
     drop(leads(&other).await);
     sees(&election, "other").await;
