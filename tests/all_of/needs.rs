@@ -261,12 +261,14 @@ async fn campaigners_with_different_orders_do_not_block_each_other_for_ever() {
     let stuck = Failing::Writes(LockErrorKind::Unavailable);
     let p = [Door::new(&a, "a", &diary), Door::new(&b, "b", &diary)];
     let q = [Door::new(&b, "b", &diary), Door::new(&a, "a", &diary)];
-    (p[1].fail(stuck), q[1].fail(stuck));
+    p[1].fail(stuck);
+    q[1].fail(stuck);
     let first = campaigner(all_of(p.clone()), "p").start().unwrap();
     let second = campaigner(all_of(q.clone()), "q").start().unwrap();
     held(&a, Some("p")).await;
     held(&b, Some("q")).await;
-    (p[1].fail(Failing::Nothing), q[1].fail(Failing::Nothing));
+    p[1].fail(Failing::Nothing);
+    q[1].fail(Failing::Nothing);
     soon("one of them leads", async {
         tokio::select! {
             leads = first.won() => drop(leads),
