@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::FutureExt;
@@ -12,16 +12,17 @@ use crate::clock::{BootClock, Clock};
 use crate::driver::{self, Callbacks};
 use crate::election::{Election, Observer};
 use crate::leadership::{Leadership, Loss};
-use crate::lock::{Lock, Nonce};
+use crate::lock::{Lock, Need, Nonce};
+use crate::machine::Machine;
 use crate::protocol::{
-    Backoff, BackoffPolicy, Campaign, CoolDown, GREATEST_LEASE, Settings, State, Timing,
+    Backoff, BackoffPolicy, Campaign, CoolDown, GREATEST_LEASE, Joint, Settings, State, Timing,
     TimingError, TimingOptions,
 };
 use crate::shared::Shared;
 
 /// Begins to describe a part in the election `name` on `lock`.
 ///
-/// Nothing happens before [`start`](ElectionBuilder::start).
+/// Nothing happens before [`start`](ElectionBuilder::start). For an election on several locks see [`all_of`](crate::all_of()).
 pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder {
     ElectionBuilder {
         name: name.into(),
@@ -170,16 +171,6 @@ impl ElectionBuilder {
         self
     }
 
-    /// As the caller has said, else as the lock would have it: never a mixture, whose parts might not go together.
-    fn timing(&self) -> TimingOptions {
-        match self.timing {
-            TimingOptions { lease: None, renewal: None, grace: None, choria_peers } => {
-                TimingOptions { choria_peers, ..self.lock.timing() }
-            }
-            timing => timing,
-        }
-    }
-
     /// Checks everything, and spawns the campaign on the current tokio runtime. Does no I/O: the lock may be out of reach.
     ///
     /// # Errors
@@ -189,7 +180,10 @@ impl ElectionBuilder {
             .check_name(&self.name)
             .map_err(|rule| StartError::Name { name: self.name.clone(), rule })?;
         let capabilities = self.lock.capabilities();
-        let timing = Timing::new(self.timing(), capabilities.longest_lease)?;
+        let locks = members(&self.lock);
+        for (lock, _) in &locks {
+            timing_on(lock, self.timing)?;
+        }
         let identity = match self.identity {
             Some(identity) => identity,
             None => self
@@ -206,22 +200,74 @@ impl ElectionBuilder {
             }
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
-        let nonce = Nonce(getrandom::u64().map_err(|_| StartError::NoRandomness)?);
         let identity: Arc<str> = identity.into();
-        let settings = Settings {
-            cool_down: self.cool_down,
-            backoff: self.backoff,
-            hold_back: self.hold_back,
-            priority: self.priority,
-            choria_peers: self.timing.choria_peers,
-            stands: self.stands,
-            origin_unix_ms: unix_ms_at_origin(&*self.clock),
-            ..Settings::new(Arc::clone(&identity), nonce, timing)
+        let origin_unix_ms = unix_ms_at_origin(&*self.clock);
+        let mut backoffs = shared_among(locks.len(), self.backoff).into_iter();
+        let mut campaign = |lock: &Arc<dyn Lock>| {
+            // Drawn for each lock: the same one given twice must not take itself for its own earlier write.
+            let nonce = Nonce(getrandom::u64().map_err(|_| StartError::NoRandomness)?);
+            let capabilities = lock.capabilities();
+            let timing = timing_on(lock, self.timing)?;
+            let settings = Settings {
+                cool_down: self.cool_down,
+                backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
+                hold_back: self.hold_back,
+                priority: self.priority,
+                choria_peers: self.timing.choria_peers,
+                stands: self.stands,
+                origin_unix_ms,
+                ..Settings::new(Arc::clone(&identity), nonce, timing)
+            };
+            Ok::<_, StartError>(Campaign::new(settings, capabilities))
         };
+        let machine = match &locks[..] {
+            [(lock, Need::Required)] => Machine::One(campaign(lock)?),
+            _ => {
+                let campaigns: Result<Vec<_>, StartError> =
+                    locks.iter().map(|(lock, need)| Ok((campaign(lock)?, *need))).collect();
+                Machine::All(Box::new(Joint::new(campaigns?).ok_or(StartError::NothingRequired)?))
+            }
+        };
+        let locks = locks.into_iter().map(|(lock, _)| lock).collect();
         let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
-        let campaign = Campaign::new(settings, capabilities);
-        driver::spawn(&runtime, Arc::clone(&shared), inbox, self.lock, campaign, self.callbacks);
+        driver::spawn(&runtime, Arc::clone(&shared), inbox, locks, machine, self.callbacks);
         Ok(Election::new(shared))
+    }
+}
+
+/// One policy for several campaigns, which may remember what it was asked.
+fn shared_among(campaigns: usize, policy: Box<dyn BackoffPolicy>) -> Vec<Box<dyn BackoffPolicy>> {
+    if campaigns == 1 {
+        return vec![policy];
+    }
+    let policy = Arc::new(Mutex::new(policy));
+    let share = || -> Box<dyn BackoffPolicy> {
+        let policy = Arc::clone(&policy);
+        Box::new(move |attempt, random| {
+            policy.lock().unwrap_or_else(PoisonError::into_inner).delay(attempt, random)
+        })
+    };
+    (0..campaigns).map(|_| share()).collect()
+}
+
+/// As the caller has said, else as the lock would have it: never a mixture, whose parts might not go together.
+fn timing_on(lock: &Arc<dyn Lock>, told: TimingOptions) -> Result<Timing, TimingError> {
+    let options = match told {
+        TimingOptions { lease: None, renewal: None, grace: None, choria_peers } => {
+            TimingOptions { choria_peers, ..lock.timing() }
+        }
+        told => told,
+    };
+    Timing::new(options, lock.capabilities().longest_lease)
+}
+
+/// The locks to campaign on, in the order in which they are taken.
+fn members(lock: &Arc<dyn Lock>) -> Vec<(Arc<dyn Lock>, Need)> {
+    match lock.members() {
+        None => vec![(Arc::clone(lock), Need::Required)],
+        Some(members) => {
+            members.iter().map(|member| (Arc::clone(&member.lock), member.need)).collect()
+        }
     }
 }
 
@@ -294,6 +340,9 @@ pub enum StartError {
         /// As given.
         duration: Duration,
     },
+    /// None of the election's locks is required: then nothing would keep two leaders apart.
+    #[error("no lock is required: one that every campaigner holds while it leads must be")]
+    NothingRequired,
     /// `start` was called outside of a tokio runtime.
     #[error("an election must be started within a tokio runtime")]
     NoRuntime,

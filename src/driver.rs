@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -21,7 +22,8 @@ use crate::clock::Instant;
 use crate::election::Change;
 use crate::leadership::{Leadership, Loss, Term, as_ns};
 use crate::lock::{Capabilities, Hint, Lock, Request, Subscription};
-use crate::protocol::{Action, Answer, Campaign, Event, Leader, State};
+use crate::machine::Machine;
+use crate::protocol::{Action, Answer, Event, Leader, State};
 use crate::shared::{Input, Shared};
 use crate::telemetry::Telemetry;
 use crate::term_end::TermEnd;
@@ -50,27 +52,29 @@ pub(crate) fn spawn(
     runtime: &Handle,
     shared: Arc<Shared>,
     inputs: mpsc::UnboundedReceiver<Input>,
-    lock: Arc<dyn Lock>,
-    campaign: Campaign,
+    locks: Vec<Arc<dyn Lock>>,
+    campaign: Machine,
     callbacks: Callbacks,
 ) {
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
-    let capabilities = lock.capabilities();
-    let subscription = lock.subscribe(&shared.name, shared.hint_sink());
+    let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| Asking {
+        capabilities: lock.capabilities(),
+        request: None,
+        _subscription: lock.subscribe(&shared.name, shared.hint_sink(index)),
+        lock,
+    };
+    let asking = locks.into_iter().enumerate().map(subscribed).collect();
     let driver = Driver {
         telemetry: Telemetry::new(&shared.name, &shared.identity),
         finish: Finish(shared),
-        lock,
+        asking,
         campaign,
-        capabilities,
         callbacks,
         term: None,
-        request: None,
         work: None,
         ending: None,
         campaigning: None,
         vacant_since: None,
-        _subscription: subscription,
     };
     runtime.spawn(driver.run(inputs).instrument(span));
 }
@@ -83,22 +87,28 @@ struct Asked {
     answer: BoxFuture<'static, Answer>,
 }
 
+/// A lock, and what is asked of it.
+struct Asking {
+    lock: Arc<dyn Lock>,
+    capabilities: Capabilities,
+    request: Option<Asked>,
+    _subscription: Subscription,
+}
+
 struct Driver {
     telemetry: Telemetry,
     finish: Finish,
-    lock: Arc<dyn Lock>,
-    campaign: Campaign,
-    capabilities: Capabilities,
+    /// Almost always one.
+    asking: Box<[Asking]>,
+    campaign: Machine,
     callbacks: Callbacks,
     /// The number of the current term, or of the last one.
     term: Option<NonZeroU32>,
-    request: Option<Asked>,
     /// The task of `on_won`.
     work: Option<JoinHandle<()>>,
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
-    _subscription: Subscription,
 }
 
 /// Says that the campaign is over, however its task ends.
@@ -137,7 +147,7 @@ impl Driver {
                 }
                 tokio::select! {
                     Some(input) = inputs.recv() => self.take(input),
-                    answer = poll_asked(&mut self.request) => self.answered(answer),
+                    answer = poll_asked(&mut self.asking) => self.answered(answer),
                     work_stopped = poll_optional(&mut self.ending) => {
                         self.ending = None;
                         self.handle(Event::Ended { work_stopped });
@@ -171,22 +181,31 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) {
+        self.handle_of(0, event);
+    }
+
+    /// `lock`: whose hint or answer it is.
+    fn handle_of(&mut self, lock: usize, event: Event) {
         let now = self.now();
-        let capabilities = self.lock.capabilities();
-        if capabilities != self.capabilities {
-            self.capabilities = capabilities.clone();
-            self.campaign.handle(now, Event::Capabilities(capabilities));
+        for (index, asking) in self.asking.iter_mut().enumerate() {
+            let capabilities = asking.lock.capabilities();
+            if capabilities != asking.capabilities {
+                asking.capabilities = capabilities.clone();
+                self.campaign.handle(now, index, Event::Capabilities(capabilities));
+            }
         }
-        self.campaign.handle(now, event);
+        self.campaign.handle(now, lock, event);
     }
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Hint(hint) => {
+            Input::Hint { lock, hint } => {
                 self.shared().hints_queued.fetch_sub(1, Ordering::AcqRel);
-                self.handle(Event::Hint(*hint));
+                self.handle_of(lock, Event::Hint(*hint));
                 if self.shared().hints_missed.swap(false, Ordering::AcqRel) {
-                    self.handle(Event::Hint(Hint::Look));
+                    for lock in 0..self.asking.len() {
+                        self.handle_of(lock, Event::Hint(Hint::Look));
+                    }
                 }
             }
             Input::Resign { term } if term.is_none() || term == self.term => {
@@ -203,12 +222,12 @@ impl Driver {
         }
     }
 
-    fn answered(&mut self, (id, answer, asked): (u64, Answer, (Instant, bool))) {
+    fn answered(&mut self, (lock, id, answer, asked): (usize, u64, Answer, (Instant, bool))) {
         let (sent, renews) = asked;
         if renews && matches!(answer, Answer::Written(Ok(_))) {
             self.telemetry.renewed(self.now().saturating_since(sent));
         }
-        self.handle(Event::Answered { id, answer });
+        self.handle_of(lock, Event::Answered { id, answer });
     }
 
     /// Performs all that is to be done. Answers whether the campaign is over.
@@ -217,9 +236,9 @@ impl Driver {
         self.shared()
             .status
             .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
-        while let Some(action) = self.campaign.poll_action() {
+        while let Some((lock, action)) = self.campaign.poll_action() {
             match action {
-                Action::Request { id, request } => self.ask(id, request),
+                Action::Request { id, request } => self.ask(lock, id, request),
                 Action::Begin { token, deadline } => self.begin(token, deadline),
                 Action::Extend { deadline } => {
                     let term = self.shared().status.borrow().term.clone();
@@ -229,7 +248,7 @@ impl Driver {
                     }
                 }
                 Action::End { cause, by } => self.end(cause, by),
-                Action::Leader(leader) => self.leader_changed(leader),
+                Action::Leader(leader) => self.leader_changed(lock, leader),
                 Action::Trouble(failure) => {
                     warn!(error = %failure.message, "the lock does not serve");
                     self.shared().update(|status| status.trouble = Some(failure.clone()));
@@ -243,6 +262,11 @@ impl Driver {
                 Action::Finished => return true,
             }
         }
+        if let (Some(tokens), Some(term)) =
+            (self.campaign.tokens(), &self.shared().status.borrow().term)
+        {
+            term.set_tokens(tokens);
+        }
         let state = self.campaign.state();
         self.shared()
             .status
@@ -250,12 +274,14 @@ impl Driver {
         false
     }
 
-    fn ask(&mut self, id: u64, request: Request) {
+    fn ask(&mut self, lock: usize, id: u64, request: Request) {
+        let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
+        let Some(asking) = self.asking.get_mut(lock) else { return };
         let campaigns = matches!(request, Request::Write(_));
         let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
-        let (lock, name) = (Arc::clone(&self.lock), Arc::clone(&self.shared().name));
+        let lock = Arc::clone(&asking.lock);
         let answer = Box::pin(async move { perform(&*lock, &name, request).await });
-        self.request = Some(Asked { id, sent: self.now(), renews, answer });
+        asking.request = Some(Asked { id, sent, renews, answer });
         if campaigns {
             self.telemetry.campaigned(self.campaign.state());
             if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
@@ -279,6 +305,9 @@ impl Driver {
             Arc::clone(&shared.clock),
             shared.inbox.clone(),
         );
+        if let Some(tokens) = self.campaign.tokens() {
+            term.set_tokens(tokens); // before anybody holds it
+        }
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
         self.telemetry.won(takeover);
         info!(%token, "won: this campaigner leads");
@@ -322,14 +351,15 @@ impl Driver {
         self.ending = Some(Box::pin(end.run()));
     }
 
-    fn leader_changed(&mut self, leader: Option<Leader>) {
+    fn leader_changed(&mut self, lock: usize, leader: Option<Leader>) {
         match &leader {
             Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
             Some(leader) => {
                 let identity = shown(&leader.identity, LONGEST_NAME_TOLD);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
                 let choria_peers = self.campaign.settings().choria_peers;
-                if leader.token.is_none() && self.capabilities.expires && !choria_peers {
+                let expires = self.asking.get(lock).is_some_and(|a| a.capabilities.expires);
+                if leader.token.is_none() && expires && !choria_peers {
                     warn!(
                         leader = %identity,
                         "the entry has no mark that can be read, and is waited out: say with_choria_peers() if Choria's campaigners stand here, else see who writes to it"
@@ -347,13 +377,21 @@ impl Driver {
     }
 }
 
-/// Waits for the answer to the request under way, for ever if there is none. Cancel safe.
-async fn poll_asked(request: &mut Option<Asked>) -> (u64, Answer, (Instant, bool)) {
-    let Some(asked) = request else { return pending().await };
-    let answer = Pin::new(&mut asked.answer).await;
-    let told = (asked.id, answer, (asked.sent, asked.renews));
-    *request = None;
-    told
+/// Waits for the answer to a request under way, for ever if there is none. Cancel safe.
+async fn poll_asked(asking: &mut [Asking]) -> (usize, u64, Answer, (Instant, bool)) {
+    std::future::poll_fn(|cx| {
+        for (lock, asking) in asking.iter_mut().enumerate() {
+            if let Some(asked) = &mut asking.request
+                && let Poll::Ready(answer) = Pin::new(&mut asked.answer).poll(cx)
+            {
+                let told = (lock, asked.id, answer, (asked.sent, asked.renews));
+                asking.request = None;
+                return Poll::Ready(told);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 async fn poll_optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {

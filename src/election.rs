@@ -82,6 +82,13 @@ impl Election {
         term.filter(|_| self.is_leader())
     }
 
+    /// The tokens of that term on each of the election's locks, in their order; empty while this campaigner does not lead.
+    /// See [`Leadership::tokens`].
+    pub fn tokens(&self) -> Vec<Option<Token>> {
+        let tokens = self.shared().status.borrow().term.as_ref().map(|term| term.tokens());
+        tokens.filter(|_| self.is_leader()).unwrap_or_default()
+    }
+
     /// When this campaigner's right to lead ends, unless it is renewed before; `None` while it is not in office, and from
     /// the moment at which the work is told to stop.
     ///

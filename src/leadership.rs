@@ -32,8 +32,16 @@ pub struct Leadership {
 impl Leadership {
     /// The fencing token of this term: greater than that of every earlier term. Pass it with every write, and let what
     /// is written to refuse a token that is smaller than one it has seen.
+    ///
+    /// In an election on several locks, that of the first required one; the others are among the [`tokens`](Self::tokens).
     pub fn token(&self) -> Token {
         self.term.token
+    }
+
+    /// The fencing tokens of this term on each of the election's locks, in their order, as they are now: `None` for one that
+    /// is held on best effort only, and is not held now. Where there is one lock, its [`token`](Self::token).
+    pub fn tokens(&self) -> Vec<Option<Token>> {
+        self.term.tokens()
     }
 
     /// When the right to lead ends, unless it is renewed before: on the election's [`Clock`](crate::clock::Clock).
@@ -133,6 +141,8 @@ pub struct Loss {
     pub election: Arc<str>,
     /// The token of the term that ended.
     pub token: Token,
+    /// Its tokens on each of the election's locks, in their order: see [`Leadership::tokens`].
+    pub tokens: Vec<Option<Token>>,
     /// Why it ended.
     pub cause: Cause,
     /// When work of the term is stopped by force: never after the deadline.
@@ -161,6 +171,8 @@ struct TermState {
     /// How many guards there are.
     held: usize,
     panicked: bool,
+    /// Where there are several locks, the token of each.
+    tokens: Option<Vec<Option<Token>>>,
     /// No more guards are handed out.
     closed: bool,
     end: Option<Loss>,
@@ -200,6 +212,18 @@ impl Term {
         from_ns(self.deadline_ns.load(Ordering::Acquire))
     }
 
+    /// Of a term that has not been told to end.
+    pub fn set_tokens(&self, tokens: Vec<Option<Token>>) {
+        let mut state = self.state();
+        if state.end.is_none() {
+            state.tokens = Some(tokens);
+        }
+    }
+
+    pub fn tokens(&self) -> Vec<Option<Token>> {
+        self.state().tokens.clone().unwrap_or_else(|| vec![Some(self.token)])
+    }
+
     /// A share of the office, unless the term has ended.
     pub fn guard(self: &Arc<Self>) -> Option<Leadership> {
         let mut state = self.state();
@@ -214,7 +238,7 @@ impl Term {
     /// Tells every holder that the term is over.
     pub fn tell_end(&self, cause: Cause, stop_by: Instant) -> Loss {
         let (election, token) = (Arc::clone(&self.election), self.token);
-        let loss = Loss { election, token, cause, stop_by };
+        let loss = Loss { election, token, tokens: self.tokens(), cause, stop_by };
         let mut state = self.state();
         state.closed = true;
         state.end = Some(loss.clone());

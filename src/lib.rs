@@ -34,6 +34,7 @@
     doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
 )]
 #![cfg_attr(not(feature = "nats"), doc = "- [`memory`]: the lock in process.")]
+//! - [`all_of`](mod@all_of): several locks as one.
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
 //!   on through suspension.
 //!
@@ -43,6 +44,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod all_of;
 mod asking;
 mod builder;
 pub mod clock;
@@ -52,6 +54,7 @@ mod election;
 pub mod kubernetes;
 mod leadership;
 pub mod lock;
+mod machine;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;
@@ -61,6 +64,7 @@ mod telemetry;
 mod term_end;
 mod text;
 
+pub use all_of::{all_of, best_effort, required};
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
 pub use election::{Change, Changes, Election, Observer, Stopped};
 pub use leadership::{Leadership, Loss};

@@ -246,6 +246,45 @@ pub struct Capabilities {
     pub longest_identity: usize,
 }
 
+/// Whether a term needs a lock that is one of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// No term without it.
+    Required,
+    /// A term goes on without it while it cannot be reached, or refuses; not while somebody else is seen to hold it.
+    BestEffort,
+}
+
+/// One of the locks that a lock is made of.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub(crate) lock: Arc<dyn Lock>,
+    pub(crate) need: Need,
+}
+
+impl Member {
+    /// `lock`, with what a term needs of it.
+    pub fn new(lock: impl Lock, need: Need) -> Self {
+        Self { lock: Arc::new(lock), need }
+    }
+
+    /// The lock.
+    pub fn lock(&self) -> &Arc<dyn Lock> {
+        &self.lock
+    }
+
+    /// What a term needs of it.
+    pub fn need(&self) -> Need {
+        self.need
+    }
+}
+
+impl<L: Lock> From<L> for Member {
+    fn from(lock: L) -> Self {
+        Self::new(lock, Need::Required)
+    }
+}
+
 /// What a backend implements: conditional writes on one entry an election.
 ///
 /// Dropping a returned future may leave the request applied or not: its outcome is then unknown.
@@ -260,6 +299,12 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Who a campaigner here is who does not say it. Default: `None`, the host's name.
     fn identity(&self) -> Option<String> {
+        None
+    }
+
+    /// The locks that it is made of, in the order in which they are to be taken, if it is made of several: then a campaign
+    /// asks these and never the lock itself. Default: it is one lock.
+    fn members(&self) -> Option<&[Member]> {
         None
     }
 
@@ -311,6 +356,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     fn identity(&self) -> Option<String> {
         (**self).identity()
+    }
+
+    fn members(&self) -> Option<&[Member]> {
+        (**self).members()
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {

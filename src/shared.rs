@@ -18,7 +18,11 @@ const HINTS_QUEUED: usize = 64;
 const CHANGES_KEPT: usize = 64;
 /// What the driver is told from outside.
 pub(crate) enum Input {
-    Hint(Box<Hint>),
+    Hint {
+        /// Which of the election's locks tells it.
+        lock: usize,
+        hint: Box<Hint>,
+    },
     /// Of the given term, or of whichever is current.
     Resign {
         term: Option<NonZeroU32>,
@@ -135,12 +139,13 @@ impl Shared {
         self.status.send_modify(change);
     }
 
-    pub fn hint_sink(self: &Arc<Self>) -> HintSink {
+    /// For the hints of one of the election's locks.
+    pub fn hint_sink(self: &Arc<Self>, lock: usize) -> HintSink {
         let shared = Arc::downgrade(self);
         HintSink::new(move |hint| {
             let Some(shared) = shared.upgrade() else { return };
             if shared.hints_queued.fetch_add(1, Ordering::AcqRel) < HINTS_QUEUED {
-                shared.inbox.send(Input::Hint(Box::new(hint)));
+                shared.inbox.send(Input::Hint { lock, hint: Box::new(hint) });
             } else {
                 shared.hints_queued.fetch_sub(1, Ordering::AcqRel);
                 shared.hints_missed.store(true, Ordering::Release);

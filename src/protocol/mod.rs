@@ -50,9 +50,11 @@
 mod backoff;
 mod campaign;
 mod cause;
+mod joint;
 mod knowledge;
 mod leaving;
 mod office;
+mod part;
 mod retries;
 #[cfg(feature = "_model")]
 mod sketch;
@@ -67,6 +69,7 @@ pub use backoff::CrateBackoff;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use campaign::Campaign;
 pub use cause::Cause;
+pub use joint::Joint;
 #[cfg(feature = "_model")]
 #[doc(hidden)]
 pub use sketch::Sketch;

@@ -1,0 +1,329 @@
+//! Random schedules of faults around the machine, in virtual time: campaigners of many kinds on two locks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{
+    Capabilities, Coverage, Hint, LockErrorKind, Need, Nonce, Record, Request, Revision,
+};
+use incumbent::protocol::{
+    Action, Answer, Campaign, Event, Joint, Settings, Timing, TimingOptions,
+};
+use incumbent_sim::{Keeping, Server, Time, failed, failure};
+
+const LEASE: Duration = Duration::from_secs(4);
+const WORLD: Duration = Duration::from_secs(120);
+const MS: Duration = Duration::from_millis(1);
+
+/// What a campaigner stands on: in order, the lock and the need.
+type Kind = &'static [(usize, Need)];
+
+/// The steps of a move from the first lock to the second, and those who do as they like.
+const KINDS: [Kind; 7] = [
+    &[(0, Need::Required)],
+    &[(0, Need::Required), (1, Need::BestEffort)],
+    &[(0, Need::Required), (1, Need::Required)],
+    &[(0, Need::BestEffort), (1, Need::Required)],
+    &[(1, Need::Required)],
+    &[(1, Need::Required), (0, Need::Required)],
+    &[(1, Need::Required), (0, Need::BestEffort)],
+];
+
+enum Happens {
+    Wake,
+    Arrives { part: usize, id: u64, request: Request, reply_lost: bool },
+    Answered { part: usize, id: u64, answer: Answer },
+    Heard { part: usize, hint: Hint },
+    Ended,
+    Fault,
+}
+
+struct Standing {
+    kind: Kind,
+    machine: Joint,
+    /// Of each lock, until when it cannot be reached.
+    cut_until: [Time; 2],
+    paused_until: Time,
+    /// When its latest wish to be woken is due: earlier wishes are void.
+    wake: Option<Time>,
+    /// Working, and until when it may.
+    works_until: Option<Time>,
+    ending: bool,
+    terms: usize,
+}
+
+struct World {
+    now: Time,
+    random: fastrand::Rng,
+    servers: [Server; 2],
+    fleet: Vec<Standing>,
+    queue: BTreeMap<(Time, u64), (usize, Happens)>,
+    number: u64,
+}
+
+fn local(now: Time) -> Instant {
+    Instant::from_origin(Duration::from_secs(1000) + now)
+}
+
+fn time(at: Instant) -> Time {
+    at.since_origin().saturating_sub(Duration::from_secs(1000))
+}
+
+fn machine(kind: Kind, who: u64, seed: u64) -> Joint {
+    let lock = Capabilities {
+        longest_lease: LEASE,
+        reads: true,
+        empty_is_proof: false,
+        expires: true,
+        longest_identity: 100,
+    };
+    let timing = Timing::new(TimingOptions::default(), LEASE).expect("a lease");
+    let part = |(index, need): (usize, &(usize, Need))| {
+        let nonce = Nonce(who * 10 + index as u64 + 1);
+        let settings = Settings::new(format!("c{who}"), nonce, timing);
+        let settings = Settings { seed: seed ^ nonce.0, ..settings };
+        (Campaign::new(settings, lock.clone()), need.1)
+    };
+    Joint::new(kind.iter().enumerate().map(part).collect()).expect("a required lock")
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let server = || Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2);
+        let stand = |who: u64, kind, seed| Standing {
+            kind,
+            machine: machine(kind, who, seed),
+            cut_until: [Time::ZERO; 2],
+            paused_until: Time::ZERO,
+            wake: None,
+            works_until: None,
+            ending: false,
+            terms: 0,
+        };
+        let fleet = (0..4).map(|who| {
+            let kind = KINDS[random.usize(..KINDS.len())];
+            stand(who, kind, random.u64(..))
+        });
+        let fleet = fleet.collect::<Vec<_>>();
+        let (servers, queue) = ([server(), server()], BTreeMap::new());
+        Self { now: Time::ZERO, random, servers, fleet, queue, number: 0 }
+    }
+
+    fn later(&mut self, delay: Duration, who: usize, happens: Happens) {
+        self.number += 1;
+        self.queue.insert((self.now + delay, self.number), (who, happens));
+    }
+
+    fn latency(&mut self) -> Duration {
+        let longest = if self.random.u8(..20) == 0 { 400 } else { 20 };
+        MS * self.random.u32(1..longest)
+    }
+
+    fn run(&mut self) {
+        for who in 0..self.fleet.len() {
+            for part in 0..self.fleet[who].kind.len() {
+                self.tell(who, part, Event::Hint(Hint::Coverage(Coverage::Full)));
+            }
+            self.tell(who, 0, Event::Start);
+        }
+        self.later(Duration::from_secs(1), 0, Happens::Fault);
+        while let Some(((at, _), (who, happens))) = self.queue.pop_first() {
+            if at > WORLD {
+                return;
+            }
+            self.now = at;
+            for index in 0..2 {
+                if self.servers[index].expire(at) {
+                    self.publish(index);
+                }
+            }
+            self.happens(who, happens);
+            self.judge();
+        }
+    }
+
+    fn happens(&mut self, who: usize, happens: Happens) {
+        let paused_until = self.fleet[who].paused_until;
+        let of_process = !matches!(happens, Happens::Fault | Happens::Arrives { .. });
+        if of_process && paused_until > self.now {
+            return self.later(paused_until - self.now, who, happens);
+        }
+        match happens {
+            Happens::Wake if self.fleet[who].wake.is_none_or(|at| at > self.now) => {}
+            Happens::Wake => self.tell(who, 0, Event::Wake),
+            Happens::Arrives { part, id, request, reply_lost } => {
+                let index = self.fleet[who].kind[part].0;
+                let (answer, stored) = self.servers[index].apply(self.now, &request);
+                if stored {
+                    self.publish(index);
+                }
+                if let Request::Concede(concession) = &request {
+                    self.spread(index, &Hint::Conceded(*concession));
+                }
+                if !reply_lost {
+                    let delay = self.latency();
+                    self.later(delay, who, Happens::Answered { part, id, answer });
+                }
+            }
+            Happens::Answered { part, id, answer } => {
+                self.tell(who, part, Event::Answered { id, answer });
+            }
+            Happens::Heard { part, hint } => self.tell(who, part, Event::Hint(hint)),
+            Happens::Ended => {
+                self.fleet[who].works_until = None;
+                self.fleet[who].ending = false;
+                self.tell(who, 0, Event::Ended { work_stopped: true });
+            }
+            Happens::Fault => self.fault(),
+        }
+    }
+
+    fn publish(&mut self, index: usize) {
+        if let Some(stored) = self.servers[index].last.clone() {
+            let record: Record = stored.record;
+            let previous: Option<Option<Revision>> = Some(stored.previous);
+            self.spread(index, &Hint::Stored { record, previous, age: None });
+        }
+    }
+
+    fn spread(&mut self, index: usize, hint: &Hint) {
+        for who in 0..self.fleet.len() {
+            let kind = self.fleet[who].kind;
+            if self.fleet[who].cut_until[index] > self.now {
+                continue;
+            }
+            for part in (0..kind.len()).filter(|part| kind[*part].0 == index) {
+                let delay = self.latency();
+                self.later(delay, who, Happens::Heard { part, hint: hint.clone() });
+            }
+        }
+    }
+
+    fn fault(&mut self) {
+        let who = self.random.usize(..self.fleet.len());
+        let index = self.random.usize(..2);
+        let long = MS * self.random.u32(50..9000);
+        match self.random.u8(..10) {
+            0..3 => {
+                self.fleet[who].cut_until[index] = self.now + long;
+                let kind = self.fleet[who].kind;
+                for part in (0..kind.len()).filter(|part| kind[*part].0 == index) {
+                    for (delay, coverage) in [(MS, Coverage::None), (long, Coverage::Full)] {
+                        let hint = Hint::Coverage(coverage);
+                        self.later(delay, who, Happens::Heard { part, hint });
+                    }
+                }
+            }
+            3..5 => self.fleet[who].paused_until = self.now + long,
+            5..7 => {
+                self.servers[index].delete(self.now);
+                self.publish(index);
+            }
+            7 => self.tell(who, 0, Event::WorkEnded { panicked: false }),
+            _ => self.tell(who, 0, Event::Resign),
+        }
+        let next = MS * self.random.u32(200..6000);
+        self.later(next, 0, Happens::Fault);
+    }
+
+    fn tell(&mut self, who: usize, part: usize, event: Event) {
+        if self.fleet[who].paused_until > self.now {
+            return;
+        }
+        let now = self.now;
+        self.fleet[who].machine.handle(local(now), part, event);
+        let mut actions = 0;
+        while let Some((part, action)) = self.fleet[who].machine.poll_action() {
+            actions += 1;
+            assert!(actions < 100, "a loop without a delay: {:?}", self.fleet[who].machine);
+            match action {
+                Action::Request { id, request } => self.ask(who, part, id, request),
+                Action::Begin { deadline, .. } => {
+                    let standing = &mut self.fleet[who];
+                    assert!(standing.works_until.is_none(), "a term begins within a term");
+                    standing.works_until = Some(time(deadline));
+                    standing.terms += 1;
+                }
+                Action::Extend { deadline } => {
+                    self.fleet[who].works_until = Some(time(deadline));
+                }
+                Action::End { by, .. } => {
+                    let standing = &mut self.fleet[who];
+                    assert!(standing.works_until.is_some() && !standing.ending);
+                    standing.ending = true;
+                    let patience = time(by).saturating_sub(now);
+                    let stops = patience.mul_f64(self.random.f64());
+                    self.later(stops, who, Happens::Ended);
+                }
+                _ => {}
+            }
+        }
+        let next = self.fleet[who].machine.next_wake().map(|at| time(at).max(now + MS));
+        self.fleet[who].wake = next;
+        if let Some(next) = next {
+            self.later(next - now, who, Happens::Wake);
+        }
+    }
+
+    fn ask(&mut self, who: usize, part: usize, id: u64, request: Request) {
+        let index = self.fleet[who].kind[part].0;
+        let delay = self.latency();
+        let lost = self.fleet[who].cut_until[index] > self.now || self.random.u8(..40) == 0;
+        if !lost {
+            let arrives = Happens::Arrives { part, id, request, reply_lost: false };
+            return self.later(delay, who, arrives);
+        }
+        let kind = LockErrorKind::Unknown;
+        let answer = failed(&request, failure(kind, "lost"));
+        if self.random.bool() {
+            self.later(delay, who, Happens::Arrives { part, id, request, reply_lost: true });
+        }
+        self.later(Duration::from_millis(500), who, Happens::Answered { part, id, answer });
+    }
+
+    /// No two that require one and the same lock work at once.
+    fn judge(&self) {
+        let works = |s: &&Standing| s.works_until.is_some_and(|until| self.now < until);
+        let at_work: Vec<&Standing> = self.fleet.iter().filter(works).collect();
+        let requires = |s: &Standing, lock| s.kind.contains(&(lock, Need::Required));
+        for lock in 0..2 {
+            let together = at_work.iter().filter(|s| requires(s, lock)).count();
+            assert!(together <= 1, "{together} work at {:?} who require lock {lock}", self.now);
+        }
+    }
+}
+
+#[test]
+fn whoever_requires_one_lock_never_works_beside_another_who_does() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
+    let (mut terms, mut joint_terms) = (0, 0);
+    for seed in 0..seeds {
+        let played = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed);
+            world.run();
+            let of = |several: bool| {
+                let counted = world.fleet.iter().filter(|s| several == (s.kind.len() > 1));
+                counted.map(|s| s.terms).sum::<usize>()
+            };
+            (of(false), of(true))
+        });
+        let Ok((single, several)) = played else { panic!("seed {seed} fails") };
+        terms += single;
+        joint_terms += several;
+    }
+    println!("{seeds} schedules, {terms} terms on one lock, {joint_terms} on two");
+    assert!(terms > seeds as usize && joint_terms > seeds as usize, "{terms}, {joint_terms}");
+}
+
+/// Neither faults nor each other's locks keep a fleet from being led for long.
+#[test]
+fn terms_come_to_pass_in_every_schedule() {
+    for seed in 0..200 {
+        let mut world = World::new(seed);
+        world.run();
+        let terms: usize = world.fleet.iter().map(|s| s.terms).sum();
+        assert!(terms > 3, "seed {seed}: {terms} terms in two minutes");
+    }
+}
