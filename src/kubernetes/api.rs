@@ -16,6 +16,8 @@ use super::record::Place;
 use crate::lock::{LockError, LockErrorKind};
 use crate::text::shown;
 
+/// The name of no object, where all are meant.
+pub(super) const EVERY: &str = "*";
 /// The most of a server's message that is repeated.
 const LONGEST_MESSAGE: usize = 300;
 /// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
@@ -194,7 +196,10 @@ impl Objects {
         writes: bool,
     ) -> LockError {
         let unknown = if writes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
-        let what = format!("{doing} of the {} {}/{name}", self.kind, self.namespace);
+        let what = match name {
+            EVERY => format!("{doing} of every {} in {}", self.kind, self.namespace),
+            name => format!("{doing} of the {} {}/{name}", self.kind, self.namespace),
+        };
         let status = match failure {
             Failure::TimedOut => {
                 return LockError::new(

@@ -9,8 +9,8 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::api::{Failure, Objects};
-use super::carrier::Carrier;
+use super::api::{EVERY, Failure, Objects};
+use super::carrier::{Carrier, check_object_name};
 use super::lock::{ObjectLock, resource_version};
 use super::mark;
 use super::record::{Place, RELEASED_SECONDS};
@@ -61,6 +61,8 @@ pub struct Holder {
     pub token: Option<Token>,
     /// How long others wait for it when it does not renew.
     pub lease: Duration,
+    /// The number of its last write; `None` as for the token. It tells renewals apart whose times are the same second.
+    pub writes: Option<u64>,
 }
 
 /// What has happened to an object.
@@ -91,6 +93,7 @@ impl<C: Carrier> ObjectLock<C> {
     /// `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured).
     pub async fn office(&self, name: &str, timeout: Duration) -> Result<Option<Office>, LockError> {
         let objects = self.objects();
+        check(name)?;
         match objects.get(name, Instant::now() + timeout).await {
             Ok(object) => Ok(object.and_then(|object| read(C::PLACE, &object, self.unsaid()))),
             Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
@@ -107,7 +110,7 @@ impl<C: Carrier> ObjectLock<C> {
         let objects = self.objects();
         let listed = objects.list(C::PLACE, Instant::now() + timeout).await;
         let listed =
-            listed.map_err(|failure| objects.lock_error(failure, "*", "list", "list", false))?;
+            listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
         let offices = items.into_iter().flatten();
         let mut offices: Vec<Office> =
@@ -128,12 +131,13 @@ impl<C: Carrier> ObjectLock<C> {
         timeout: Duration,
     ) -> Result<OfficeWatch, LockError> {
         let objects = self.objects();
+        only.map_or(Ok(()), check)?;
         let by = Instant::now() + timeout;
         let events = match only {
             Some(name) => objects.watch(name, None, by).await,
             None => objects.watch_all(C::PLACE, by).await,
         };
-        let name = only.unwrap_or("*");
+        let name = only.unwrap_or(EVERY);
         let events =
             events.map_err(|failure| objects.lock_error(failure, name, "watch", "watch", false))?;
         Ok(OfficeWatch { events, objects: objects.clone(), place: C::PLACE, unsaid: self.unsaid() })
@@ -158,6 +162,7 @@ impl<C: Carrier> ObjectLock<C> {
         resource_version: u64,
         timeout: Duration,
     ) -> Result<u64, LockError> {
+        check(name)?;
         let (objects, by) = (self.objects(), Instant::now() + timeout);
         let found = objects.get(name, by).await;
         let found =
@@ -189,7 +194,7 @@ impl OfficeWatch {
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) where the watch broke. It is over then.
     pub async fn next(&mut self) -> Option<Result<OfficeChange, LockError>> {
-        let lost = |failure| self.objects.lock_error(failure, "*", "watch", "watch", false);
+        let lost = |failure| self.objects.lock_error(failure, EVERY, "watch", "watch", false);
         loop {
             let (object, deleted) = match self.events.next().await? {
                 Err(error) => return Some(Err(lost(Failure::Lost(error)))),
@@ -212,6 +217,11 @@ impl std::fmt::Debug for OfficeWatch {
     }
 }
 
+/// Refuses what is no name of an object: it would ask for something else.
+fn check(name: &str) -> Result<(), LockError> {
+    check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
+}
+
 /// `unsaid`: how long to wait for a holder that does not say.
 fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
     let record = place.read(object)?;
@@ -220,7 +230,8 @@ fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
     let holding = match found.content {
         Content::Held(entry) => Holding::Held(Holder {
             // The write that begins a term has no token yet: its version is it.
-            token: entry.mark.map(|mark| mark.token.unwrap_or(Token(version))),
+            token: entry.mark.as_ref().map(|mark| mark.token.unwrap_or(Token(version))),
+            writes: entry.mark.map(|mark| mark.write.number),
             identity: entry.identity,
             lease: entry.life,
         }),
@@ -277,8 +288,12 @@ mod tests {
             "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:01:00.000000Z",
         }));
         let office = read(Place::Spec, &object, LEASE).unwrap();
-        let holder =
-            Holder { identity: "theirs [2J".into(), token: None, lease: Duration::from_secs(5) };
+        let holder = Holder {
+            identity: "theirs [2J".into(),
+            token: None,
+            lease: Duration::from_secs(5),
+            writes: None,
+        };
         assert_eq!((office.holding, office.transitions), (Holding::Held(holder), 3));
         let (acquired, renewed) = (office.acquired.unwrap(), office.renewed.unwrap());
         assert_eq!(renewed.duration_since(acquired).unwrap(), Duration::from_micros(59_999_999));
