@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use clap::{Args, ValueEnum};
 use incumbent::Change;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::candidate::{Candidacy, describe};
+use crate::candidate::{Candidacy, Ends, describe};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::output::printable;
+use crate::place::Place;
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
@@ -25,6 +25,8 @@ pub struct Campaign {
     output: Output,
     #[command(flatten)]
     candidacy: Candidacy,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,31 +37,10 @@ enum Output {
     Json,
 }
 
-/// The signals that end it.
-struct Ends {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Ends {
-    fn listen() -> io::Result<Self> {
-        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
-    }
-
-    /// The number of the next one. Cancel safe.
-    async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-        }
-    }
-}
-
 impl Campaign {
     pub async fn run(self) -> Result<(), Failure> {
         let mut ends = Ends::listen()?;
-        let entrance = match self.candidacy.open(ends.next()).await? {
+        let entrance = match self.candidacy.open(&self.place, ends.next()).await? {
             Ok(entrance) => entrance,
             Err(signal) => return Err(Failure::Signal(signal)),
         };

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::{ConnectError, ConnectErrorKind, ServerAddr};
-use backon::{ExponentialBuilder, Retryable};
 use clap::Args;
 use incumbent::nats::{self, Bucket, BucketConfig, DEFAULT_BUCKET, PermissionWatch};
 
@@ -17,13 +16,6 @@ use crate::failure::{Code, Failure, one_line};
 
 pub use session::{Bounded, Session};
 use settings::Settings;
-
-/// When to look again for a server that is out of reach.
-const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
-    .with_min_delay(Duration::from_millis(250))
-    .with_max_delay(Duration::from_secs(5))
-    .without_max_times()
-    .with_jitter();
 
 /// Where the server is, and who we are there. A flag beats its variable, which beats the context.
 #[derive(Debug, Clone, Default, Args)]
@@ -69,22 +61,12 @@ pub struct Connection {
 
 /// The bucket of the elections.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct BucketPlace {
     #[command(flatten)]
     connection: Connection,
-    /// The key-value bucket of the elections.
-    #[arg(long, global = true, default_value = DEFAULT_BUCKET, help_heading = "Connection")]
-    bucket: String,
-}
-
-/// The bucket in which a command stands.
-#[derive(Debug, Args)]
-pub struct Standing {
-    /// Use the bucket only if it is there; else it is made.
-    #[arg(long)]
-    no_create: bool,
-    #[command(flatten)]
-    place: Place,
+    /// The key-value bucket of the elections [default: CHORIA_LEADER_ELECTION].
+    #[arg(long, global = true, help_heading = "Connection")]
+    bucket: Option<String>,
 }
 
 impl Connection {
@@ -145,7 +127,7 @@ impl Connection {
     }
 }
 
-impl Place {
+impl BucketPlace {
     /// Connects.
     pub async fn session(&self) -> Result<Session, Failure> {
         self.connection.session().await
@@ -156,47 +138,68 @@ impl Place {
         self.connection.told_timeout()
     }
 
+    /// How long the flag says to wait, which is not for NATS alone.
+    pub fn timeout_flag(&self) -> Option<Duration> {
+        self.connection.timeout
+    }
+
     /// The bucket's name.
     pub fn bucket(&self) -> &str {
-        &self.bucket
+        self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
     }
 
     /// The bucket's settings as far as they are told here.
     pub fn config(&self, session: &Session) -> BucketConfig {
-        let config = BucketConfig::new(&self.bucket);
+        let config = BucketConfig::new(self.bucket());
         match session.api_prefix() {
             Some(prefix) => config.api_prefix(prefix),
             None => config,
         }
     }
-}
 
-impl Standing {
-    /// Opens the bucket, or makes it with this TTL. Unless `--timeout` is told, a server that is out of reach is waited
-    /// for, and `waits` hears why.
-    pub async fn open(
-        &self,
-        ttl: Option<Duration>,
-        mut waits: impl FnMut(&Failure),
-    ) -> Result<Bucket, Failure> {
-        let patient = self.place.told_timeout().is_none();
-        (|| self.try_open(ttl))
-            .retry(ATTEMPTS)
-            .when(|failure| patient && failure.code() == Some(Code::Unreachable))
-            .notify(|failure, _| waits(failure))
-            .await
+    /// A flag that is given and says something of NATS.
+    pub fn given(&self) -> Option<&'static str> {
+        let Connection {
+            server,
+            creds,
+            nkey,
+            user,
+            password,
+            tlscert,
+            tlskey,
+            tlsca,
+            context,
+            js_domain,
+            js_api_prefix,
+            timeout: _,
+        } = &self.connection;
+        let flags = [
+            ("--bucket", &self.bucket),
+            ("--server", server),
+            ("--creds", creds),
+            ("--nkey", nkey),
+            ("--user", user),
+            ("--password", password),
+            ("--tlscert", tlscert),
+            ("--tlskey", tlskey),
+            ("--tlsca", tlsca),
+            ("--context", context),
+            ("--js-domain", js_domain),
+            ("--js-api-prefix", js_api_prefix),
+        ];
+        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
     }
 
-    async fn try_open(&self, ttl: Option<Duration>) -> Result<Bucket, Failure> {
-        let session = self.place.session().await?;
-        let mut config = self.place.config(&session);
+    /// Opens the bucket, or makes it with this TTL unless it must be there.
+    pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, Failure> {
+        let session = self.session().await?;
+        let mut config = self.config(&session);
         if let Some(ttl) = ttl {
             config = config.ttl(ttl);
         }
-        Ok(if self.no_create {
-            Bucket::open_with(session.connection(), config).await?
-        } else {
-            Bucket::create_or_open(session.connection(), config).await?
+        Ok(match must_exist {
+            true => Bucket::open_with(session.connection(), config).await?,
+            false => Bucket::create_or_open(session.connection(), config).await?,
         })
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use async_nats::jetstream;
 use incumbent::StartError;
+use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::nats::{BucketError, BucketErrorKind};
 
 /// What scripts can rely on, as `--help` and the manual tell it.
@@ -168,6 +169,17 @@ impl From<BucketError> for Failure {
             BucketErrorKind::Missing => Code::NotFound,
             BucketErrorKind::Denied => Code::Denied,
             BucketErrorKind::Unavailable => Code::Unreachable,
+            _ => Code::Failed,
+        };
+        Self::new(code, one_line(&error))
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let code = match error.kind() {
+            LockErrorKind::Denied => Code::Denied,
+            LockErrorKind::Unavailable | LockErrorKind::Unknown => Code::Unreachable,
             _ => Code::Failed,
         };
         Self::new(code, one_line(&error))

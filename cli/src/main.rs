@@ -9,6 +9,7 @@ mod failure;
 mod kv;
 mod manual;
 mod output;
+mod place;
 mod prompt;
 #[cfg(target_os = "linux")]
 mod run;
@@ -87,7 +88,7 @@ fn log(verbose: u8) {
         0 => "incumbent=error",
         1 => "incumbent=info",
         2 => "incumbent=debug,async_nats=info",
-        _ => "incumbent=trace,async_nats=debug",
+        _ => "incumbent=trace,async_nats=debug,kube=debug",
     };
     tracing_subscriber::fmt()
         .with_env_filter(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{GetParams, PostParams, WatchParams};
+use kube::api::{GetParams, ListParams, PostParams, WatchParams};
 use kube::client::Body;
 use kube::core::{Request, Status, WatchEvent};
 use serde_json::Value;
@@ -12,9 +12,12 @@ use tokio::time::{Instant, timeout_at};
 
 use futures_util::stream::{BoxStream, StreamExt};
 
+use super::record::Place;
 use crate::lock::{LockError, LockErrorKind};
 use crate::text::shown;
 
+/// The name of no object, where all are meant.
+pub(super) const EVERY: &str = "*";
 /// The most of a server's message that is repeated.
 const LONGEST_MESSAGE: usize = 300;
 /// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
@@ -79,6 +82,15 @@ impl Objects {
         }
     }
 
+    /// Reads all objects; only the metadata of those that carry the record there.
+    pub(super) async fn list(&self, place: Place, by: Instant) -> Result<Value, Failure> {
+        let params = ListParams::default();
+        match place {
+            Place::Spec => self.ask(|| self.request.list(&params), by).await,
+            Place::Annotation => self.ask(|| self.request.list_metadata(&params), by).await,
+        }
+    }
+
     pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, Failure> {
         self.ask(|| self.request.create(&PostParams::default(), bytes(object)), by).await
     }
@@ -103,7 +115,28 @@ impl Objects {
     ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
         let params =
             WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-        let request = self.request.watch(&params, from.unwrap_or_default());
+        self.events(self.request.watch(&params, from.unwrap_or_default()), by).await
+    }
+
+    /// Watches all objects, beginning with what is there; only the metadata of those that carry the record there.
+    pub(super) async fn watch_all(
+        &self,
+        place: Place,
+        by: Instant,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
+        let params = WatchParams::default().timeout(WATCH_SECONDS);
+        let request = match place {
+            Place::Spec => self.request.watch(&params, ""),
+            Place::Annotation => self.request.watch_metadata(&params, ""),
+        };
+        self.events(request, by).await
+    }
+
+    async fn events<E: fmt::Display>(
+        &self,
+        request: Result<http::Request<Vec<u8>>, E>,
+        by: Instant,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
         let request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
         match timeout_at(by, self.client.request_events::<Value>(request)).await {
             Ok(Ok(events)) => Ok(events.boxed()),
@@ -163,7 +196,10 @@ impl Objects {
         writes: bool,
     ) -> LockError {
         let unknown = if writes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
-        let what = format!("{doing} of the {} {}/{name}", self.kind, self.namespace);
+        let what = match name {
+            EVERY => format!("{doing} of every {} in {}", self.kind, self.namespace),
+            name => format!("{doing} of the {} {}/{name}", self.kind, self.namespace),
+        };
         let status = match failure {
             Failure::TimedOut => {
                 return LockError::new(

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
 
@@ -36,7 +36,7 @@ impl Cluster {
         let config = Config::infer().await.map_err(|error| {
             ClusterError::new(
                 "no API server: set KUBECONFIG, or run in a pod with a service account",
-                error,
+                without_contents(error),
             )
         })?;
         Self::with_config(config)
@@ -65,8 +65,9 @@ impl Cluster {
         context: Option<&str>,
     ) -> Result<Self, ClusterError> {
         let file = file.as_ref();
-        let unusable = |error| {
-            ClusterError::new(format!("the kubeconfig {} cannot be used", file.display()), error)
+        let unusable = |error: KubeconfigError| {
+            let message = format!("the kubeconfig {} cannot be used", file.display());
+            ClusterError::new(message, without_contents(error))
         };
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
@@ -141,6 +142,19 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// The error, unless it repeats what the kubeconfig says, which may be a secret; then where it is wrong.
+fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error + Send + Sync> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(KubeconfigError::Parse(wrong)) = error.downcast_ref() {
+            let line = wrong.location().map(|at| format!(", line {}", at.line()));
+            return format!("it is no kubeconfig in YAML{}", line.unwrap_or_default()).into();
+        }
+        cause = error.source();
+    }
+    error.into()
+}
+
 /// Why there is no [`Cluster`].
 #[derive(Debug)]
 pub struct ClusterError {
@@ -163,5 +177,22 @@ impl fmt::Display for ClusterError {
 impl Error for ClusterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_kubeconfig_says_is_not_repeated_where_it_cannot_be_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for text in ["token: [s3cret", "users: s3cret", "current-context: {s3cret: 1}"] {
+            std::fs::write(&file, text).unwrap();
+            let error = Cluster::from_kubeconfig(&file, None).await.unwrap_err();
+            let cause = error.source().expect("a cause").to_string();
+            assert!(cause.starts_with("it is no kubeconfig in YAML"), "{cause}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
     }
 }

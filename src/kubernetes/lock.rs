@@ -88,6 +88,15 @@ impl<C: Carrier> ObjectLock<C> {
         self.change(|inner| inner.recorder = None)
     }
 
+    pub(super) fn objects(&self) -> &Objects {
+        &self.inner.objects
+    }
+
+    /// How long a holder is waited for that does not say.
+    pub(super) fn unsaid(&self) -> Duration {
+        self.inner.timing.lease()
+    }
+
     /// The same lock, differently described, which shares nothing with this one any more.
     fn change(self, change: impl FnOnce(&mut Inner)) -> Self {
         let old = &*self.inner;

@@ -97,6 +97,17 @@ pub(super) fn read(place: Place, object: &Value, unsaid: Duration) -> Found {
     Found { record, content }
 }
 
+/// Why a holder of this library released the office, where the mark of this record tells.
+pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<String> {
+    let text = annotation(object, ANNOTATION)?;
+    match serde_json::from_str::<Annotation>(text).ok()? {
+        Annotation { says: Says::Released { cause, .. }, of, .. } if of == *record => {
+            Some(cause.chars().filter(char::is_ascii_graphic).take(32).collect())
+        }
+        _ => None,
+    }
+}
+
 fn said(says: &Says, record: &ElectionRecord, unsaid: Duration) -> Option<Content> {
     match says {
         Says::Released { released_by, left_ms, .. } => {

@@ -7,6 +7,7 @@ mod clientgo;
 mod faults;
 mod fleet;
 mod gate;
+mod office;
 mod peer;
 mod record;
 mod rights;

@@ -1,5 +1,6 @@
-//! What `run` and `campaign` have in common: how they stand in an election, and how they tell of it.
+//! What those who stand in an election have in common: how they do it, and how they tell of it.
 
+mod ends;
 mod health;
 mod http;
 mod notify;
@@ -9,17 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::nats::Bucket;
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Election, StartError, new_election};
 use tokio::task::JoinHandle;
 
 use self::health::Health;
-use crate::connection::Standing;
-use crate::election::check_name;
 use crate::failure::Failure;
 use crate::output;
+use crate::place::{Opened, Place, Standing};
 
+pub use ends::Ends;
 pub use notify::SOCKET as NOTIFY_SOCKET;
 pub use status::{StatusLine, describe};
 
@@ -32,10 +32,6 @@ pub struct Candidacy {
     /// The name to show as holder [default: the host's name].
     #[arg(long)]
     identity: Option<String>,
-    /// How long one write entitles to lead, as in 5s or 500ms: it is the TTL of a bucket that is made, too [default:
-    /// the bucket's TTL, 60s for one that is made].
-    #[arg(long, value_parser = humantime::parse_duration)]
-    lease: Option<Duration>,
     /// Answer HTTP requests at this port of the loopback address, or at this address and port.
     ///
     /// GET /leader: who leads, as JSON: leader, token, since, and whether it is this process (mine). GET /healthz: 200
@@ -47,9 +43,9 @@ pub struct Candidacy {
     standing: Standing,
 }
 
-/// A bucket that is open, before standing in an election of it.
+/// A lock that is open, before standing in an election of it.
 pub struct Entrance {
-    bucket: Bucket,
+    opened: Opened,
     http: Option<http::Listener>,
     status: StatusLine,
 }
@@ -71,13 +67,13 @@ impl Drop for Attendant {
 }
 
 impl Candidacy {
-    /// Opens the bucket as soon as its server is in reach, unless `end` comes first.
+    /// Opens the lock as soon as its server is in reach, unless `end` comes first.
     pub async fn open<T>(
         &self,
+        place: &Place,
         end: impl Future<Output = T>,
     ) -> Result<Result<Entrance, T>, Failure> {
-        check_name(&self.name)?;
-        let told = TimingOptions { lease: self.lease, ..TimingOptions::default() };
+        let told = TimingOptions { lease: self.standing.lease, ..TimingOptions::default() };
         Timing::new(told, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
             Some(address) => Some(http::Listener::bind(address).await?),
@@ -96,30 +92,30 @@ impl Candidacy {
             told = Some(why);
         };
         let opened = tokio::select! {
-            bucket = self.standing.open(self.lease, |why| waits(&mut status, why)) => Ok(bucket),
+            opened = place.open(&self.name, &self.standing, |why| waits(&mut status, why)) => Ok(opened),
             end = end => Err(end),
         };
         status.clear();
         match opened {
-            Ok(bucket) => Ok(Ok(Entrance { bucket: bucket?, http, status })),
+            Ok(opened) => Ok(Ok(Entrance { opened: opened?, http, status })),
             Err(end) => Ok(Err(end)),
         }
     }
 
     /// Begins to stand.
     pub fn stand(&self, at: Entrance, grace: Option<Duration>) -> Result<Candidate, Failure> {
-        let mut builder = new_election(&self.name, at.bucket.lock());
+        let mut builder = new_election(&self.name, at.opened.lock);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
         }
-        if let Some(lease) = self.lease {
+        if let Some(lease) = at.opened.told {
             builder = builder.lease(lease);
         }
         if let Some(grace) = grace {
             builder = builder.grace(grace);
         }
         let election = builder.start()?;
-        let health = Arc::new(Health::new(self.lease(&at)));
+        let health = Arc::new(Health::new(at.opened.lease));
         let mut attendants =
             vec![Attendant(tokio::spawn(follow(election.clone(), health.clone())))];
         if let Some(listener) = at.http {
@@ -127,10 +123,12 @@ impl Candidacy {
         }
         Ok(Candidate { election, status: at.status, attendants })
     }
+}
 
+impl Entrance {
     /// How long one write entitles to lead.
-    pub fn lease(&self, at: &Entrance) -> Duration {
-        self.lease.unwrap_or(at.bucket.ttl())
+    pub fn lease(&self) -> Duration {
+        self.opened.lease
     }
 }
 

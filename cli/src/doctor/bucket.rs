@@ -7,14 +7,14 @@ use incumbent::nats::{Bucket, Finding, Severity};
 use serde_json::Value;
 
 use super::report::{Level, Report};
-use crate::connection::{Place, Session};
+use crate::connection::{BucketPlace, Session};
 use crate::failure::{Code, Failure};
 
 /// The most messages that are read.
 const MOST: usize = 1_000;
 
 /// What the library itself finds in the bucket.
-pub async fn health(session: &Session, place: &Place, report: &mut Report) {
+pub async fn health(session: &Session, place: &BucketPlace, report: &mut Report) {
     const CHECK: &str = "bucket";
     let found = async {
         let bucket = Bucket::deferred(session.connection(), place.config(session))?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::connection::{Place, Session};
+use crate::connection::{BucketPlace, Session};
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 use crate::output::Format;
@@ -54,7 +54,7 @@ pub struct Doctor {
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
-    place: Place,
+    place: BucketPlace,
 }
 
 /// What a user is there for.

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::Role;
 use super::report::Report;
 use super::server::Asked;
-use crate::connection::{Place, Session};
+use crate::connection::{BucketPlace, Session};
 use crate::failure::Failure;
 
 const CHECK: &str = "rights";
@@ -63,7 +63,7 @@ enum Written {
 
 pub async fn examine(
     session: &Session,
-    place: &Place,
+    place: &BucketPlace,
     name: Option<&str>,
     role: Role,
     asked: &Asked,

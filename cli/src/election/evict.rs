@@ -2,33 +2,35 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::UpdateErrorKind;
 use clap::Args;
 use tokio::time::{Instant, timeout_at};
 
 use super::feed::Feed;
-use super::office::{Holder, Holding, Office, Offices, check_name, shown};
-use crate::connection::{Bounded, Place};
-use crate::failure::{Code, Failure, one_line};
+use super::office::{Holder, Holding, Office, shown};
+use super::offices::Offices;
+use crate::failure::{Code, Failure};
+use crate::place::Place;
 use crate::{output, prompt, when};
 
-/// How often a leader may renew between our look and our deletion.
+/// How often a leader may renew between our look and the eviction.
 const ATTEMPTS: usize = 50;
 
-/// How long to wait for a successor where the bucket has no TTL.
+/// How long to wait for a successor where nothing tells how long a lease is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Take the office from whoever leads, and tell who took over and how long it took.
 ///
-/// Only the leader that was asked about is evicted: not one that has taken over meanwhile.
+/// Only the leader that was asked about is evicted: not one that has taken over meanwhile. With NATS its entry is deleted.
+/// With Kubernetes its holder is emptied, and whoever takes over waits out a lease before it acts; a leader of client-go
+/// takes the office back.
 #[derive(Args)]
 pub struct Evict {
-    /// The election.
+    /// The election; with Kubernetes its object.
     name: String,
     /// Do not ask.
     #[arg(short, long)]
     force: bool,
-    /// How long to wait for a successor [default: twice the bucket's TTL].
+    /// How long to wait for a successor [default: twice the bucket's TTL, or twice the holder's lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
 }
@@ -36,9 +38,7 @@ pub struct Evict {
 impl Evict {
     pub async fn run(self, place: &Place) -> Result<(), Failure> {
         let name = self.name.as_str();
-        check_name(name)?;
-        let session = place.session().await?;
-        let offices = Offices::open(place, &session).await?;
+        let offices = Offices::open(place, Some(name)).await?;
         let nobody = || Failure::new(Code::NotFound, format!("election {name}: nobody leads"));
         let office = offices.read(name).await?.ok_or_else(nobody)?;
         let holder = office.holder().cloned().ok_or_else(nobody)?;
@@ -46,11 +46,11 @@ impl Evict {
         prompt::confirm(&question, self.force)?;
         let mut feed = Feed::open(&offices, Some(name)).await?;
         let doing = format!("eviction from {name}");
-        let evicted =
-            session.wait(&doing, Bounded::No, delete(&offices, office, &holder, &doing)).await?;
+        let evicted = evict(&offices, office, &holder, &doing).await?;
         output::line(format!("evicted {} from {name}", shown(&holder)))?;
 
-        let wait = self.wait.or_else(|| offices.ttl().map(|ttl| ttl * 2)).unwrap_or(PATIENCE);
+        let longest = offices.longest_wait(&holder).map(|span| span * 2);
+        let wait = self.wait.or(longest).unwrap_or(PATIENCE);
         let start = Instant::now();
         while let Ok(event) = timeout_at(start + wait, feed.next()).await {
             let event = event?;
@@ -67,25 +67,16 @@ impl Evict {
     }
 }
 
-/// Deletes the entry of this holder, however often it is renewed meanwhile, and answers the last revision that it had.
-async fn delete(
+/// Evicts this holder, however often it renews meanwhile, and answers a revision before those of its successors.
+async fn evict(
     offices: &Offices<'_>,
     mut office: Office,
     holder: &Holder,
     doing: &str,
 ) -> Result<u64, Failure> {
     for _ in 0..ATTEMPTS {
-        let revision = office.revision;
-        let error =
-            match offices.store.delete_expect_revision(&office.election, Some(revision)).await {
-                Ok(()) => return Ok(revision),
-                Err(error) => error,
-            };
-        // A cluster has a second way to say that somebody else wrote, which the client does not know.
-        let renewed = error.kind() == UpdateErrorKind::WrongLastRevision
-            || one_line(&error).contains("error code 10164");
-        if !renewed {
-            return Err(Failure::of_request(doing, &error));
+        if let Some(revision) = offices.evict(&office, doing).await? {
+            return Ok(revision);
         }
         office = match offices.read(&office.election).await? {
             Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
@@ -99,5 +90,5 @@ async fn delete(
             }
         };
     }
-    Err(Failure::new(Code::Failed, format!("{doing}: the entry changes all the time; try again")))
+    Err(Failure::new(Code::Failed, format!("{doing}: the office changes all the time; try again")))
 }

@@ -1,20 +1,18 @@
-//! Every change of the elections of a bucket, as it happens.
+//! Every change of the elections of a lock, as it happens.
 //!
-//! Stored writes are heard by a plain subscription where the bucket repeats them, as campaigners hear them. What that
-//! does not tell is found by looking: an entry that expired without a marker, what happened while the connection was
-//! lost, and everything in a bucket that repeats nothing.
+//! What is not heard is found by looking: an entry that expired without a marker, what happened while the connection was
+//! lost, and everything in a lock that tells nothing. Where no server ends the term of a holder that does not renew, it
+//! ends here when its record has not changed for a lease on our own clock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use async_nats::{Message, Subscriber};
-use futures_util::StreamExt;
 use time::OffsetDateTime;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::office::{Holder, Holding, Office, Offices};
-use crate::failure::{Code, Failure, one_line};
-use crate::when;
+use super::office::{Holder, Holding, Office};
+use super::offices::{Ear, Heard, Offices};
+use crate::failure::Failure;
 
 /// How often is looked where changes are heard.
 const HEARD: Duration = Duration::from_secs(5);
@@ -34,37 +32,51 @@ pub struct Event {
     pub found: bool,
 }
 
-/// A view of the elections of a bucket that keeps itself up to date.
+/// A view of the elections of a lock that keeps itself up to date.
 pub struct Feed<'a> {
     offices: &'a Offices<'a>,
     only: Option<&'a str>,
-    heard: Subscriber,
-    /// What the subjects begin with that are heard, and whether only stored writes are.
-    prefix: String,
-    stored: bool,
+    ear: Ear,
     ticks: Interval,
-    known: HashMap<String, Office>,
+    known: HashMap<String, Known>,
     first: bool,
-    waiting: std::collections::VecDeque<Event>,
+    waiting: VecDeque<Event>,
+}
+
+/// What was seen of an election.
+struct Known {
+    office: Office,
+    /// Since when it is so.
+    since: Instant,
+    /// Whether its holder has not renewed in time.
+    lapsed: bool,
+}
+
+impl Known {
+    /// Who leads.
+    fn holder(&self) -> Option<&Holder> {
+        self.office.holder().filter(|_| !self.lapsed)
+    }
+
+    /// When its holder leads no more, unless something is written before; none where the server tells.
+    fn lapses_at(&self) -> Option<Instant> {
+        Some(self.since + self.holder()?.lease?)
+    }
+
+    /// Whether this is the same, however often the rest of what carries it was written.
+    fn is_same_record(&self, office: &Office) -> bool {
+        self.office.holding == office.holding && self.office.written == office.written
+    }
 }
 
 impl<'a> Feed<'a> {
     /// Watches one election, or all.
     pub async fn open(offices: &'a Offices<'a>, only: Option<&'a str>) -> Result<Self, Failure> {
-        let bucket = offices.bucket();
-        let info = offices.store.stream.cached_info();
-        let repeated = info.config.republish.as_ref().map(|repeat| repeat.destination.clone());
-        let stored = repeated.is_some();
-        let all = repeated.unwrap_or_else(|| format!("$KV.{bucket}.>"));
-        let prefix = all.strip_suffix('>').unwrap_or(&all).to_owned();
-        let subject = only.map_or(all, |name| format!("{prefix}{name}"));
-        let heard = offices.session.client().subscribe(subject).await.map_err(|error| {
-            Failure::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
-        })?;
-        let mut ticks = interval(if stored { HEARD } else { UNHEARD });
+        let ear = offices.listen(only).await?;
+        let mut ticks = interval(if ear.hears_all() { HEARD } else { UNHEARD });
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (known, waiting) = Default::default();
-        Ok(Self { offices, only, heard, prefix, stored, ticks, known, first: true, waiting })
+        Ok(Self { offices, only, ear, ticks, known, first: true, waiting })
     }
 
     /// The next change. The first ones tell what is found.
@@ -75,33 +87,16 @@ impl<'a> Feed<'a> {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
             }
+            let lapse = self.known.values().filter_map(Known::lapses_at).min();
             tokio::select! {
-                message = self.heard.next() => match message {
-                    Some(message) if self.stored => self.hear(&message),
-                    // Heard before it is stored, or refused: a reason to look.
-                    Some(_) => self.look().await?,
-                    None => {
-                        let message = "the connection to the server ended";
-                        return Err(Failure::new(Code::Unreachable, message));
-                    }
+                heard = self.ear.next() => match heard {
+                    Heard::Office(office) => self.take(office),
+                    Heard::Look => self.look().await?,
+                    Heard::Failed(failure) => return Err(failure),
                 },
                 _ = self.ticks.tick() => self.look().await?,
+                () = sleep_until(lapse.unwrap_or_else(Instant::now)), if lapse.is_some() => self.lapse(),
             }
-        }
-    }
-
-    fn hear(&mut self, message: &Message) {
-        let Some(headers) = &message.headers else { return };
-        let header = |name: &str| headers.get(name).map(|value| value.as_str());
-        // Concessions come here, too, and are not stored.
-        let stream = format!("KV_{}", self.offices.bucket());
-        let stored = header("Nats-Stream") == Some(&stream);
-        let revision = header("Nats-Sequence").and_then(|text| text.parse().ok());
-        let name = message.subject.as_str().strip_prefix(&self.prefix);
-        if let (true, Some(revision), Some(name)) = (stored, revision, name) {
-            let now = OffsetDateTime::now_utc();
-            let time = header("Nats-Time-Stamp").and_then(when::parse).unwrap_or(now);
-            self.take(Office::of_message(name, revision, time, headers, &message.payload));
         }
     }
 
@@ -112,18 +107,13 @@ impl<'a> Feed<'a> {
         };
         let there: HashSet<String> = offices.iter().map(|office| office.election.clone()).collect();
         offices.into_iter().for_each(|office| self.take(office));
-        let gone: Vec<Office> = self
-            .known
-            .values()
-            .filter(|office| !there.contains(&office.election))
-            .cloned()
+        let gone: Vec<Office> = (self.known.values())
+            .filter(|known| known.holder().is_some() && !there.contains(&known.office.election))
+            .map(|known| known.office.clone())
             .collect();
         for office in gone {
-            let expired = Holding::Vacant("expired".to_owned());
-            if office.holder().is_some() {
-                let written = OffsetDateTime::now_utc();
-                self.take(Office { holding: expired, written, ..office });
-            }
+            let holding = Holding::Vacant(self.offices.cause_of_absence().to_owned());
+            self.take(Office { holding, written: OffsetDateTime::now_utc(), ..office });
         }
         self.first = false;
         Ok(())
@@ -133,16 +123,19 @@ impl<'a> Feed<'a> {
         let before = self.known.get(&office.election);
         // Looking and hearing overtake each other.
         if before.is_some_and(|before| {
-            before.revision > office.revision
-                || before.revision == office.revision && before.holder().is_none()
+            before.office.revision > office.revision
+                || before.office.revision == office.revision && before.holder().is_none()
         }) {
             return;
         }
-        let held = before.and_then(Office::holder).cloned();
+        let same = before.filter(|before| before.is_same_record(&office));
+        let (since, lapsed) =
+            same.map_or_else(|| (Instant::now(), false), |same| (same.since, same.lapsed));
+        let held = before.and_then(Known::holder).cloned();
         let changed = match (&held, &office.holding) {
             (Some(before), Holding::Held(now)) => !before.is_same_term(now),
             (None, Holding::Vacant(_)) => before.is_none() && self.first && self.only.is_some(),
-            _ => true,
+            _ => !lapsed,
         };
         if changed {
             self.waiting.push_back(Event {
@@ -154,6 +147,23 @@ impl<'a> Feed<'a> {
                 found: self.first && before.is_none(),
             });
         }
-        self.known.insert(office.election.clone(), office);
+        self.known.insert(office.election.clone(), Known { office, since, lapsed });
+    }
+
+    /// Ends the terms of those who have not renewed in time.
+    fn lapse(&mut self) {
+        let now = Instant::now();
+        for known in self.known.values_mut().filter(|known| known.lapses_at() <= Some(now)) {
+            let Some(holder) = known.holder().cloned() else { continue };
+            known.lapsed = true;
+            self.waiting.push_back(Event {
+                election: known.office.election.clone(),
+                time: OffsetDateTime::now_utc(),
+                revision: known.office.revision,
+                before: Some(holder),
+                now: Holding::Vacant("expired".to_owned()),
+                found: false,
+            });
+        }
     }
 }

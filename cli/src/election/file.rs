@@ -7,29 +7,30 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use incumbent::nats::Bucket;
-use incumbent::new_election;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::office::check_name;
-use crate::connection::Place;
+use crate::candidate::{Candidacy, Ends};
 use crate::failure::{Code, Failure};
+use crate::place::Place;
 use crate::{output, when};
+
+/// However short the lease is, a file need not be written more often.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Stand in the election NAME, and keep the file PATH while leading.
 ///
 /// The file is JSON: election, leader, timestamp, count. It is replaced in one step at each write, never half-written, and
-/// removed when the office is lost; a file that is there at the beginning is removed, too.
+/// removed when the office is lost; a file that is there at the beginning is removed, too. A server that is out of reach is
+/// waited for, unless `--timeout` says for how long.
 ///
 /// With --check nothing is kept: one line tells whether somebody keeps the file, for monitoring. Exit code 0: it was
 /// written within MAX_AGE; 1: longer ago, or not by this election; 3: there is none.
 #[derive(Args)]
 pub struct KeepFile {
-    /// The election.
-    name: String,
     /// The file.
+    #[arg(index = 2)]
     path: PathBuf,
     /// Only tell whether the file was written within this time.
     #[arg(long, value_name = "MAX_AGE", value_parser = humantime::parse_duration)]
@@ -37,15 +38,8 @@ pub struct KeepFile {
     /// How often the file is written anew [default: a quarter of the lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
-    /// The name to show as holder [default: the host's name].
-    #[arg(long)]
-    identity: Option<String>,
-    /// How long one write entitles to lead [default: the bucket's TTL, 60s for one that is made].
-    #[arg(long, value_parser = humantime::parse_duration)]
-    lease: Option<Duration>,
-    /// Use the bucket only if it is there; else it is made.
-    #[arg(long)]
-    no_create: bool,
+    #[command(flatten)]
+    candidacy: Candidacy,
 }
 
 /// What the file says.
@@ -68,12 +62,11 @@ impl Drop for Kept<'_> {
 
 impl KeepFile {
     pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        check_name(&self.name)?;
+        check_name(&self.candidacy.name)?;
         if let Some(max_age) = self.check {
             return self.check(max_age);
         }
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut ends = Ends::listen()?;
         // Whoever cannot write must not lead.
         let unwritable = |error: io::Error| {
             let message = format!("cannot keep {}: {error}", self.path.display());
@@ -81,25 +74,13 @@ impl KeepFile {
         };
         drop(temporary(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
-        let session = place.session().await?;
-        let mut config = place.config(&session);
-        if let Some(lease) = self.lease {
-            config = config.ttl(lease);
-        }
-        let bucket = match self.no_create {
-            true => Bucket::open_with(session.connection(), config).await?,
-            false => Bucket::create_or_open(session.connection(), config).await?,
+        let entrance = match self.candidacy.open(place, ends.next()).await? {
+            Ok(entrance) => entrance,
+            Err(signal) => return Err(Failure::Signal(signal)),
         };
-        let lease = self.lease.unwrap_or(bucket.ttl());
-        let interval = self.interval.unwrap_or(lease / 4).max(Duration::from_millis(10));
-        let mut builder = new_election(&self.name, bucket.lock());
-        if let Some(identity) = &self.identity {
-            builder = builder.identity(identity);
-        }
-        if let Some(lease) = self.lease {
-            builder = builder.lease(lease);
-        }
-        let election = builder.start()?;
+        let interval = self.interval.unwrap_or(entrance.lease() / 4).max(SHORTEST_INTERVAL);
+        let mut candidate = self.candidacy.stand(entrance, None)?;
+        let election = candidate.election.clone();
         let keep = async {
             while let Ok(leadership) = election.won().await {
                 output::note(format!("won: keeping {}", self.path.display()));
@@ -113,10 +94,9 @@ impl KeepFile {
         };
         let end = tokio::select! {
             failure = keep => failure,
-            _ = terminate.recv() => Failure::Signal(SignalKind::terminate().as_raw_value()),
-            _ = interrupt.recv() => Failure::Signal(SignalKind::interrupt().as_raw_value()),
+            signal = ends.next() => Failure::Signal(signal),
         };
-        election.stop().await;
+        candidate.leave().await;
         Err(end)
     }
 
@@ -125,7 +105,7 @@ impl KeepFile {
         let _kept = Kept(&self.path);
         for count in 0.. {
             let content = Content {
-                election: self.name.clone(),
+                election: self.candidacy.name.clone(),
                 leader: leader.to_owned(),
                 timestamp: when::rfc3339(OffsetDateTime::now_utc()),
                 count,
@@ -139,7 +119,7 @@ impl KeepFile {
     }
 
     fn check(&self, max_age: Duration) -> Result<(), Failure> {
-        let (name, path) = (&self.name, self.path.display());
+        let (name, path) = (&self.candidacy.name, self.path.display());
         let tell = |code, line: String| {
             output::line(line)?;
             Err(Failure::Silent(code))

@@ -1,17 +1,18 @@
 //! `election list` and `info`.
 
 use clap::Args;
-use incumbent::nats::{Bucket, Finding, Severity};
+use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 
 use super::Printing;
-use super::office::{Holding, Office, Offices, check_name};
-use crate::connection::Place;
+use super::office::{Holding, Office};
+use super::offices::Offices;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::when;
 
-/// List the elections of the bucket, and who leads.
+/// List the elections of the bucket or namespace, and who leads.
 #[derive(Args)]
 pub struct List {
     #[command(flatten)]
@@ -20,10 +21,12 @@ pub struct List {
 
 /// Show how fit the bucket is, and who leads: election, leader, since, token, renewed.
 ///
-/// Ages are by this host's clock, from times by the leader's (since) and the server's (renewed).
+/// Ages are by this host's clock, from times by the leader's (since) and the server's (renewed). With Kubernetes there is
+/// no bucket to examine, and all times are by the leader's clock: a leader that is `overdue` by them has not renewed for its
+/// lease, but `election watch` alone can tell whether it is gone.
 #[derive(Args)]
 pub struct Info {
-    /// The election [default: all].
+    /// The election; with Kubernetes its object [default: all].
     name: Option<String>,
     #[command(flatten)]
     printing: Printing,
@@ -31,8 +34,7 @@ pub struct Info {
 
 impl List {
     pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        let session = place.session().await?;
-        let offices = Offices::open(place, &session).await?.all().await?;
+        let offices = Offices::open(place, None).await?.all().await?;
         if self.printing.output == Format::Json {
             return output::json(&offices.iter().map(Office::json).collect::<Vec<_>>());
         }
@@ -43,16 +45,12 @@ impl List {
 
 impl Info {
     pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        self.name.as_deref().map_or(Ok(()), check_name)?;
-        let session = place.session().await?;
-        let view = Offices::open(place, &session).await?;
+        let view = Offices::open(place, self.name.as_deref()).await?;
         let offices = match &self.name {
             Some(name) => view.read(name).await?.into_iter().collect(),
             None => view.all().await?,
         };
-        // Not opened: a bucket that no election can use is what this has to tell.
-        let bucket = Bucket::deferred(session.connection(), place.config(&session))?;
-        let findings = bucket.health().await?;
+        let findings = view.findings().await?;
         if let Some(name) = &self.name
             && offices.is_empty()
         {
@@ -60,18 +58,22 @@ impl Info {
             return Err(Failure::new(Code::NotFound, message));
         }
         if self.printing.output == Format::Json {
-            let findings: Vec<_> = findings.iter().map(finding_json).collect();
-            let elections: Vec<_> = offices.iter().map(Office::json).collect();
-            return output::json(&json!({
-                "bucket": view.bucket(), "findings": findings, "elections": elections,
-            }));
+            let mut told = view.json();
+            if let Some(findings) = &findings {
+                told.insert("findings".to_owned(), findings.iter().map(finding_json).collect());
+            }
+            told.insert("elections".to_owned(), offices.iter().map(Office::json).collect());
+            return output::json(&told);
         }
-        let ttl = view.ttl().map_or("no TTL".to_owned(), |ttl| format!("TTL {}", when::span(ttl)));
-        output::line(format!("Bucket {}, {ttl}", output::bold(view.bucket())))?;
-        if findings.is_empty() {
-            output::line("  nothing to mend")?;
+        output::line(view.title())?;
+        if let Some(findings) = findings {
+            if findings.is_empty() {
+                output::line("  nothing to mend")?;
+            }
+            findings
+                .iter()
+                .try_for_each(|finding| output::line(format!("  {}", shown(finding))))?;
         }
-        findings.iter().try_for_each(|finding| output::line(format!("  {}", shown(finding))))?;
         output::line("")?;
         output::table(
             ["election", "leader", "since", "token", "renewed"],
@@ -93,6 +95,7 @@ impl Info {
 
 fn leader(office: &Office) -> String {
     match &office.holding {
+        Holding::Held(holder) if office.is_overdue() => format!("{} (overdue)", holder.leader),
         Holding::Held(holder) => holder.leader.clone(),
         Holding::Vacant(cause) => format!("nobody ({cause})"),
     }

@@ -5,13 +5,14 @@ mod feed;
 mod file;
 mod info;
 mod office;
+mod offices;
 mod watch;
 
 use clap::{Args, Subcommand};
 
-use crate::connection::Place;
 use crate::failure::{EXIT_CODES, Failure};
 use crate::output::Format;
+use crate::place::Place;
 
 pub use office::check_name;
 

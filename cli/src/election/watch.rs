@@ -5,18 +5,20 @@ use serde_json::json;
 
 use super::Printing;
 use super::feed::{Event, Feed};
-use super::office::{Holder, Holding, Offices, check_name, shown};
-use crate::connection::Place;
+use super::office::{Holder, Holding, shown};
+use super::offices::Offices;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::when;
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
-/// Needs no more rights than an observer has, and creates no consumer.
+/// Needs no more rights than an observer has, and creates no consumer. With Kubernetes a leader whose record has not changed
+/// for its lease, on this host's clock, has expired; without the right to `watch` it looks every second.
 #[derive(Args)]
 pub struct Watch {
-    /// The election [default: all].
+    /// The election; with Kubernetes its object [default: all].
     name: Option<String>,
     #[command(flatten)]
     printing: Printing,
@@ -24,9 +26,7 @@ pub struct Watch {
 
 impl Watch {
     pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        self.name.as_deref().map_or(Ok(()), check_name)?;
-        let session = place.session().await?;
-        let offices = Offices::open(place, &session).await?;
+        let offices = Offices::open(place, self.name.as_deref()).await?;
         let mut feed = Feed::open(&offices, self.name.as_deref()).await?;
         let mut trouble = false;
         loop {
@@ -80,6 +80,7 @@ fn lost(cause: &str) -> String {
     match cause {
         "expired" => "did not renew: expired".to_owned(),
         "evicted" => "was evicted".to_owned(),
+        "released" => "released".to_owned(),
         cause => format!("released: {}", output::printable(&cause.replace('_', " "))),
     }
 }

@@ -55,11 +55,11 @@ impl Run {
         let mut signals = Signals::listen()?;
         // What leaves the tree of a guard that was killed comes to us.
         set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
-        let entrance = match self.candidacy.open(signals.end()).await? {
+        let entrance = match self.candidacy.open(&self.place, signals.end()).await? {
             Ok(entrance) => entrance,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
-        let grace = Grace::new(self.candidacy.lease(&entrance), self.grace)?;
+        let grace = Grace::new(entrance.lease(), self.grace)?;
         let file = DeadlineFile::make()?;
         let candidate = self.candidacy.stand(entrance, Some(grace.total()))?;
         let campaigner = Campaigner { candidate, signals, file, grace, options: self };

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
 use crate::candidate::Candidacy;
+use crate::place::Place;
 
 /// Run COMMAND while this process leads the election NAME.
 ///
@@ -39,6 +40,8 @@ pub struct Run {
     pub keep: bool,
     #[command(flatten)]
     pub candidacy: Candidacy,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,7 +90,8 @@ Examples:
   incumbent run nightly-report -- ./report --all
   incumbent run scheduler --lease 10s --on-exit restart -- cron -f
   incumbent run db-primary --signal INT --grace 20s -- postgres -D /srv/db
-  incumbent run my_app --keep -- my-daemon";
+  incumbent run my_app --keep -- my-daemon
+  incumbent run my-app --lock kubernetes --namespace prod -- my-daemon";
 
 const NAMED: [(&str, Signal); 9] = [
     ("HUP", Signal::HUP),

@@ -7,6 +7,7 @@ mod election_file;
 mod election_info;
 mod election_watch;
 mod exit_codes;
+mod kubernetes;
 mod kv_backup;
 mod kv_buckets;
 mod kv_delete;

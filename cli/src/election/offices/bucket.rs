@@ -1,0 +1,197 @@
+//! The elections of a NATS bucket. The headers are those of `docs/nats.md`.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv::{self, UpdateErrorKind};
+use async_nats::{HeaderMap, Message, Subscriber};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use incumbent::nats::{Bucket, Finding};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use super::super::office::{Holder, Holding, Office};
+use super::Heard;
+use crate::connection::{Bounded, BucketPlace, Session};
+use crate::failure::{Code, Failure, one_line};
+use crate::when;
+
+/// How many entries are read at once.
+const READS: usize = 32;
+
+/// The elections of a bucket.
+pub struct BucketOffices<'a> {
+    pub session: Session,
+    place: &'a BucketPlace,
+    store: kv::Store,
+}
+
+/// What is heard of them: stored writes by a plain subscription where the bucket repeats them, as campaigners hear them.
+pub struct BucketEar {
+    heard: Subscriber,
+    stream: String,
+    /// What the subjects begin with that are heard, and whether only stored writes are.
+    prefix: String,
+    stored: bool,
+}
+
+impl<'a> BucketOffices<'a> {
+    pub async fn open(place: &'a BucketPlace) -> Result<Self, Failure> {
+        let session = place.session().await?;
+        let store = session.store(place.bucket()).await?;
+        Ok(Self { session, place, store })
+    }
+
+    pub fn bucket(&self) -> &str {
+        self.place.bucket()
+    }
+
+    /// The longest lease, as far as the bucket tells.
+    pub fn ttl(&self) -> Option<Duration> {
+        let config = &self.store.stream.cached_info().config;
+        let spans = [Some(config.max_age), config.subject_delete_marker_ttl];
+        spans.into_iter().flatten().filter(|span| !span.is_zero()).max()
+    }
+
+    /// What is to be mended in the bucket.
+    pub async fn findings(&self) -> Result<Vec<Finding>, Failure> {
+        // Not opened: a bucket that no election can use is what this has to tell.
+        let config = self.place.config(&self.session);
+        let bucket = Bucket::deferred(self.session.connection(), config)?;
+        Ok(bucket.health().await?)
+    }
+
+    /// The names that have an entry, or had one.
+    async fn names(&self) -> Result<Vec<String>, Failure> {
+        let asked = json!({"subjects_filter": format!("$KV.{}.>", self.bucket())});
+        let subject = format!("STREAM.INFO.KV_{}", self.bucket());
+        let doing = format!("bucket {}", self.bucket());
+        let info: Value = self.session.api(&doing, &subject, &asked).await?;
+        let subjects = info.pointer("/state/subjects").and_then(Value::as_object);
+        let prefix = format!("$KV.{}.", self.bucket());
+        let mut names: Vec<String> = (subjects.into_iter().flatten())
+            .filter_map(|(subject, _)| subject.strip_prefix(&prefix).map(str::to_owned))
+            .collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The last write to an election, by the leader of the stream; none where there is none.
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+        let subject = format!("$KV.{}.{name}", self.bucket());
+        let doing = format!("election {name}");
+        let last = self.store.stream.get_last_raw_message_by_subject(&subject);
+        match self.session.ask(&doing, last).await {
+            Ok(message) => Ok(Some(of_message(
+                name,
+                message.sequence,
+                message.time,
+                &message.headers,
+                &message.payload,
+            ))),
+            Err(Failure::Told { code: Code::NotFound, .. }) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// All of them, in the order of their names.
+    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+        let names = self.names().await?;
+        let reads = stream::iter(&names).map(|name| self.read(name)).buffered(READS);
+        reads.try_filter_map(async |office| Ok(office)).try_collect().await
+    }
+
+    /// Listens to one election, or to all.
+    pub async fn listen(&self, only: Option<&str>) -> Result<BucketEar, Failure> {
+        let bucket = self.bucket();
+        let info = self.store.stream.cached_info();
+        let repeated = info.config.republish.as_ref().map(|repeat| repeat.destination.clone());
+        let stored = repeated.is_some();
+        let all = repeated.unwrap_or_else(|| format!("$KV.{bucket}.>"));
+        let prefix = all.strip_suffix('>').unwrap_or(&all).to_owned();
+        let subject = only.map_or(all, |name| format!("{prefix}{name}"));
+        let heard = self.session.client().subscribe(subject).await.map_err(|error| {
+            Failure::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
+        })?;
+        Ok(BucketEar { heard, stream: format!("KV_{bucket}"), prefix, stored })
+    }
+
+    /// Deletes the entry if it is still at this revision, and answers the last revision that it had; none if it has
+    /// been written meanwhile.
+    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, Failure> {
+        let revision = office.revision;
+        let delete = async {
+            let deleted = self.store.delete_expect_revision(&office.election, Some(revision)).await;
+            let Err(error) = deleted else { return Ok(Some(revision)) };
+            // A cluster has a second way to say that somebody else wrote, which the client does not know.
+            let renewed = error.kind() == UpdateErrorKind::WrongLastRevision
+                || one_line(&error).contains("error code 10164");
+            if renewed { Ok(None) } else { Err(Failure::of_request(doing, &error)) }
+        };
+        self.session.wait(doing, Bounded::No, delete).await
+    }
+}
+
+impl BucketEar {
+    /// Whether every change is heard, as it is stored.
+    pub fn hears_all(&self) -> bool {
+        self.stored
+    }
+
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Heard {
+        loop {
+            let Some(message) = self.heard.next().await else {
+                let message = "the connection to the server ended";
+                return Heard::Failed(Failure::new(Code::Unreachable, message));
+            };
+            if !self.stored {
+                return Heard::Look; // heard before it is stored, or refused
+            }
+            if let Some(office) = self.understand(&message) {
+                return Heard::Office(office);
+            }
+        }
+    }
+
+    fn understand(&self, message: &Message) -> Option<Office> {
+        let headers = message.headers.as_ref()?;
+        let header = |name: &str| headers.get(name).map(|value| value.as_str());
+        // Concessions come here, too, and are not stored.
+        if header("Nats-Stream") != Some(&self.stream) {
+            return None;
+        }
+        let revision = header("Nats-Sequence").and_then(|text| text.parse().ok())?;
+        let name = message.subject.as_str().strip_prefix(&self.prefix)?;
+        let now = OffsetDateTime::now_utc();
+        let time = header("Nats-Time-Stamp").and_then(when::parse).unwrap_or(now);
+        Some(of_message(name, revision, time, headers, &message.payload))
+    }
+}
+
+/// Reads the message of an entry.
+fn of_message(
+    election: &str,
+    revision: u64,
+    written: OffsetDateTime,
+    headers: &HeaderMap,
+    value: &[u8],
+) -> Office {
+    let header = |name: &str| headers.get(name).map(|value| value.as_str());
+    let number = |name: &str| header(name).and_then(|text| text.parse::<u64>().ok());
+    let holding = match (header("Nats-Marker-Reason"), header("KV-Operation")) {
+        (Some("MaxAge"), _) => Holding::Vacant("expired".to_owned()),
+        (Some(_), _) => Holding::Vacant("evicted".to_owned()),
+        (None, Some("DEL" | "PURGE")) => {
+            Holding::Vacant(header("Incumbent-Release").unwrap_or("evicted").to_owned())
+        }
+        _ => Holding::Held(Holder {
+            leader: String::from_utf8_lossy(value).into_owned(),
+            // The write that creates the entry has no token yet: its revision is it.
+            token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
+            since: number("Incumbent-Since").and_then(when::from_unix_ms),
+            lease: None,
+            writes: None,
+        }),
+    };
+    Office { election: election.to_owned(), revision, written, holding }
+}

@@ -1,0 +1,159 @@
+//! The elections of a lock, for those who only look, and for whoever evicts.
+
+mod bucket;
+mod objects;
+
+use std::time::Duration;
+
+use incumbent::nats::Finding;
+use serde_json::{Map, Value, json};
+
+use self::bucket::{BucketEar, BucketOffices};
+use self::objects::{ObjectEar, ObjectOffices};
+use super::office::{Holder, Office, check_name};
+use crate::failure::Failure;
+use crate::place::{At, Place};
+use crate::{output, when};
+
+/// The elections of a lock.
+pub enum Offices<'a> {
+    Bucket(Box<BucketOffices<'a>>),
+    Objects(ObjectOffices),
+}
+
+/// A way to hear of changes.
+pub enum Ear {
+    Bucket(Box<BucketEar>),
+    Objects(Box<ObjectEar>),
+}
+
+/// What was heard.
+pub enum Heard {
+    /// Something was written, or is there.
+    Office(Office),
+    /// Something may have changed: a reason to look.
+    Look,
+    /// Nothing is heard for now.
+    Failed(Failure),
+}
+
+impl<'a> Offices<'a> {
+    /// Opens the lock; `only` must be the name of an election there.
+    pub async fn open(place: &'a Place, only: Option<&str>) -> Result<Self, Failure> {
+        let at = place.at().await?;
+        if let Some(name) = only {
+            check_name(name)?;
+            if let At::Kubernetes(objects) = &at {
+                objects.check_name(name)?;
+            }
+        }
+        Ok(match at {
+            At::Nats(place) => Self::Bucket(Box::new(BucketOffices::open(place).await?)),
+            At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
+        })
+    }
+
+    /// The last that was written of an election; none where there is nothing.
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+        match self {
+            Self::Bucket(offices) => offices.read(name).await,
+            Self::Objects(offices) => offices.read(name).await,
+        }
+    }
+
+    /// All of them, in the order of their names.
+    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+        match self {
+            Self::Bucket(offices) => offices.all().await,
+            Self::Objects(offices) => offices.all().await,
+        }
+    }
+
+    /// Listens to one election, or to all.
+    pub async fn listen(&self, only: Option<&str>) -> Result<Ear, Failure> {
+        Ok(match self {
+            Self::Bucket(offices) => Ear::Bucket(Box::new(offices.listen(only).await?)),
+            Self::Objects(offices) => Ear::Objects(Box::new(offices.listen(only).await?)),
+        })
+    }
+
+    /// Ends the term of its holder, if nobody has written meanwhile. Answers a revision before those of later terms; none
+    /// if somebody has written.
+    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, Failure> {
+        match self {
+            Self::Bucket(offices) => offices.evict(office, doing).await,
+            Self::Objects(offices) => offices.evict(office).await,
+        }
+    }
+
+    /// How long others may wait until they follow this holder; none where it is not known.
+    pub fn longest_wait(&self, holder: &Holder) -> Option<Duration> {
+        match self {
+            Self::Bucket(offices) => offices.ttl(),
+            Self::Objects(_) => holder.lease,
+        }
+    }
+
+    /// Why an office is vacant of which nothing is there any more.
+    pub fn cause_of_absence(&self) -> &'static str {
+        match self {
+            Self::Bucket(_) => "expired", // a deletion leaves a marker
+            Self::Objects(_) => "evicted",
+        }
+    }
+
+    /// What is to be mended in the lock; none where there is nothing to examine.
+    pub async fn findings(&self) -> Result<Option<Vec<Finding>>, Failure> {
+        match self {
+            Self::Bucket(offices) => offices.findings().await.map(Some),
+            Self::Objects(_) => Ok(None),
+        }
+    }
+
+    /// Where they are, for people.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Bucket(offices) => {
+                let ttl = offices.ttl().map(|ttl| format!("TTL {}", when::span(ttl)));
+                let ttl = ttl.unwrap_or_else(|| "no TTL".to_owned());
+                format!("Bucket {}, {ttl}", output::bold(offices.bucket()))
+            }
+            Self::Objects(ObjectOffices(objects)) => {
+                format!(
+                    "Namespace {}, kind {}",
+                    output::bold(objects.namespace()),
+                    objects.kind().name()
+                )
+            }
+        }
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> Map<String, Value> {
+        let place = match self {
+            Self::Bucket(offices) => json!({"bucket": offices.bucket()}),
+            Self::Objects(ObjectOffices(objects)) => {
+                json!({"namespace": objects.namespace(), "kind": objects.kind().name()})
+            }
+        };
+        place.as_object().cloned().unwrap_or_default()
+    }
+}
+
+impl Ear {
+    /// Whether every change is heard.
+    pub fn hears_all(&self) -> bool {
+        match self {
+            Self::Bucket(ear) => ear.hears_all(),
+            Self::Objects(ear) => ear.hears_all(),
+        }
+    }
+
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Heard {
+        match self {
+            Self::Bucket(ear) => ear.next().await,
+            Self::Objects(ear) => ear.next().await,
+        }
+    }
+}

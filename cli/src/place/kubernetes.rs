@@ -1,0 +1,262 @@
+//! Elections in the objects of a Kubernetes namespace.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use incumbent::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, Office, OfficeWatch};
+use incumbent::lock::{Lock, LockError};
+
+use super::Opened;
+use crate::failure::{Code, Failure, one_line};
+
+/// How long to wait for an answer, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest name of a namespace.
+const LONGEST_NAMESPACE: usize = 63;
+
+/// Where the objects of the elections are.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Lock")]
+pub struct ObjectPlace {
+    /// With Kubernetes: the kind of the objects [default: lease].
+    #[arg(long, global = true, value_enum)]
+    kind: Option<Kind>,
+    /// With Kubernetes: the namespace of the objects [env: POD_NAMESPACE] [default: that of the kubeconfig's context or of
+    /// the pod].
+    #[arg(short, long, global = true)]
+    namespace: Option<String>,
+    /// With Kubernetes: where the API server is, and who we are there [env: KUBECONFIG] [default: ~/.kube/config, else the
+    /// pod's service account].
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// The kind of object that carries an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Kind {
+    /// A Lease.
+    #[default]
+    Lease,
+    /// The annotation of a ConfigMap, as older campaigners wrote it.
+    #[value(name = "configmap")]
+    ConfigMap,
+    /// The annotation of an Endpoints object, as older campaigners wrote it.
+    Endpoints,
+}
+
+/// The objects of a namespace.
+pub struct Objects {
+    cluster: Cluster,
+    kind: Kind,
+    pub records: Arc<dyn Records>,
+    pub timeout: Duration,
+}
+
+/// What the objects of any kind say of their elections.
+pub trait Records: Send + Sync {
+    fn one<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Option<Office>, LockError>>;
+
+    fn all(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>>;
+
+    fn watch<'a>(
+        &'a self,
+        only: Option<&'a str>,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<OfficeWatch, LockError>>;
+
+    fn empty<'a>(
+        &'a self,
+        name: &'a str,
+        version: u64,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<u64, LockError>>;
+}
+
+impl<C: Carrier> Records for ObjectLock<C> {
+    fn one<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Option<Office>, LockError>> {
+        self.office(name, timeout).boxed()
+    }
+
+    fn all(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>> {
+        self.offices(timeout).boxed()
+    }
+
+    fn watch<'a>(
+        &'a self,
+        only: Option<&'a str>,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<OfficeWatch, LockError>> {
+        self.watch_offices(only, timeout).boxed()
+    }
+
+    fn empty<'a>(
+        &'a self,
+        name: &'a str,
+        version: u64,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<u64, LockError>> {
+        self.evict(name, version, timeout).boxed()
+    }
+}
+
+impl Kind {
+    /// As in `the Lease my-app`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "Lease",
+            Self::ConfigMap => "ConfigMap",
+            Self::Endpoints => "Endpoints",
+        }
+    }
+}
+
+impl ObjectPlace {
+    /// A flag that is given and says something of Kubernetes.
+    pub fn given(&self) -> Option<&'static str> {
+        let Self { kind, namespace, kubeconfig } = self;
+        let flags = [
+            ("--kind", kind.is_some()),
+            ("--namespace", namespace.is_some()),
+            ("--kubeconfig", kubeconfig.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// Reads where the API server is; does not ask it.
+    pub async fn open(&self, timeout: Option<Duration>) -> Result<Objects, Failure> {
+        let cluster = match &self.kubeconfig {
+            Some(file) => Cluster::from_kubeconfig(file, None).await,
+            None => Cluster::infer().await,
+        };
+        let unusable = |error| Failure::new(Code::Usage, one_line(&error));
+        let mut cluster = cluster.map_err(unusable)?;
+        if let Some(namespace) = &self.namespace {
+            check_namespace(namespace)?;
+            cluster = cluster.in_namespace(namespace);
+        }
+        let kind = self.kind.unwrap_or_default();
+        let records: Arc<dyn Records> = match kind {
+            Kind::Lease => Arc::new(cluster.lease_lock()),
+            Kind::ConfigMap => Arc::new(cluster.config_map_lock()),
+            Kind::Endpoints => Arc::new(cluster.endpoints_lock()),
+        };
+        Ok(Objects { cluster, kind, records, timeout: timeout.unwrap_or(PATIENCE) })
+    }
+}
+
+impl Objects {
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn namespace(&self) -> &str {
+        self.cluster.namespace()
+    }
+
+    /// Refuses what is no name of an object.
+    pub fn check_name(&self, name: &str) -> Result<(), Failure> {
+        if self.cluster.lease_lock().check_name(name).is_ok() {
+            return Ok(());
+        }
+        let kind = self.kind.name();
+        let hint = format!(
+            "whoever stands in {name:?} says the {kind}'s name with --object: look for that{}",
+            example(name)
+        );
+        Err(Failure::new(Code::Usage, format!("{name:?} is no name of a {kind}: {hint}")))
+    }
+
+    /// The lock of one election, once the server has answered.
+    pub async fn stand(
+        &self,
+        name: &str,
+        object: Option<&str>,
+        lease: Option<Duration>,
+    ) -> Result<Opened, Failure> {
+        let timing = match lease {
+            // client-go's proportions.
+            Some(lease) => LeaseTiming::new(lease, lease / 3 * 2, lease / 15 * 2)
+                .map_err(|error| Failure::new(Code::Usage, one_line(&error)))?,
+            None => LeaseTiming::default(),
+        };
+        let (cluster, object) = (&self.cluster, object.unwrap_or(name));
+        let lock: Arc<dyn Lock> = match self.kind {
+            Kind::Lease => chosen(cluster.lease_lock(), timing, object),
+            Kind::ConfigMap => chosen(cluster.config_map_lock(), timing, object),
+            Kind::Endpoints => chosen(cluster.endpoints_lock(), timing, object),
+        };
+        if lock.check_name(name).is_err() {
+            let kind = self.kind.name();
+            let message = format!(
+                "{object:?} is no name of a {kind}: name one with --object{}, or the election otherwise",
+                example(object)
+            );
+            return Err(Failure::new(Code::Usage, message));
+        }
+        lock.read(name, self.timeout).await?;
+        Ok(Opened { lock, lease: timing.lease(), told: None })
+    }
+}
+
+fn chosen<C: Carrier>(lock: ObjectLock<C>, timing: LeaseTiming, object: &str) -> Arc<dyn Lock> {
+    Arc::new(lock.timing(timing).object(object))
+}
+
+/// What an object might be called that is for this election.
+fn example(name: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    let name: String = name.chars().map(|c| fit(c.to_ascii_lowercase())).collect();
+    let parts: Vec<&str> = name
+        .split('.')
+        .map(|part| part.trim_matches('-'))
+        .filter(|part| !part.is_empty())
+        .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(", as in {}", parts.join(".")),
+    }
+}
+
+fn check_namespace(name: &str) -> Result<(), Failure> {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let ends = name.starts_with('-') || name.ends_with('-');
+    if (1..=LONGEST_NAMESPACE).contains(&name.len()) && !ends && name.bytes().all(fits) {
+        return Ok(());
+    }
+    let rule = "up to 63 of the letters a-z, 0-9 and '-'";
+    Err(Failure::new(Code::Usage, format!("{name:?} cannot be the name of a namespace: {rule}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_name_of_an_object_is_told_with_one_that_is() {
+        assert_eq!(example("my_app"), ", as in my-app");
+        assert_eq!(example("_My.App/2_"), ", as in my.app-2");
+        assert_eq!(example("___"), "");
+    }
+
+    #[test]
+    fn a_namespace_is_no_path() {
+        for good in ["default", "a-1"] {
+            assert!(check_namespace(good).is_ok());
+        }
+        for bad in ["", "..", "a/b", "A", "-a", "a-", "a?b", &"x".repeat(64)] {
+            assert_eq!(check_namespace(bad).unwrap_err().code(), Some(Code::Usage), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where elections are held: in a bucket of NATS, or in objects of Kubernetes.
+
+mod kubernetes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable};
+use clap::{Args, ValueEnum};
+use incumbent::lock::Lock;
+
+use crate::connection::BucketPlace;
+use crate::election::check_name;
+use crate::failure::{Code, Failure};
+
+pub use kubernetes::{Objects, Records};
+
+/// When to look again for a server that is out of reach.
+const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(Duration::from_secs(5))
+    .without_max_times()
+    .with_jitter();
+
+/// Where the elections are held. What only the other lock understands is refused, not ignored.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// What the elections are held with.
+    #[arg(long, global = true, value_enum, default_value_t, help_heading = "Lock")]
+    lock: LockKind,
+    #[command(flatten)]
+    objects: kubernetes::ObjectPlace,
+    #[command(flatten)]
+    bucket: BucketPlace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum LockKind {
+    /// Entries of a NATS key-value bucket.
+    #[default]
+    Nats,
+    /// Objects of a Kubernetes namespace, as client-go's campaigners use them.
+    Kubernetes,
+}
+
+/// How a lock is used by those who stand.
+#[derive(Debug, Args)]
+pub struct Standing {
+    /// How long one write entitles to lead, as in 5s or 500ms. With NATS it is the TTL of a bucket that is made, too
+    /// [default: the bucket's TTL, 60s for one that is made]. With Kubernetes it is whole seconds [default: 15s].
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub lease: Option<Duration>,
+    /// With NATS: use the bucket only if it is there; else it is made.
+    #[arg(long)]
+    no_create: bool,
+    /// With Kubernetes: the object of the election [default: NAME, which must then be the name of an object].
+    #[arg(long, value_name = "NAME")]
+    object: Option<String>,
+}
+
+/// The lock that was chosen.
+pub enum At<'a> {
+    Nats(&'a BucketPlace),
+    Kubernetes(Objects),
+}
+
+/// A lock that is there, before standing in an election of it.
+pub struct Opened {
+    pub lock: Arc<dyn Lock>,
+    /// How long one write entitles to lead.
+    pub lease: Duration,
+    /// The lease that the campaign must be told of; none where the lock knows it.
+    pub told: Option<Duration>,
+}
+
+impl Place {
+    /// The lock that was chosen; asks nobody.
+    pub async fn at(&self) -> Result<At<'_>, Failure> {
+        let misplaced = |flag: &str, belongs: &str| {
+            let message = format!("{flag} says nothing without --lock {belongs}");
+            Err(Failure::new(Code::Usage, message))
+        };
+        match self.lock {
+            LockKind::Nats => match self.objects.given() {
+                Some(flag) => misplaced(flag, "kubernetes"),
+                None => Ok(At::Nats(&self.bucket)),
+            },
+            LockKind::Kubernetes => match self.bucket.given() {
+                Some(flag) => misplaced(flag, "nats"),
+                None => self.objects.open(self.bucket.timeout_flag()).await.map(At::Kubernetes),
+            },
+        }
+    }
+
+    /// Opens the lock to stand in the election `name`. Unless `--timeout` is told, a server that is out of reach is
+    /// waited for, and `waits` hears why.
+    pub async fn open(
+        &self,
+        name: &str,
+        how: &Standing,
+        mut waits: impl FnMut(&Failure),
+    ) -> Result<Opened, Failure> {
+        check_name(name)?;
+        let at = self.at().await?;
+        let patient = match &at {
+            At::Nats(place) => place.told_timeout().is_none(),
+            At::Kubernetes(_) => self.bucket.timeout_flag().is_none(),
+        };
+        (|| at.open(name, how))
+            .retry(ATTEMPTS)
+            .when(|failure| patient && failure.code() == Some(Code::Unreachable))
+            .notify(|failure, _| waits(failure))
+            .await
+    }
+}
+
+impl At<'_> {
+    async fn open(&self, name: &str, how: &Standing) -> Result<Opened, Failure> {
+        match self {
+            Self::Nats(_) if how.object.is_some() => {
+                let message = "--object says nothing without --lock kubernetes";
+                Err(Failure::new(Code::Usage, message))
+            }
+            Self::Kubernetes(_) if how.no_create => {
+                let message = "--no-create says nothing without --lock nats";
+                Err(Failure::new(Code::Usage, message))
+            }
+            Self::Nats(place) => {
+                let bucket = place.open(how.lease, how.no_create).await?;
+                let lease = how.lease.unwrap_or(bucket.ttl());
+                Ok(Opened { lock: Arc::new(bucket.lock()), lease, told: how.lease })
+            }
+            Self::Kubernetes(objects) => {
+                objects.stand(name, how.object.as_deref(), how.lease).await
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Reading who holds elections, and evicting a holder.
+
+use std::time::Duration;
+
+use incumbent::Cause;
+use incumbent::kubernetes::{Holding, OfficeChange};
+use incumbent::lock::LockErrorKind;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::behaviour::soon;
+use crate::scene::{InConfigMap, InLease, OBJECT, Scene, leads};
+
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Only what was looked at is evicted: a holder that has renewed, or another one, is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_eviction_is_of_the_version_that_was_read() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let ours = scene.stand("ours").await;
+    let leadership = leads(&ours).await;
+    let lock = scene.cluster().await.lease_lock();
+    let read = async || lock.office(OBJECT, LEASE).await.unwrap().expect("a record");
+    let before = read().await;
+    let Holding::Held(holder) = &before.holding else { panic!("{before:?}") };
+    assert_eq!((&*holder.identity, holder.token), ("ours", Some(leadership.token())));
+    scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    let refused = lock.evict(OBJECT, before.resource_version, LEASE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict);
+    assert!(leadership.is_valid());
+
+    soon("an eviction between two renewals", async {
+        while lock.evict(OBJECT, read().await.resource_version, LEASE).await.is_err() {}
+    })
+    .await;
+    assert_eq!(leadership.ended().await.cause, Cause::Evicted);
+    scene.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
+    let refused = lock.evict(OBJECT, 1, LEASE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict);
+    for path in ["../configmaps/x", "a?b", ""] {
+        assert_eq!(
+            lock.office(path, LEASE).await.unwrap_err().kind(),
+            LockErrorKind::Misconfigured
+        );
+    }
+}
+
+/// A watch begins with what is there, and tells of deletions; of ConfigMaps it asks for the metadata only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_watch_tells_what_is_there_and_what_is_deleted() {
+    let scene = Scene::<InConfigMap>::new(LEASE).await;
+    let ours = scene.stand("ours").await;
+    let token = leads(&ours).await.token();
+    let admin = incumbent::kubernetes::Cluster::new(scene.admin.clone());
+    let lock = admin.in_namespace(&*scene.namespace).config_map_lock();
+    let offices = lock.offices(LEASE).await.unwrap();
+    assert_eq!(offices.len(), 1, "and none for a ConfigMap without a record: {offices:?}");
+    let mut watch = lock.watch_offices(None, LEASE).await.unwrap();
+    let Some(Ok(OfficeChange::Written(office))) = soon("a change", watch.next()).await else {
+        panic!("nothing found")
+    };
+    assert_eq!(office.object, OBJECT);
+    assert!(
+        matches!(&office.holding, Holding::Held(holder) if holder.token == Some(token)),
+        "{office:?}"
+    );
+    crate::behaviour::Service::evict(&scene, "my_app").await;
+    soon("a deletion", async {
+        while let Some(change) = watch.next().await {
+            if let OfficeChange::Deleted(office) = change.unwrap() {
+                return assert_eq!(office.object, OBJECT);
+            }
+        }
+        panic!("the watch is over");
+    })
+    .await;
+}
