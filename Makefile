@@ -55,7 +55,7 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
-	$(CARGO) bench --package incumbent
+	$(CARGO) bench --package incumbent --all-features
 
 model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)
 	$(CARGO) run --release --package incumbent-model -- --campaigners $(or $(CAMPAIGNERS),2) --minutes $(or $(MINUTES),5)
