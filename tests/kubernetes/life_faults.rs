@@ -164,7 +164,8 @@ async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
     life.pod("second", None).await;
     let second = leader_for_life(OBJECT, &cluster).pod("second").poll(Duration::from_secs(1));
     let second = start(second);
-    second.logs("stands by: pod first leads").await;
+    second.logs("watches object=my-app").await;
+    second.logs("watches object=first").await;
     gate.silence();
     life.delete_pod("first").await;
     assert!(second.leads().await.token() > first.token());

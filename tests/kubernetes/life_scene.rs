@@ -184,7 +184,7 @@ pub fn start(candidate: LeaderForLife) -> Standing {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter("incumbent=info")
+        .with_env_filter("incumbent=debug")
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();

@@ -101,6 +101,7 @@ impl Watches {
                         self.failed.swap_remove(at);
                         seamless = false;
                     }
+                    debug!(object = %target.name, "watches");
                     self.watches.push(Watch { target, events });
                 }
                 Err(failure) => {
