@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LifeErrorKind, leader_for_life};
 use incumbent_test_support::eventually;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::behaviour::soon;
+use crate::faults::busy_cluster;
 use crate::gate::Gate;
 use crate::life_scene::{Life, start};
 use crate::scene::OBJECT;
@@ -28,7 +29,7 @@ async fn lacks(life: &Life, resource: &str, verb: &str) {
     rules.retain(|rule| !rule["verbs"].as_array().unwrap().is_empty());
     let body = serde_json::to_vec(&role).unwrap();
     life.scene.send("PUT", &path, "application/json", body).await.unwrap();
-    let review = serde_json::json!({ "spec": {
+    let review = json!({ "spec": {
         "user": format!("system:serviceaccount:{namespace}:my-app"),
         "resourceAttributes": {
             "namespace": if resource == "nodes" { "" } else { namespace },
@@ -63,7 +64,7 @@ async fn without_the_right_to_delete_the_garbage_collector_frees_the_lock() {
     lacks(&life, "configmaps", "delete").await;
     let first = life.leader("first", None).await;
     let second = life.second("first").await;
-    life.pod_status("first", serde_json::json!({ "phase": "Failed", "reason": "Evicted" })).await;
+    life.pod_status("first", json!({ "phase": "Failed", "reason": "Evicted" })).await;
     second.logs("the right to delete is missing").await;
     assert!(second.is_waiting());
     life.delete_pod("first").await;
@@ -169,4 +170,26 @@ async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
     gate.silence();
     life.delete_pod("first").await;
     assert!(second.leads().await.token() > first.token());
+}
+
+/// A stuck lock is deleted as long as it is the one that was looked at: whoever was faster keeps what it has made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_stuck_lock_is_deleted_on_conditions() {
+    let (server, cluster) = busy_cluster().await;
+    let object = |uid: &str| json!({ "metadata": { "uid": uid, "resourceVersion": "7" } });
+    server.answers("200 OK", "", &object("ours").to_string());
+    server.answers("200 OK", "", &object("stuck").to_string());
+    server.answers("409 Conflict", "", "{\"message\":\"it is another one\"}");
+    let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "faster", "uid": "theirs" });
+    let mut taken = object("taken");
+    taken["metadata"]["ownerReferences"] = json!([owner]);
+    server.answers("200 OK", "", &taken.to_string());
+    server.answers("200 OK", "", &object("theirs").to_string());
+    let candidate = start(leader_for_life(OBJECT, &cluster).pod("ours"));
+    candidate.logs("stands by: pod faster leads").await;
+    let asked = server.asked();
+    let delete = asked.iter().find(|request| request.starts_with("DELETE")).expect("a delete");
+    let (_, body) = delete.split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["preconditions"], json!({ "uid": "stuck", "resourceVersion": "7" }));
 }
