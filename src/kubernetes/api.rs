@@ -1,10 +1,11 @@
 //! Requests to the API server, and what its refusals mean.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{GetParams, ListParams, PostParams, WatchParams};
+use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
 use kube::client::Body;
 use kube::core::{Request, Status, WatchEvent};
 use serde_json::Value;
@@ -23,13 +24,14 @@ const LONGEST_MESSAGE: usize = 300;
 /// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
 const WATCH_SECONDS: u32 = 290;
 
-/// The objects of one kind in one namespace.
+/// The objects of one kind in one namespace, or in none.
 #[derive(Clone)]
 pub(super) struct Objects {
     client: Client,
     request: Request,
     /// As in `the Lease default/my-app`.
-    kind: &'static str,
+    kind: Cow<'static, str>,
+    /// Empty for kinds that are in none.
     namespace: String,
 }
 
@@ -59,14 +61,23 @@ impl Objects {
     pub(super) fn new(
         client: Client,
         url_path: String,
-        kind: &'static str,
+        kind: impl Into<Cow<'static, str>>,
         namespace: &str,
     ) -> Self {
-        Self { client, request: Request::new(url_path), kind, namespace: namespace.to_owned() }
+        let (request, kind) = (Request::new(url_path), kind.into());
+        Self { client, request, kind, namespace: namespace.to_owned() }
     }
 
-    pub(super) fn kind(&self) -> &'static str {
-        self.kind
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// As in `ConfigMap default/my-app`.
+    pub(super) fn describe(&self, name: &str) -> String {
+        match &*self.namespace {
+            "" => format!("{} {name}", self.kind),
+            namespace => format!("{} {namespace}/{name}", self.kind),
+        }
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -104,6 +115,22 @@ impl Objects {
         by: Instant,
     ) -> Result<Value, Failure> {
         self.ask(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
+    }
+
+    /// Deletes an object as long as it is still the one with this uid and, where it is given, in this version.
+    pub(super) async fn delete(
+        &self,
+        name: &str,
+        uid: &str,
+        version: Option<&str>,
+        by: Instant,
+    ) -> Result<(), Failure> {
+        let preconditions = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: version.map(str::to_owned),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        self.ask(|| self.request.delete(name, &params), by).await.map(drop)
     }
 
     /// Watches one object, with bookmarks. `from`: the resourceVersion after which to begin; `None`: with what is there.
@@ -198,7 +225,7 @@ impl Objects {
         let unknown = if writes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
         let what = match name {
             EVERY => format!("{doing} of every {} in {}", self.kind, self.namespace),
-            name => format!("{doing} of the {} {}/{name}", self.kind, self.namespace),
+            name => format!("{doing} of the {}", self.describe(name)),
         };
         let status = match failure {
             Failure::TimedOut => {

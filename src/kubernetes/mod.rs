@@ -31,6 +31,9 @@
 //! where there has never been one; client-go's campaigners do not wait. To move a leader, release the office
 //! instead, or empty `holderIdentity`: whoever hears of that stands down, and the next one waits out a lease.
 //!
+//! # Leader for life
+//! [`leader_for_life`] is another thing: an object that the leader's pod owns, without a lease. See [`life`].
+//!
 //! # Rights
 //! `docs/kubernetes.md` in the repository has the least Role. Without `watch` a campaigner polls; without the right to
 //! create Events none are written.
@@ -40,6 +43,7 @@ mod carrier;
 mod cluster;
 mod elections;
 mod events;
+pub mod life;
 mod lock;
 mod mark;
 mod office;
@@ -49,6 +53,9 @@ mod watch;
 
 pub use carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease};
 pub use cluster::{Cluster, ClusterError};
+pub use life::{
+    LeaderForLife, LifeCarrier, LifeError, LifeErrorKind, LifeLeadership, leader_for_life,
+};
 pub use lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
 pub use office::{Holder, Holding, Office, OfficeChange, OfficeWatch};
 pub use timing::{LeaseTiming, LeaseTimingError};

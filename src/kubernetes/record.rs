@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Where client-go keeps the record on a ConfigMap or an Endpoints object.
-const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
+pub(super) const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// How long a released record says that its lease lasts: client-go's number, which its server-side checks ask for.
 pub(super) const RELEASED_SECONDS: i32 = 1;

@@ -16,14 +16,14 @@ use super::lock::{Inner, resource_version};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 
 /// How long the server may take to begin a watch.
-const BEGINS_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How long after a write was read the watch may still tell of it.
 const HINT_DELAY: Duration = Duration::from_secs(2);
 /// The pauses between watches that fail.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
+pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
 /// Ends one subscription.
 struct Guard {
@@ -187,7 +187,7 @@ impl Watcher {
     }
 }
 
-fn pauses() -> impl Iterator<Item = Duration> {
+pub(super) fn pauses() -> impl Iterator<Item = Duration> + Send {
     ExponentialBuilder::new()
         .with_min_delay(SHORTEST_PAUSE)
         .with_max_delay(LONGEST_PAUSE)

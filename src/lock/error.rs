@@ -42,6 +42,11 @@ impl LockError {
         Self { kind, message: message.into(), source: Some(source.into()) }
     }
 
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn take_source(&mut self) -> Option<Box<dyn Error + Send + Sync>> {
+        self.source.take()
+    }
+
     /// Which answer it is.
     pub fn kind(&self) -> LockErrorKind {
         self.kind

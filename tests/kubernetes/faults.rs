@@ -248,6 +248,11 @@ async fn every_write_is_conditional() {
 
 /// A lock on a server that answers as it is told.
 async fn busy() -> (Busy, LeaseLock) {
+    let (server, cluster) = busy_cluster().await;
+    (server, cluster.lease_lock().without_events())
+}
+
+pub async fn busy_cluster() -> (Busy, Cluster) {
     let server = Busy::start().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kubeconfig");
@@ -260,7 +265,7 @@ async fn busy() -> (Busy, LeaseLock) {
     });
     fs::write(&file, config.to_string()).unwrap();
     let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
-    (server, cluster.lease_lock().without_events())
+    (server, cluster)
 }
 
 /// A server that is too busy says for how long, and is asked again then, if there is time.

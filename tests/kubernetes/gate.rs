@@ -61,6 +61,7 @@ async fn forward(client: TcpStream, server: SocketAddr, mut silences: watch::Rec
 pub struct Busy {
     pub port: u16,
     answers: Arc<Mutex<VecDeque<String>>>,
+    asked: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -70,17 +71,19 @@ impl Busy {
         let port = listener.local_addr().unwrap().port();
         let answers = Arc::<Mutex<VecDeque<String>>>::default();
         let given = Arc::clone(&answers);
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let heard = Arc::clone(&asked);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                let mut head = vec![0; 16 * 1024];
-                let _ = client.read(&mut head).await;
+                let request = request(&mut client).await;
+                heard.lock().unwrap().push(request);
                 let Some(answer) = given.lock().unwrap().pop_front() else { continue };
                 let _ = client.write_all(answer.as_bytes()).await;
                 let _ = client.shutdown().await;
             }
         });
-        Self { port, answers, _tasks: tasks }
+        Self { port, answers, asked, _tasks: tasks }
     }
 
     pub fn answers(&self, status: &str, headers: &str, body: &str) {
@@ -90,8 +93,28 @@ impl Busy {
         ));
     }
 
+    /// The requests so far.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
     /// How many answers nobody has asked for.
     pub fn left(&self) -> usize {
         self.answers.lock().unwrap().len()
     }
+}
+
+/// Reads one request, with its body.
+async fn request(client: &mut TcpStream) -> String {
+    let mut text = String::new();
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(read @ 1..) = client.read(&mut bytes).await {
+        text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+            break;
+        }
+    }
+    text
 }

@@ -36,6 +36,8 @@ async fn shared_server() -> Arc<KubeServer> {
 
 /// A kind of object that carries the lock.
 pub trait Kind: Send + Sync + 'static {
+    /// The heading in the documentation that its Role follows.
+    const RIGHTS: &'static str = "\n## Rights\n";
     /// As a Role names it, with its group.
     const RESOURCE: (&'static str, &'static str);
 
@@ -46,6 +48,22 @@ pub trait Kind: Send + Sync + 'static {
 pub enum InLease {}
 pub enum InConfigMap {}
 pub enum InEndpoints {}
+
+/// The lock of a leader for life, which is no lock of an election with leases; reading is the same.
+pub enum ForLife {}
+
+impl Kind for ForLife {
+    const RIGHTS: &'static str = "\n### Rights for it\n";
+    const RESOURCE: (&'static str, &'static str) = InConfigMap::RESOURCE;
+
+    fn resource() -> ApiResource {
+        InConfigMap::resource()
+    }
+
+    fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        InConfigMap::lock(cluster, timing)
+    }
+}
 
 impl Kind for InLease {
     const RESOURCE: (&'static str, &'static str) = ("coordination.k8s.io", "leases");
@@ -125,18 +143,28 @@ impl<K: Kind> Scene<K> {
         self.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await;
         let account = json!({ "metadata": { "name": "my-app" } });
         self.post(&format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &account).await;
-        let (_, yaml) = DOCUMENTATION.split_once("```yaml\n").expect("a manifest");
+        let (_, rights) = DOCUMENTATION.split_once(K::RIGHTS).expect("its heading");
+        let (_, yaml) = rights.split_once("```yaml\n").expect("a manifest");
         let (yaml, _) = yaml.split_once("```").expect("its end");
         let (group, resource) = K::RESOURCE;
         let group = if group.is_empty() { "\"\"" } else { group };
-        for (number, manifest) in yaml.split("---\n").enumerate() {
-            let plural = ["roles", "rolebindings"][number];
-            let path =
-                format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}");
-            // As the documentation says for the older locks.
+        for manifest in yaml.split("---\n") {
+            let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: "));
+            let kind = kind.and_then(|kind| kind.split(' ').next()).expect("a kind");
+            let place = match kind {
+                "Role" => format!("namespaces/{namespace}/roles"),
+                "RoleBinding" => format!("namespaces/{namespace}/rolebindings"),
+                "ClusterRole" => "clusterroles".to_owned(),
+                "ClusterRoleBinding" => "clusterrolebindings".to_owned(),
+                other => panic!("a manifest of a {other}"),
+            };
+            let path = format!("/apis/rbac.authorization.k8s.io/v1/{place}");
+            // As the documentation says for the older locks, and what is the reader's to fill in.
             let manifest = manifest
                 .replace("[coordination.k8s.io]", &format!("[{group}]"))
-                .replace("[leases]", &format!("[{resource}]"));
+                .replace("[leases]", &format!("[{resource}]"))
+                .replace("my-namespace", namespace)
+                .replace("my-app-nodes", &format!("{namespace}-nodes"));
             self.send("POST", &path, "application/yaml", manifest.into_bytes()).await.unwrap();
         }
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/my-app/token");

@@ -1,0 +1,111 @@
+//! Whether a pod may still be running, by what its object and its node's say.
+
+use serde_json::Value;
+
+/// The taint by which an administrator says that a machine is off.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+pub(super) fn uid(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn version(object: &Value) -> &str {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn is_being_deleted(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+}
+
+/// The node that a pod was given, if any.
+pub(super) fn node(pod: &Value) -> Option<&str> {
+    pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty())
+}
+
+/// How a pod has ended for good, if it has: its phase is final, and nothing of it is shown as running. Kubelets before 1.27
+/// could report an eviction before the containers had stopped.
+pub(super) fn ended(pod: &Value) -> Option<String> {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str)?;
+    if !matches!(phase, "Succeeded" | "Failed") || runs(pod) {
+        return None;
+    }
+    let reason = pod.pointer("/status/reason").and_then(Value::as_str).unwrap_or_default();
+    Some(if reason.is_empty() { phase.to_owned() } else { format!("{phase}: {reason}") })
+}
+
+fn runs(pod: &Value) -> bool {
+    ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"]
+        .iter()
+        .filter_map(|list| pod.get("status")?.get(list)?.as_array())
+        .flatten()
+        .any(|status| status.pointer("/state/running").is_some_and(|running| !running.is_null()))
+}
+
+/// What a node says of its pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    /// Nothing that would end a pod.
+    Serves,
+    /// Nobody has heard of it for a while; its pods may well run.
+    Unheard,
+    /// Off, by an administrator's word, and not ready.
+    OutOfService,
+}
+
+pub(super) fn health(node: &Value) -> Health {
+    let items = |path| node.pointer(path).and_then(Value::as_array).into_iter().flatten();
+    let ready = items("/status/conditions")
+        .find(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"))
+        .and_then(|condition| condition.get("status")?.as_str());
+    let mut taints = items("/spec/taints").filter_map(|taint| taint.get("key")?.as_str());
+    match ready {
+        Some("True") => Health::Serves, // whatever is said of it
+        _ if taints.any(|taint| taint == OUT_OF_SERVICE) => Health::OutOfService,
+        Some("Unknown") => Health::Unheard,
+        _ => Health::Serves,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_a_final_phase_without_running_containers_is_an_end() {
+        let of = |status: Value| ended(&json!({ "status": status }));
+        for phase in ["Pending", "Running", "Unknown", ""] {
+            assert_eq!(of(json!({ "phase": phase, "reason": "Evicted" })), None, "{phase}");
+        }
+        assert_eq!(of(json!({})), None);
+        assert_eq!(of(json!({ "phase": "Succeeded" })).as_deref(), Some("Succeeded"));
+        let evicted = json!({ "phase": "Failed", "reason": "Evicted" });
+        assert_eq!(of(evicted).as_deref(), Some("Failed: Evicted"));
+        let containers = |state: Value| json!({ "phase": "Failed", "containerStatuses": [{ "state": { "terminated": {} } }, { "state": state }] });
+        assert_eq!(of(containers(json!({ "running": { "startedAt": null } }))), None);
+        assert_eq!(of(containers(json!({ "terminated": {} }))).as_deref(), Some("Failed"));
+        let sidecar =
+            json!({ "phase": "Failed", "initContainerStatuses": [{ "state": { "running": {} } }] });
+        assert_eq!(of(sidecar), None);
+    }
+
+    #[test]
+    fn a_node_is_off_only_by_an_administrators_word() {
+        let node = |ready: &str, taint: &str| {
+            health(&json!({
+                "spec": { "taints": [{ "key": taint, "effect": "NoExecute" }] },
+                "status": { "conditions": [
+                    { "type": "MemoryPressure", "status": "Unknown" },
+                    { "type": "Ready", "status": ready },
+                ] },
+            }))
+        };
+        let unreachable = "node.kubernetes.io/unreachable";
+        assert_eq!(node("True", OUT_OF_SERVICE), Health::Serves);
+        assert_eq!(node("Unknown", OUT_OF_SERVICE), Health::OutOfService);
+        assert_eq!(node("False", OUT_OF_SERVICE), Health::OutOfService);
+        assert_eq!(node("Unknown", unreachable), Health::Unheard);
+        assert_eq!(node("False", unreachable), Health::Serves, "it says so itself");
+        assert_eq!(health(&json!({})), Health::Serves);
+    }
+}

@@ -1,0 +1,328 @@
+//! Leader for life: who may lead, and when the next one may (operator-sdk#1305, #1874, #3462, #3339; operator-lib#158).
+
+use std::time::Duration;
+
+use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, leader_for_life};
+use incumbent_test_support::eventually;
+use k8s_openapi::api::core::v1::{Event, LimitRange};
+use kube::core::ApiResource;
+use serde_json::json;
+
+use crate::behaviour::soon;
+use crate::life_scene::{Life, start};
+use crate::scene::OBJECT;
+
+/// The lock is the one that operator-sdk makes: a ConfigMap with one owner, a pod, by its UID.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_free_lock_is_taken_as_operator_sdk_takes_it() {
+    let life = Life::new().await;
+    let uid = life.pod("first", None).await;
+    let leadership = life.stand("first").await.leads().await;
+    assert!(!leadership.resumed());
+    assert_eq!((leadership.name(), leadership.pod()), (OBJECT, "first"));
+    let lock = life.scene.object().await.unwrap();
+    let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": "first", "uid": uid }]);
+    assert_eq!(lock["metadata"]["ownerReferences"], owner);
+    assert_eq!(lock["metadata"]["resourceVersion"], leadership.token().to_string());
+    assert!(lock["data"].is_null() && lock["binaryData"].is_null(), "{lock}");
+    let events = format!("/api/v1/namespaces/{}/events", life.scene.namespace);
+    eventually("an Event", async || {
+        let events = life.scene.send("GET", &events, "application/json", vec![]).await.ok()?;
+        let events = events["items"].as_array()?;
+        let ours = |event: &&serde_json::Value| {
+            event["reason"] == "LeaderElection"
+                && event["message"] == "first became leader"
+                && event["involvedObject"]["uid"] == lock["metadata"]["uid"]
+        };
+        events.iter().find(ours).map(drop)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_lock_moves_when_the_leaders_pod_is_deleted() {
+    let life = Life::new().await;
+    let first = life.leader("first", None).await;
+    let second = life.second("first").await;
+    assert!(second.is_waiting());
+    life.delete_pod("first").await;
+    let next = second.leads().await;
+    assert!(next.token() > first.token());
+    assert!(!next.resumed());
+    soon("the first one hears of it", first.lost()).await;
+}
+
+/// A pod that is asked to leave runs until its kubelet says otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_pod_that_is_being_deleted_is_waited_for() {
+    let life = Life::new().await;
+    life.node("n").await;
+    let first = life.leader("first", Some("n")).await;
+    let second = life.second("first").await;
+    life.ask_pod_to_leave("first").await;
+    // Somebody who comes later has looked at all of it.
+    life.pod("third", None).await;
+    life.stand("third").await.logs("stands by: pod first leads").await;
+    assert!(second.is_waiting());
+    // In a pod that is leaving, nobody begins to lead.
+    life.stand("first").await.fails(LifeErrorKind::PodEnded, "is being deleted").await;
+    life.delete_pod("first").await;
+    assert!(second.leads().await.token() > first.token());
+}
+
+/// operator-sdk#1305, #3462: a pod that has ended stays as an object, and the garbage collector leaves its lock alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_lock_moves_when_the_leaders_pod_was_evicted_preempted_or_has_ended() {
+    for (phase, reason) in [
+        ("Failed", json!("Evicted")),
+        ("Failed", json!("Preempting")),
+        ("Failed", json!(null)),
+        ("Succeeded", json!(null)),
+    ] {
+        let life = Life::new().await;
+        let first = life.leader("first", None).await;
+        let second = life.second("first").await;
+        life.pod_status("first", json!({ "phase": phase, "reason": reason })).await;
+        assert!(second.leads().await.token() > first.token());
+        life.stand("first").await.fails(LifeErrorKind::PodEnded, "has ended").await;
+    }
+}
+
+/// A phase that is final while a container is still shown as running is not believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_failed_pod_is_waited_for_while_its_containers_run() {
+    let life = Life::new().await;
+    let first = life.leader("first", None).await;
+    let status = |state: serde_json::Value| {
+        let container = json!({
+            "name": "main", "image": "none", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state,
+        });
+        json!({ "phase": "Failed", "reason": "Evicted", "containerStatuses": [container] })
+    };
+    life.pod_status("first", status(json!({ "running": {} }))).await;
+    let second = life.second("first").await;
+    assert!(second.is_waiting());
+    life.pod_status("first", status(json!({ "running": null, "terminated": { "exitCode": 1 } })))
+        .await;
+    assert!(second.leads().await.token() > first.token());
+}
+
+/// As a StatefulSet makes them. operator-sdk takes the lock of the pod before it for its own. The lock is an Event here, which
+/// the garbage collector leaves alone: it would otherwise be faster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_pod_with_the_leaders_name_is_a_stranger() {
+    let life = Life::new().await;
+    let namespace = &*life.scene.namespace;
+    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(namespace);
+    let fields = json!({ "involvedObject": { "namespace": namespace } });
+    let mut old = fields.clone();
+    let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "first", "uid": "another" });
+    old["metadata"] = json!({
+        "name": OBJECT,
+        "annotations": { "incumbent/for-life": "of an earlier pod" },
+        "ownerReferences": [owner],
+    });
+    let events = format!("/api/v1/namespaces/{namespace}/events");
+    let old = life.scene.post(&events, &old).await;
+    life.pod("first", None).await;
+    let carrier = LifeCarrier::object(ApiResource::erase::<Event>(&()))
+        .with_fields(fields.as_object().unwrap().clone());
+    let candidate = leader_for_life(OBJECT, &admin).pod("first").carrier(carrier).without_events();
+    let leadership = start(candidate).leads().await;
+    assert!(!leadership.resumed());
+    let path = format!("{events}/{OBJECT}");
+    let new = life.scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+    assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"], "it is another lock");
+}
+
+/// operator-sdk#1874, #3339: the node is gone or off. A node that is merely not heard of keeps its pods.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_lock_moves_when_the_leaders_node_is_gone() {
+    let life = Life::new().await;
+    life.node("n").await;
+    let first = life.leader("first", Some("n")).await;
+    life.pod("second", None).await;
+    let second = start(life.candidate("second").await.node_gone_after(Duration::ZERO));
+    second.logs("stands by: pod first leads").await;
+    assert!(second.is_waiting());
+    life.delete_node("n").await;
+    assert!(second.leads().await.token() > first.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_node_that_is_missing_is_waited_for_as_kubernetes_does() {
+    let life = Life::new().await;
+    life.node("n").await;
+    let first = life.leader("first", Some("n")).await;
+    life.delete_node("n").await;
+    let second = life.second("first").await;
+    life.pod("third", None).await;
+    let third = start(life.candidate("third").await.node_gone_after(Duration::from_secs(2)));
+    let next = third.leads().await;
+    assert!(next.token() > first.token());
+    assert!(second.is_waiting(), "40 s are not over");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_lock_moves_when_the_leaders_node_is_out_of_service() {
+    let life = Life::new().await;
+    life.node("n").await;
+    let first = life.leader("first", Some("n")).await;
+    life.taint_node("n", "node.kubernetes.io/out-of-service").await;
+    let second = life.second("first").await;
+    assert!(second.is_waiting(), "the node is ready, whatever the taint says");
+    life.node_is_ready("n", "Unknown").await;
+    assert!(second.leads().await.token() > first.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_unreachable_node_keeps_the_lock_unless_asked_otherwise() {
+    let life = Life::new().await;
+    life.node("n").await;
+    let first = life.leader("first", Some("n")).await;
+    life.node_is_ready("n", "Unknown").await;
+    life.taint_node("n", "node.kubernetes.io/unreachable").await;
+    let second = life.second("first").await;
+    assert!(second.is_waiting());
+    life.pod("third", None).await;
+    let third = start(life.candidate("third").await.presume_dead_after(Duration::from_secs(1)));
+    assert!(third.leads().await.token() > first.token());
+    soon("the first one hears of it, if it can", first.lost()).await;
+}
+
+/// The garbage collector never frees a lock that nobody owns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_lock_without_an_owner_is_replaced() {
+    let life = Life::new().await;
+    let old = life.lock_of(&[]).await;
+    life.pod("first", None).await;
+    let first = life.stand("first").await.leads().await;
+    let new = life.scene.object().await.unwrap();
+    assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"]);
+
+    // One that loses its owner while somebody leads: its leader hears of it.
+    let second = life.second("first").await;
+    life.scene.patch(json!({ "metadata": { "ownerReferences": null } })).await;
+    soon("the first one hears of it", first.lost()).await;
+    let _leadership = second.leads().await;
+}
+
+/// What somebody keeps something in is refused, and stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_object_that_is_no_lock_is_left_alone() {
+    let record =
+        json!({ "control-plane.alpha.kubernetes.io/leader": "{\"holderIdentity\":\"a\"}" });
+    for (object, says) in [
+        (json!({ "metadata": { "name": OBJECT }, "data": { "key": "value" } }), "it has data"),
+        (json!({ "metadata": { "name": OBJECT, "annotations": record } }), "election with leases"),
+        (json!({ "metadata": { "name": OBJECT } }), "owned by the ServiceAccount my-app"),
+    ] {
+        let life = Life::new().await;
+        life.pod("first", None).await;
+        let mut object = object;
+        if says.starts_with("owned by") {
+            let uid = life.account().await;
+            let owner = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "name": "my-app", "uid": uid });
+            object["metadata"]["ownerReferences"] = json!([owner]);
+        }
+        life.make_lock(object).await;
+        let error = life.stand("first").await.fails(LifeErrorKind::Misconfigured, says).await;
+        assert!(error.to_string().contains("take another name"), "{error}");
+        assert!(life.scene.object().await.is_some());
+    }
+}
+
+/// Both ways: hand-made as operator-sdk writes it, of another pod and of ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn locks_of_operator_sdk_are_respected() {
+    let life = Life::new().await;
+    let sdk = life.pod("sdk", None).await;
+    life.lock_of(&[("sdk", &sdk)]).await;
+    let second = life.second("sdk").await;
+    assert!(second.is_waiting());
+    let resumed = life.stand("sdk").await.leads().await;
+    assert!(resumed.resumed(), "its own lock, though another program has made it");
+    life.delete_pod("sdk").await;
+    assert!(second.leads().await.token() > resumed.token());
+}
+
+/// With several owners all of them must be gone: the garbage collector sees it so as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_lock_with_several_owners_is_held_by_each_of_them() {
+    let life = Life::new().await;
+    let (a, b) = (life.pod("a", None).await, life.pod("b", None).await);
+    life.lock_of(&[("a", &a), ("b", &b)]).await;
+    let second = life.second("a, b").await;
+    life.delete_pod("a").await;
+    second.logs("stands by: pod b leads").await;
+    assert!(second.is_waiting());
+    life.delete_pod("b").await;
+    let _leadership = second.leads().await;
+}
+
+/// A container that is restarted finds its pod's lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_restarted_container_leads_on() {
+    let life = Life::new().await;
+    let first = life.leader("first", None).await;
+    let second = life.second("first").await;
+    let lock = life.scene.object().await.unwrap();
+    let again = life.stand("first").await.leads().await;
+    assert!(again.resumed());
+    assert!(again.token() >= first.token());
+    assert_eq!(life.scene.object().await.unwrap(), lock, "nothing was written");
+    assert!(second.is_waiting());
+    life.delete_lock().await;
+    soon("it hears of it", again.lost()).await;
+    let _leadership = second.leads().await;
+}
+
+/// One at a time, each in turn, whoever is faster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn many_candidates_lead_one_after_the_other() {
+    const PODS: usize = 6;
+    let life = Life::new().await;
+    life.lock_of(&[]).await;
+    let mut waiting = Vec::new();
+    for number in 0..PODS {
+        let pod = format!("pod-{number}");
+        life.pod(&pod, None).await;
+        waiting.push(life.stand(&pod).await);
+    }
+    let mut last = None;
+    while !waiting.is_empty() {
+        let leads = eventually("somebody leads", async || {
+            waiting.iter().position(|standing| !standing.is_waiting())
+        })
+        .await;
+        let leadership = waiting.swap_remove(leads).leads().await;
+        assert!(waiting.iter().all(crate::life_scene::Standing::is_waiting), "two lead");
+        assert!(last.replace(leadership.token()) < Some(leadership.token()));
+        life.delete_pod(leadership.pod()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn any_object_can_be_the_lock() {
+    let life = Life::new().await;
+    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(&*life.scene.namespace);
+    let fields = json!({ "spec": { "limits": [{ "type": "PersistentVolumeClaim", "max": { "storage": "1Ti" } }] } });
+    let limits = LifeCarrier::object(ApiResource::erase::<LimitRange>(&()))
+        .with_fields(fields.as_object().unwrap().clone());
+    for (number, carrier) in [LifeCarrier::lease(), limits].into_iter().enumerate() {
+        let (a, b) = (format!("a{number}"), format!("b{number}"));
+        let stand = |pod: &str| {
+            let candidate = leader_for_life("another", &admin).pod(pod);
+            start(candidate.carrier(carrier.clone()).poll(Duration::from_secs(3600)))
+        };
+        life.pod(&a, None).await;
+        let first = stand(&a).leads().await;
+        life.pod(&b, None).await;
+        let second = stand(&b);
+        second.logs(&format!("stands by: pod {a} leads")).await;
+        assert!(stand(&a).leads().await.resumed());
+        life.delete_pod(&a).await;
+        assert!(second.leads().await.token() > first.token());
+    }
+}
