@@ -21,9 +21,9 @@ use super::time::since_epoch;
 /// How long opening and making a bucket wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After this long without an answer the bucket is asked about again: a stream that is being made has no leader yet, and what
-/// it is asked then is lost.
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// After this long without an answer the bucket is asked about, or made, again: a stream that is being made has no leader yet,
+/// nor has a cluster that has just started, and what they are asked then is lost.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How many reads of a bucket may be under way at once.
 const LOOKS: usize = 256;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::api::{Failure, code};
-use super::bucket::Inner;
+use super::bucket::{ATTEMPT, Inner};
 use super::config::first_sequence;
+use super::connection::RequestFailure;
 use super::error::{BucketError, BucketErrorKind};
 use super::stream::{Facts, StreamInfo};
 
@@ -20,12 +21,16 @@ impl Inner {
         // A domain or prefix may lead to a cluster that the server we are connected to is not part of.
         let clustered = || !self.api.is_local() || self.api.connection.is_clustered();
         let mut replicas = self.config.replicas.unwrap_or_else(|| if clustered() { 3 } else { 1 });
+        let deadline = Instant::now() + timeout;
         loop {
+            let left = deadline.saturating_duration_since(Instant::now());
             let stream = self.config.stream(replicas, first_sequence);
-            match self.api.create(&stream, timeout).await {
+            match self.api.create(&stream, left.min(ATTEMPT)).await {
                 Ok(info) => return Ok((info, true)),
+                // The same again is no second stream: a server that has made it says the same.
+                Err(Failure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
                 Err(Failure::Server(error)) if error.err_code == code::STREAM_NAME_EXISTS => {
-                    return Ok((self.ask_until_there(timeout).await?, false));
+                    return Ok((self.ask_until_there(left).await?, false));
                 }
                 Err(Failure::Server(error))
                     if error.err_code == code::REPLICAS_NOT_SUPPORTED
