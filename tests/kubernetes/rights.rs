@@ -140,3 +140,30 @@ async fn a_campaigner_without_rights_says_which_one_it_misses() {
     assert!(failure.message.contains("the right to get is missing"), "{}", failure.message);
     assert!(!ours.is_leader());
 }
+
+/// The server refuses fields that it does not know and values that it does not take; nothing is made of it here.
+#[tokio::test]
+async fn the_manifest_of_a_deployment_is_taken_and_has_the_documented_role() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let namespace = &scene.namespace;
+    let manifests: Vec<_> = include_str!("../../docker/kubernetes.yaml").split("---\n").collect();
+    let places = [
+        "/api/v1",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "/apis/apps/v1",
+    ];
+    let plurals = ["serviceaccounts", "roles", "rolebindings", "deployments"];
+    assert_eq!(manifests.len(), plurals.len());
+    for ((manifest, place), plural) in manifests.into_iter().zip(places).zip(plurals) {
+        // There are such a role and account in the scene, and a dry run does not replace them.
+        let manifest = manifest.replacen("name: my-app", "name: another", 1);
+        let path =
+            format!("{place}/namespaces/{namespace}/{plural}?dryRun=All&fieldValidation=Strict");
+        let made =
+            scene.send("POST", &path, "application/yaml", manifest.into_bytes()).await.unwrap();
+        if plural == "roles" {
+            assert_eq!(made["rules"], rules(&scene).await.1["rules"]);
+        }
+    }
+}
