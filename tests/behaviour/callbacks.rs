@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use incumbent::{Cause, Election, State};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{LEASE, Service, lost, soon, won};
+use super::{Service, lost, soon, won};
 
 /// Asks an election everything that it can be asked.
 fn interrogate(election: &Election) {
@@ -165,7 +165,7 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
     let election = service
         .campaigner("only")
         .await
-        .grace(LEASE / 2)
+        .grace(S::LEASE / 2)
         .on_won(move |leadership| {
             let (working, started) = (Arc::clone(&begins), started.clone());
             async move {
@@ -173,7 +173,7 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
                 let _ = started.send(());
                 leadership.ended().await;
                 // Time enough for a loss told too early to arrive.
-                tokio::time::sleep(LEASE / 10).await;
+                tokio::time::sleep(S::LEASE / 10).await;
                 working.store(false, Ordering::SeqCst);
             }
         })

@@ -27,6 +27,9 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One lock service, with what an operator does to it.
 pub trait Service: Send + Sync + Sized + 'static {
+    /// The lease of its elections: longer where writes are so slow that leaders would come and go on a busy machine.
+    const LEASE: Duration = LEASE;
+
     /// A fresh service without elections.
     fn start() -> impl Future<Output = Self>;
 
@@ -49,7 +52,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         };
         async move {
             let builder = new_election("my_app", self.lock().await).identity(identity);
-            builder.lease(LEASE).on_won(working)
+            builder.lease(Self::LEASE).on_won(working)
         }
     }
 }

@@ -158,7 +158,7 @@ async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
 }
 
 async fn somebody_else_writes<K: Kind>() {
-    let scene = Arc::new(Scene::<K>::new(SECOND * 2).await);
+    let scene = Arc::new(<Scene<K> as Service>::start().await);
     let first = Process::start(&scene, "first").await;
     drop(leads(&first.election).await);
     let mut changes = first.election.changes();

@@ -19,7 +19,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{LEASE, Service, soon};
+use crate::behaviour::{Service, soon};
 
 /// The object of the election, as the Role of the documentation names it.
 pub const OBJECT: &str = "my-app";
@@ -261,8 +261,10 @@ pub async fn leads(election: &Election) -> Leadership {
 }
 
 impl<K: Kind> Service for Scene<K> {
+    const LEASE: Duration = Duration::from_secs(3);
+
     async fn start() -> Self {
-        Self::new(LEASE).await
+        Self::new(Self::LEASE).await
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
