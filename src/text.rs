@@ -23,6 +23,16 @@ pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
+/// The beginning of `text`, of at most `most` bytes.
+#[cfg(any(feature = "nats", feature = "kubernetes"))]
+pub(crate) fn head(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
 /// Whether it is printed as itself.
 fn is_plain(char: char) -> bool {
     matches!(char, ' '..='~') || char.escape_debug().eq([char])

@@ -4,14 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::stream::{BoxStream, StreamExt};
 use kube::Client;
 use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
 use kube::client::Body;
 use kube::core::{Request, Status, WatchEvent};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
-
-use futures_util::stream::{BoxStream, StreamExt};
 
 use super::record::Place;
 use crate::lock::{LockError, LockErrorKind};
@@ -23,6 +22,9 @@ pub(super) const EVERY: &str = "*";
 const LONGEST_MESSAGE: usize = 300;
 /// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
 const WATCH_SECONDS: u32 = 290;
+
+/// What a watch tells.
+pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
 /// The objects of one kind in one namespace, or in none.
 #[derive(Clone)]
@@ -84,6 +86,22 @@ impl Objects {
         &self.namespace
     }
 
+    /// How others refer to one of them.
+    pub(super) fn reference(&self, api_version: &str, name: &str, object: &Value) -> Value {
+        json!({
+            "apiVersion": api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": name,
+            "uid": object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn written_by_somebody_else(&self, name: &str) -> LockError {
+        let message = format!("the {} was written by somebody else", self.describe(name));
+        LockError::new(LockErrorKind::Conflict, message)
+    }
+
     /// Reads an object, never a stale one: without a resourceVersion the server asks its store.
     pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, Failure> {
         match self.ask(|| self.request.get(name, &GetParams::default()), by).await {
@@ -139,18 +157,14 @@ impl Objects {
         name: &str,
         from: Option<&str>,
         by: Instant,
-    ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
+    ) -> Result<Events, Failure> {
         let params =
             WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
         self.events(self.request.watch(&params, from.unwrap_or_default()), by).await
     }
 
     /// Watches all objects, beginning with what is there; only the metadata of those that carry the record there.
-    pub(super) async fn watch_all(
-        &self,
-        place: Place,
-        by: Instant,
-    ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
+    pub(super) async fn watch_all(&self, place: Place, by: Instant) -> Result<Events, Failure> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
         let request = match place {
             Place::Spec => self.request.watch(&params, ""),
@@ -163,7 +177,7 @@ impl Objects {
         &self,
         request: Result<http::Request<Vec<u8>>, E>,
         by: Instant,
-    ) -> Result<BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>, Failure> {
+    ) -> Result<Events, Failure> {
         let request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
         match timeout_at(by, self.client.request_events::<Value>(request)).await {
             Ok(Ok(events)) => Ok(events.boxed()),

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::record::Place;
+use crate::text::head;
 
 /// How long an Event may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,13 +40,8 @@ impl Recorder {
     }
 
     /// Tells of something that happened to an object.
-    pub(super) fn tell(&self, object: Value, mut message: String) {
+    pub(super) fn tell(&self, object: Value, message: &str) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut end = LONGEST_MESSAGE.min(message.len());
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
         let now = Place::Annotation.now();
         let event = json!({
             "apiVersion": "v1",
@@ -53,7 +49,7 @@ impl Recorder {
             "metadata": { "generateName": "leader-election-", "namespace": self.namespace },
             "involvedObject": object,
             "reason": "LeaderElection",
-            "message": message,
+            "message": head(message, LONGEST_MESSAGE),
             "type": "Normal",
             "source": { "component": "incumbent" },
             "firstTimestamp": now,

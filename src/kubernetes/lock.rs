@@ -142,8 +142,7 @@ impl Inner {
     }
 
     fn misconfigured(&self, name: &str, what: &str) -> LockError {
-        let (kind, namespace) = (self.objects.kind(), self.objects.namespace());
-        let message = format!("the {kind} {namespace}/{name} cannot be used: {what}");
+        let message = format!("the {} cannot be used: {what}", self.objects.describe(name));
         LockError::new(LockErrorKind::Misconfigured, message)
     }
 
@@ -207,8 +206,8 @@ impl Inner {
             return Err(LockError::new(LockErrorKind::Unknown, message));
         }
         if begins && let Some(recorder) = &self.recorder {
-            let object = self.reference(name, &known.object);
-            recorder.tell(object, format!("{} became leader", write.identity));
+            let object = self.objects.reference(self.api_version, name, &known.object);
+            recorder.tell(object, &format!("{} became leader", write.identity));
         }
         Ok(known.revision)
     }
@@ -234,8 +233,8 @@ impl Inner {
         let says = Says::released(release.by, left, release.cause);
         let known = self.put(name, Some(expected), by, describe, &says).await?;
         if let Some(recorder) = &self.recorder {
-            let object = self.reference(name, &known.object);
-            recorder.tell(object, format!("{identity} stopped leading"));
+            let object = self.objects.reference(self.api_version, name, &known.object);
+            recorder.tell(object, &format!("{identity} stopped leading"));
         }
         Ok(())
     }
@@ -258,12 +257,7 @@ impl Inner {
         };
         loop {
             if known.as_ref().map(|known| known.revision) != expected {
-                let message = format!(
-                    "the {} {}/{name} was written by somebody else",
-                    self.objects.kind(),
-                    self.objects.namespace()
-                );
-                return Err(LockError::new(LockErrorKind::Conflict, message));
+                return Err(self.objects.written_by_somebody_else(name));
             }
             let record = describe(known.as_ref(), self.place.now());
             let answer = match &known {
@@ -300,17 +294,6 @@ impl Inner {
                 }
             }
         }
-    }
-
-    fn reference(&self, name: &str, object: &Value) -> Value {
-        let uid = object.pointer("/metadata/uid").cloned().unwrap_or_default();
-        json!({
-            "apiVersion": self.api_version,
-            "kind": self.objects.kind(),
-            "namespace": self.objects.namespace(),
-            "name": name,
-            "uid": uid,
-        })
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation};
 use crate::lock::{Content, Entry, Mark, Nonce, Token, Tombstone, WriteId};
+use crate::text::head;
 
 const ANNOTATION: &str = "incumbent/mark";
 const CURRENT: u32 = 1;
@@ -150,11 +151,7 @@ fn held(record: &ElectionRecord, mark: Option<Mark>, unsaid: Duration) -> Conten
 
 /// Control characters, which no identity of ours has, are replaced: people will see it.
 fn identity(text: &str) -> Arc<str> {
-    let mut end = LONGEST_IDENTITY.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    Arc::from(text.get(..end).unwrap_or_default().replace(char::is_control, " "))
+    Arc::from(head(text, LONGEST_IDENTITY).replace(char::is_control, " "))
 }
 
 fn nonce(text: &str) -> Option<Nonce> {

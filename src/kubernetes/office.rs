@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::api::{EVERY, Failure, Objects};
+use super::api::{EVERY, Events, Failure, Objects};
 use super::carrier::{Carrier, check_object_name};
 use super::lock::{ObjectLock, resource_version};
 use super::mark;
@@ -77,7 +77,7 @@ pub enum OfficeChange {
 
 /// A watch on one object, or on all of a namespace. It ends when the server says so, after minutes; then begin another one.
 pub struct OfficeWatch {
-    events: BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>,
+    events: Events,
     objects: Objects,
     place: Place,
     unsaid: Duration,
@@ -253,17 +253,10 @@ fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
 }
 
 impl Objects {
-    fn written_by_somebody_else(&self, name: &str) -> LockError {
-        let message =
-            format!("the {} {}/{name} was written by somebody else", self.kind(), self.namespace());
-        LockError::new(LockErrorKind::Conflict, message)
-    }
-
     fn coordinated(&self, name: &str) -> LockError {
         let message = format!(
-            "the {} {}/{name} has spec.strategy, so the API server chooses its holder (coordinated leader election)",
-            self.kind(),
-            self.namespace()
+            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election)",
+            self.describe(name)
         );
         LockError::new(LockErrorKind::Misconfigured, message)
     }

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::protocol::TimingOptions;
+use crate::protocol::{DRIFT_DIVISOR, TimingOptions};
 
 /// By how much client-go lets a retry period grow at random.
 const JITTER: f64 = 1.2;
-/// A right to lead ends this part of a lease early.
-const DRIFT_DIVISOR: u32 = 250;
 
 /// How long a lease lasts and how it is renewed, in client-go's words, with its defaults and its checks.
 ///

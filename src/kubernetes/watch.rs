@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
+use super::api::Events;
 use super::elections::Election;
 use super::lock::{Inner, resource_version};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
@@ -22,8 +23,6 @@ const HINT_DELAY: Duration = Duration::from_secs(2);
 /// The pauses between watches that fail.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
 /// Ends one subscription.
 struct Guard {

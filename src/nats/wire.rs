@@ -279,11 +279,7 @@ fn identity(value: &[u8]) -> Arc<str> {
     let head = value.get(..LONGEST_IDENTITY).unwrap_or(value);
     let text = String::from_utf8_lossy(head).replace(char::is_control, "\u{fffd}");
     // What is not UTF-8 grows when it is replaced.
-    let mut end = LONGEST_IDENTITY.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    Arc::from(text.get(..end).unwrap_or_default())
+    Arc::from(crate::text::head(&text, LONGEST_IDENTITY))
 }
 
 #[cfg(test)]

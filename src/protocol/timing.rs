@@ -13,7 +13,7 @@ pub const LEAST_RENEWAL: Duration = Duration::from_millis(100);
 
 /// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to one part in five
 /// hundred still agree on who may lead. (NTP slews a clock by at most one part in two thousand.)
-const DRIFT_DIVISOR: u32 = 250;
+pub(crate) const DRIFT_DIVISOR: u32 = 250;
 
 /// How long a campaign's writes last, and how it renews them.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -324,14 +324,9 @@ impl Candidate {
         if let Some(recorder) = &self.recorder
             && !resumed
         {
-            let reference = json!({
-                "apiVersion": self.carrier.resource.api_version,
-                "kind": self.carrier.resource.kind,
-                "namespace": self.locks.namespace(),
-                "name": self.name,
-                "uid": pod::uid(lock),
-            });
-            recorder.tell(reference, format!("{} became leader", self.pod));
+            let api_version = &self.carrier.resource.api_version;
+            let reference = self.locks.reference(api_version, &self.name, lock);
+            recorder.tell(reference, &format!("{} became leader", self.pod));
         }
         Ok(LifeLeadership {
             uid: pod::uid(lock).to_owned(),

@@ -9,8 +9,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use super::super::api::Objects;
-use super::super::watch::{BEGINS_WITHIN, Events, LONGEST_PAUSE, pauses};
+use super::super::api::{Events, Objects};
+use super::super::watch::{BEGINS_WITHIN, LONGEST_PAUSE, pauses};
 use super::pod;
 
 /// What an object is to a candidate.
