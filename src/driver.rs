@@ -5,10 +5,8 @@
 
 use std::future::{Future, pending};
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
-use crate::asking::perform;
+use crate::asking::{Asking, poll_asked};
 use crate::clock::Instant;
 use crate::election::Change;
 use crate::leadership::{Leadership, Loss, Term, as_ns};
-use crate::lock::{Capabilities, Hint, Lock, Request, Subscription};
+use crate::lock::{Hint, Lock, Request};
 use crate::machine::Machine;
 use crate::protocol::{Action, Answer, Event, Leader, State};
 use crate::shared::{Input, Shared};
@@ -57,11 +55,8 @@ pub(crate) fn spawn(
     callbacks: Callbacks,
 ) {
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
-    let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| Asking {
-        capabilities: lock.capabilities(),
-        request: None,
-        _subscription: lock.subscribe(&shared.name, shared.hint_sink(index)),
-        lock,
+    let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
+        Asking::new(lock, &shared.name, shared.hint_sink(index))
     };
     let asking = locks.into_iter().enumerate().map(subscribed).collect();
     let driver = Driver {
@@ -77,22 +72,6 @@ pub(crate) fn spawn(
         vacant_since: None,
     };
     runtime.spawn(driver.run(inputs).instrument(span));
-}
-
-/// A request under way.
-struct Asked {
-    id: u64,
-    sent: Instant,
-    renews: bool,
-    answer: BoxFuture<'static, Answer>,
-}
-
-/// A lock, and what is asked of it.
-struct Asking {
-    lock: Arc<dyn Lock>,
-    capabilities: Capabilities,
-    request: Option<Asked>,
-    _subscription: Subscription,
 }
 
 struct Driver {
@@ -278,10 +257,7 @@ impl Driver {
         let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
         let Some(asking) = self.asking.get_mut(lock) else { return };
         let campaigns = matches!(request, Request::Write(_));
-        let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
-        let lock = Arc::clone(&asking.lock);
-        let answer = Box::pin(async move { perform(&*lock, &name, request).await });
-        asking.request = Some(Asked { id, sent, renews, answer });
+        asking.ask(id, sent, name, request);
         if campaigns {
             self.telemetry.campaigned(self.campaign.state());
             if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
@@ -375,23 +351,6 @@ impl Driver {
         self.shared().update(|status| status.leader.clone_from(&leader));
         self.shared().tell(Change::Leader(leader));
     }
-}
-
-/// Waits for the answer to a request under way, for ever if there is none. Cancel safe.
-async fn poll_asked(asking: &mut [Asking]) -> (usize, u64, Answer, (Instant, bool)) {
-    std::future::poll_fn(|cx| {
-        for (lock, asking) in asking.iter_mut().enumerate() {
-            if let Some(asked) = &mut asking.request
-                && let Poll::Ready(answer) = Pin::new(&mut asked.answer).poll(cx)
-            {
-                let told = (lock, asked.id, answer, (asked.sent, asked.renews));
-                asking.request = None;
-                return Poll::Ready(told);
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 async fn poll_optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {

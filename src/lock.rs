@@ -5,6 +5,7 @@
 //! [`protocol`](crate::protocol).
 
 mod error;
+mod member;
 
 use std::any::Any;
 use std::fmt;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 pub use error::{LockError, LockErrorKind};
+pub use member::{Member, Need};
 
 use crate::protocol::TimingOptions;
 
@@ -244,45 +246,6 @@ pub struct Capabilities {
     pub expires: bool,
     /// The most bytes an identity may have.
     pub longest_identity: usize,
-}
-
-/// Whether a term needs a lock that is one of several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Need {
-    /// No term without it.
-    Required,
-    /// A term goes on without it while it cannot be reached, or refuses; not while somebody else is seen to hold it.
-    BestEffort,
-}
-
-/// One of the locks that a lock is made of.
-#[derive(Debug, Clone)]
-pub struct Member {
-    pub(crate) lock: Arc<dyn Lock>,
-    pub(crate) need: Need,
-}
-
-impl Member {
-    /// `lock`, with what a term needs of it.
-    pub fn new(lock: impl Lock, need: Need) -> Self {
-        Self { lock: Arc::new(lock), need }
-    }
-
-    /// The lock.
-    pub fn lock(&self) -> &Arc<dyn Lock> {
-        &self.lock
-    }
-
-    /// What a term needs of it.
-    pub fn need(&self) -> Need {
-        self.need
-    }
-}
-
-impl<L: Lock> From<L> for Member {
-    fn from(lock: L) -> Self {
-        Self::new(lock, Need::Required)
-    }
 }
 
 /// What a backend implements: conditional writes on one entry an election.
