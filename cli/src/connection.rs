@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectError, ConnectErrorKind, ServerAddr};
 use clap::Args;
-use incumbent::nats::{self, Bucket, BucketConfig, DEFAULT_BUCKET, PermissionWatch};
+use incumbent::nats::{self, Bucket, DEFAULT_BUCKET, Finding, PermissionWatch};
 
 use crate::failure::{Code, Failure, one_line};
 
@@ -97,11 +97,10 @@ impl Connection {
 
     /// How long a flag or variable says to wait.
     pub fn told_timeout(&self) -> Option<Duration> {
-        self.settings().ok().and_then(|settings| settings.told_timeout)
+        self.timeout.or_else(|| timeout_variable().ok().flatten())
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let flags = self.clone();
         let variables = Self {
             server: variable("NATS_URL"),
@@ -113,12 +112,7 @@ impl Connection {
             tlskey: variable("NATS_KEY"),
             tlsca: variable("NATS_CA"),
             context: variable("NATS_CONTEXT"),
-            timeout: match variable("NATS_TIMEOUT") {
-                Some(text) => Some(humantime::parse_duration(&text).map_err(|error| {
-                    Failure::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"))
-                })?),
-                None => None,
-            },
+            timeout: timeout_variable()?,
             ..Self::default()
         };
         let named = flags.context.clone().or(variables.context.clone());
@@ -148,13 +142,10 @@ impl BucketPlace {
         self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
     }
 
-    /// The bucket's settings as far as they are told here.
-    pub fn config(&self, session: &Session) -> BucketConfig {
-        let config = BucketConfig::new(self.bucket());
-        match session.api_prefix() {
-            Some(prefix) => config.api_prefix(prefix),
-            None => config,
-        }
+    /// What is to be mended in the bucket. It need not be one that an election can use.
+    pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, Failure> {
+        let bucket = Bucket::deferred(session.connection(), session.config(self.bucket()))?;
+        Ok(bucket.health().await?)
     }
 
     /// A flag that is given and says something of NATS.
@@ -193,7 +184,7 @@ impl BucketPlace {
     /// Opens the bucket, or makes it with this TTL unless it must be there.
     pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, Failure> {
         let session = self.session().await?;
-        let mut config = self.config(&session);
+        let mut config = session.config(self.bucket());
         if let Some(ttl) = ttl {
             config = config.ttl(ttl);
         }
@@ -202,6 +193,16 @@ impl BucketPlace {
             false => Bucket::create_or_open(session.connection(), config).await?,
         })
     }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn timeout_variable() -> Result<Option<Duration>, Failure> {
+    let Some(text) = variable("NATS_TIMEOUT") else { return Ok(None) };
+    let unread = |error| Failure::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"));
+    humantime::parse_duration(&text).map(Some).map_err(unread)
 }
 
 fn refused(addresses: &[ServerAddr], error: &ConnectError) -> Failure {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, response::Response};
 use async_nats::{Event, ServerError};
-use incumbent::nats;
+use incumbent::nats::{self, BucketConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -104,6 +104,15 @@ impl Session {
 
     pub fn client(&self) -> &async_nats::Client {
         self.connection.client()
+    }
+
+    /// The settings of a bucket for elections, as far as the connection tells them.
+    pub fn config(&self, bucket: &str) -> BucketConfig {
+        let config = BucketConfig::new(bucket);
+        match &self.api_prefix {
+            Some(prefix) => config.api_prefix(prefix),
+            None => config,
+        }
     }
 
     pub fn api_prefix(&self) -> Option<&str> {

@@ -22,8 +22,6 @@ pub struct Settings {
     pub api_prefix: Option<String>,
     pub inbox_prefix: Option<String>,
     pub timeout: Duration,
-    /// The same as far as it is told.
-    pub told_timeout: Option<Duration>,
 }
 
 impl Settings {
@@ -55,7 +53,6 @@ impl Settings {
             .clone()
             .or_else(|| domain.map(|domain| format!("$JS.{domain}.API")))
             .or_else(|| told(&context.jetstream_api_prefix));
-        let told_timeout = flags.timeout.or(variables.timeout);
         Ok(Self {
             server: first(&flags.server, &variables.server, &context.url)
                 .unwrap_or_else(|| NEAREST.to_owned()),
@@ -64,8 +61,7 @@ impl Settings {
             tls_first: context.tls_first,
             api_prefix,
             inbox_prefix: told(&context.inbox_prefix),
-            timeout: told_timeout.unwrap_or(PATIENCE),
-            told_timeout,
+            timeout: flags.timeout.or(variables.timeout).unwrap_or(PATIENCE),
             credentials: Credentials::choose(&flags, &variables, context)?.named(origin),
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use async_nats::jetstream::message::StreamMessage;
-use incumbent::nats::{Bucket, Finding, Severity};
+use incumbent::nats::{Finding, Severity};
 use serde_json::Value;
 
 use super::report::{Level, Report};
@@ -16,11 +16,7 @@ const MOST: usize = 1_000;
 /// What the library itself finds in the bucket.
 pub async fn health(session: &Session, place: &BucketPlace, report: &mut Report) {
     const CHECK: &str = "bucket";
-    let found = async {
-        let bucket = Bucket::deferred(session.connection(), place.config(session))?;
-        Ok::<_, Failure>(bucket.health().await?)
-    };
-    match found.await {
+    match place.health(session).await {
         Ok(findings) if findings.is_empty() => {
             report.ok(CHECK, "its settings are as elections need them")
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::failure::{Code, Failure};
+use crate::kv::is_key;
 use crate::{output, when};
 
 /// How coarse the times of the older Kubernetes objects are.
@@ -82,9 +83,7 @@ impl Office {
 
 /// Refuses what cannot be the name of an election.
 pub fn check_name(name: &str) -> Result<(), Failure> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-/_=.".contains(&b);
-    let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
-    if !name.is_empty() && !dots && name.bytes().all(fits) {
+    if is_key(name) {
         return Ok(());
     }
     let message = format!("{name:?} cannot be the name of an election: no blanks, no wildcards");

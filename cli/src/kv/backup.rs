@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::check_absent;
 use crate::connection::{Bounded, Session};
 use crate::failure::{Code, Failure, one_line};
 use crate::{output, when};
@@ -136,15 +137,8 @@ impl Restore {
         };
         let mut content = File::open(directory.join(CONTENT)).map_err(|e| unread(CONTENT, &e))?;
         let size = content.metadata().map_err(|e| unread(CONTENT, &e))?.len();
-        match session.info(bucket).await {
-            Ok(_) => {
-                let hint = format!("delete it first: `incumbent kv del {bucket}`");
-                let message = format!("bucket {bucket} exists; {hint}");
-                return Err(Failure::new(Code::Failed, message));
-            }
-            Err(Failure::Told { code: Code::NotFound, .. }) => {}
-            Err(failure) => return Err(failure),
-        }
+        let hint = format!("delete it first: `incumbent kv del {bucket}`");
+        check_absent(session, bucket, &hint).await?;
         let doing = format!("restoration of bucket {bucket}");
         let send = send(session, stream, &doing, &settings, &mut content, size);
         session.wait(&doing, Bounded::No, send).await?;

@@ -1,9 +1,10 @@
 //! `kv add`, `list`, `status` and `edit`.
 
 use clap::{Args, ValueEnum};
-use incumbent::nats::{Bucket, BucketConfig, Storage};
+use incumbent::nats::{Bucket, Storage};
 use serde_json::{Map, Value, json};
 
+use super::check_absent;
 use super::settings::{Settings, Told};
 use crate::connection::Session;
 use crate::failure::{Code, Failure};
@@ -70,13 +71,10 @@ impl Add {
     }
 
     async fn add_for_elections(&self, session: &Session) -> Result<(), Failure> {
-        let mut config = BucketConfig::new(&self.bucket).storage(match self.storage {
+        let mut config = session.config(&self.bucket).storage(match self.storage {
             Kept::File => Storage::File,
             Kept::Memory => Storage::Memory,
         });
-        if let Some(prefix) = session.api_prefix() {
-            config = config.api_prefix(prefix);
-        }
         if let Some(ttl) = self.settings.ttl {
             config = config.ttl(ttl);
         }
@@ -92,14 +90,7 @@ impl Add {
 
     async fn add_plain(&self, session: &Session) -> Result<(), Failure> {
         let bucket = &self.bucket;
-        match session.info(bucket).await {
-            Ok(_) => {
-                let message = format!("bucket {bucket} exists; change it with `kv edit`");
-                return Err(Failure::new(Code::Failed, message));
-            }
-            Err(Failure::Told { code: Code::NotFound, .. }) => {}
-            Err(failure) => return Err(failure),
-        }
+        check_absent(session, bucket, "change it with `kv edit`").await?;
         let mut config = json!({
             "name": format!("KV_{bucket}"),
             "subjects": [format!("$KV.{bucket}.>")],

@@ -11,7 +11,7 @@ mod write;
 
 use clap::{Args, Subcommand};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Session};
 use crate::failure::{Code, EXIT_CODES, Failure};
 use crate::output::Format;
 
@@ -94,11 +94,25 @@ impl Verb {
     }
 }
 
+/// Refuses to make a bucket that exists.
+async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), Failure> {
+    match session.info(bucket).await {
+        Ok(_) => Err(Failure::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),
+        Err(Failure::Told { code: Code::NotFound, .. }) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether that can be a key.
+pub fn is_key(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-/_=.".contains(&b);
+    let dots = text.starts_with('.') || text.ends_with('.') || text.contains("..");
+    !text.is_empty() && !dots && text.bytes().all(fits)
+}
+
 /// Refuses what cannot be a key.
 fn check_key(key: &str) -> Result<(), Failure> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-/_=.".contains(&b);
-    let dots = key.starts_with('.') || key.ends_with('.') || key.contains("..");
-    if !key.is_empty() && !dots && key.bytes().all(fits) {
+    if is_key(key) {
         return Ok(());
     }
     let rule = "a key has the letters a-z, A-Z, 0-9, '-', '_', '=', '/', and single dots within";

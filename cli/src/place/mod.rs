@@ -76,17 +76,13 @@ pub struct Opened {
 impl Place {
     /// The lock that was chosen; asks nobody.
     pub async fn at(&self) -> Result<At<'_>, Failure> {
-        let misplaced = |flag: &str, belongs: &str| {
-            let message = format!("{flag} says nothing without --lock {belongs}");
-            Err(Failure::new(Code::Usage, message))
-        };
         match self.lock {
             LockKind::Nats => match self.objects.given() {
-                Some(flag) => misplaced(flag, "kubernetes"),
+                Some(flag) => Err(misplaced(flag, "kubernetes")),
                 None => Ok(At::Nats(&self.bucket)),
             },
             LockKind::Kubernetes => match self.bucket.given() {
-                Some(flag) => misplaced(flag, "nats"),
+                Some(flag) => Err(misplaced(flag, "nats")),
                 None => self.objects.open(self.bucket.timeout_flag()).await.map(At::Kubernetes),
             },
         }
@@ -117,14 +113,8 @@ impl Place {
 impl At<'_> {
     async fn open(&self, name: &str, how: &Standing) -> Result<Opened, Failure> {
         match self {
-            Self::Nats(_) if how.object.is_some() => {
-                let message = "--object says nothing without --lock kubernetes";
-                Err(Failure::new(Code::Usage, message))
-            }
-            Self::Kubernetes(_) if how.no_create => {
-                let message = "--no-create says nothing without --lock nats";
-                Err(Failure::new(Code::Usage, message))
-            }
+            Self::Nats(_) if how.object.is_some() => Err(misplaced("--object", "kubernetes")),
+            Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
             Self::Nats(place) => {
                 let bucket = place.open(how.lease, how.no_create).await?;
                 let lease = how.lease.unwrap_or(bucket.ttl());
@@ -135,4 +125,9 @@ impl At<'_> {
             }
         }
     }
+}
+
+/// A flag that only another lock understands.
+fn misplaced(flag: &str, belongs: &str) -> Failure {
+    Failure::new(Code::Usage, format!("{flag} says nothing without --lock {belongs}"))
 }

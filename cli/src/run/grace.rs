@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use incumbent::StartError;
 use incumbent::clock::{BootClock, Clock, Instant};
+use incumbent::protocol::{Timing, TimingOptions};
 
 use super::words::Order;
 use crate::failure::{Code, Failure};
@@ -19,7 +21,13 @@ impl Grace {
     pub fn new(lease: Duration, asked: Option<Duration>) -> Result<Self, Failure> {
         let killed = (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1));
         let asked = asked.unwrap_or(lease / 8);
-        let room = lease - lease / 250 - lease / 3;
+        let told = TimingOptions {
+            lease: Some(lease),
+            grace: Some(Duration::ZERO),
+            ..TimingOptions::default()
+        };
+        let timing = Timing::new(told, lease).map_err(StartError::from)?;
+        let room = timing.tenure() - timing.renewal();
         if asked + killed < room {
             return Ok(Self { asked, killed });
         }

@@ -24,6 +24,7 @@ use tokio::net::unix::OwnedWriteHalf;
 
 pub use self::signals::is_in;
 use self::signals::{Heard, Pending};
+use super::LOOK_AGAIN;
 use super::cgroup::Cgroup;
 use super::channel;
 use super::terminal::Terminal;
@@ -32,8 +33,6 @@ use super::words::{Order, Report};
 
 /// How a campaigner asks for this process.
 pub const WORD: &str = "run-guard";
-/// Timers stand still while the machine is suspended, so the clock is looked at again at least this often.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What it is started with.
 pub struct Duties {

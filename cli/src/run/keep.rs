@@ -7,6 +7,7 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
+use super::LOOK_AGAIN;
 use super::options::OnExit;
 use super::signals::{Told, exit_code, stand_still};
 use super::term::{Campaigner, unguarded};
@@ -130,6 +131,6 @@ async fn left(office: Option<&Office>) {
         if left.is_zero() {
             return;
         }
-        tokio::time::sleep(left.min(Duration::from_millis(500))).await;
+        tokio::time::sleep(left.min(LOOK_AGAIN)).await;
     }
 }

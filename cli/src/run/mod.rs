@@ -22,6 +22,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::{getpid, set_child_subreaper};
 
@@ -34,6 +35,9 @@ use crate::failure::Failure;
 
 /// This program, even when its file has been replaced or removed since it started.
 const OURSELVES: &str = "/proc/self/exe";
+
+/// Timers stand still while the machine is suspended, so the clock is looked at again at least this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Does what the program was started for by itself, if it was.
 pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::LOOK_AGAIN;
 use super::cgroup::Cgroup;
 use super::channel;
 use super::guard::Duties;
@@ -136,9 +137,7 @@ impl Ward {
             if left.is_zero() {
                 break; // the guard stands still, or is busy with the same
             }
-            // In pieces, as tokio's timers stand still while the machine is suspended.
-            let piece = left.min(Duration::from_millis(500));
-            match tokio::time::timeout(piece, self.reports.next_line()).await {
+            match tokio::time::timeout(left.min(LOOK_AGAIN), self.reports.next_line()).await {
                 Ok(Ok(Some(line))) => {
                     if let Ok(Report::Ended { code }) = line.parse() {
                         self.code = Some(code);

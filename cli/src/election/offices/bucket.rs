@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::nats::{Bucket, Finding};
+use incumbent::nats::Finding;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -54,10 +54,7 @@ impl<'a> BucketOffices<'a> {
 
     /// What is to be mended in the bucket.
     pub async fn findings(&self) -> Result<Vec<Finding>, Failure> {
-        // Not opened: a bucket that no election can use is what this has to tell.
-        let config = self.place.config(&self.session);
-        let bucket = Bucket::deferred(self.session.connection(), config)?;
-        Ok(bucket.health().await?)
+        self.place.health(&self.session).await
     }
 
     /// The names that have an entry, or had one.
