@@ -83,6 +83,7 @@ fn entry(number: u64) -> Content {
             since_unix_ms: 0,
         }),
         life: TTL,
+        advertisement: None,
     })
 }
 

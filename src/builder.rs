@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::FutureExt;
 use thiserror::Error;
 
+use crate::advertisement::{Advertisement, AdvertisementError};
 use crate::clock::{BootClock, Clock};
 use crate::driver::{self, Callbacks};
 use crate::election::{Election, Observer};
@@ -28,6 +29,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         name: name.into(),
         lock: Arc::new(lock),
         identity: None,
+        advertisement: None,
         timing: TimingOptions::default(),
         cool_down: CoolDown::default(),
         backoff: Box::new(Backoff::FIVE_SEC),
@@ -54,6 +56,7 @@ pub struct ElectionBuilder {
     name: String,
     lock: Arc<dyn Lock>,
     identity: Option<String>,
+    advertisement: Option<Advertisement>,
     timing: TimingOptions,
     cool_down: CoolDown,
     backoff: Box<dyn BackoffPolicy>,
@@ -70,6 +73,15 @@ impl ElectionBuilder {
     /// It need not be unique: campaigners are told apart by a number drawn at each start.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
+        self
+    }
+
+    /// Where this campaigner can be reached while it leads, and what else it says of itself: whoever [observes](observe) the
+    /// election or stands in it reads it in [`Leader`](crate::Leader). Default: nothing.
+    ///
+    /// An address alone will do: `advertise("10.0.0.3:50051")`. It is written with every entry, so it is no place for a secret.
+    pub fn advertise(mut self, advertisement: impl Into<Advertisement>) -> Self {
+        self.advertisement = Some(advertisement.into());
         self
     }
 
@@ -192,6 +204,10 @@ impl ElectionBuilder {
                 .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned()),
         };
         check_identity(&identity, capabilities.longest_identity)?;
+        if let Some(advertisement) = &self.advertisement {
+            advertisement.check()?;
+        }
+        let advertisement = self.advertisement.map(Arc::new);
         for (what, duration) in
             [("hold_back", Some(self.hold_back)), ("cool_down", custom(self.cool_down))]
         {
@@ -209,6 +225,7 @@ impl ElectionBuilder {
             let capabilities = lock.capabilities();
             let timing = timing_on(lock, self.timing)?;
             let settings = Settings {
+                advertisement: advertisement.clone(),
                 cool_down: self.cool_down,
                 backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
                 hold_back: self.hold_back,
@@ -329,6 +346,9 @@ pub enum StartError {
         /// What is wrong with it.
         problem: String,
     },
+    /// What no lock can publish.
+    #[error("this cannot be advertised: {0}")]
+    Advertisement(#[from] AdvertisementError),
     /// Durations that do not go together.
     #[error(transparent)]
     Timing(#[from] TimingError),

@@ -247,9 +247,13 @@ impl Driver {
             term.set_tokens(tokens);
         }
         let state = self.campaign.state();
-        self.shared()
-            .status
-            .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
+        let seen = self.campaign.leader().map(|leader| leader.seen);
+        self.shared().status.send_if_modified(|status| {
+            if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
+                leader.seen = seen; // nobody is woken for a renewal
+            }
+            std::mem::replace(&mut status.state, state) != state
+        });
         false
     }
 

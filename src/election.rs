@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use thiserror::Error;
@@ -66,9 +67,24 @@ impl Election {
         }
     }
 
-    /// Who leads, as last seen; `None` while nobody does, or nothing is known.
+    /// Who leads, as last seen; `None` while nobody does, or nothing is known. How fresh that is see
+    /// [`leader_age`](Self::leader_age).
     pub fn leader(&self) -> Option<Leader> {
         self.shared().status.borrow().leader.clone()
+    }
+
+    /// Who leads, unless it has not been seen to write for longer than its lease: then it may be gone, though nobody has
+    /// said so yet, as while the lock is out of reach.
+    pub fn fresh_leader(&self) -> Option<Leader> {
+        let now = self.shared().clock.now();
+        self.leader().filter(|leader| leader.is_fresh(now))
+    }
+
+    /// How long ago the last write of who leads was seen first, on the election's clock. Where the lock sends no hints, a
+    /// leader that renews is up to one poll older by this than it is.
+    pub fn leader_age(&self) -> Option<Duration> {
+        let now = self.shared().clock.now();
+        self.leader().map(|leader| now.saturating_since(leader.seen))
     }
 
     /// What keeps requests to the lock from succeeding, while something does.
@@ -171,9 +187,19 @@ impl Observer {
         Self { election }
     }
 
-    /// Who leads, as last seen; `None` while nobody does, or nothing is known.
+    /// As [`Election::leader`].
     pub fn leader(&self) -> Option<Leader> {
         self.election.leader()
+    }
+
+    /// As [`Election::fresh_leader`].
+    pub fn fresh_leader(&self) -> Option<Leader> {
+        self.election.fresh_leader()
+    }
+
+    /// As [`Election::leader_age`].
+    pub fn leader_age(&self) -> Option<Duration> {
+        self.election.leader_age()
     }
 
     /// Whether anything has been heard from the lock yet: then [`State::Candidate`].

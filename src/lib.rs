@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod advertisement;
 pub mod all_of;
 mod asking;
 mod builder;
@@ -64,6 +65,7 @@ mod telemetry;
 mod term_end;
 mod text;
 
+pub use advertisement::{Advertisement, AdvertisementError};
 pub use all_of::{all_of, best_effort, required};
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
 pub use election::{Change, Changes, Election, Observer, Stopped};

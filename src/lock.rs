@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 pub use error::{LockError, LockErrorKind};
 pub use member::{Member, Need};
 
+use crate::advertisement::Advertisement;
 use crate::protocol::TimingOptions;
 
 /// The version of an entry: every write to an election gives it a greater one.
@@ -91,6 +92,8 @@ pub struct Entry {
     /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer has said
     /// that it must be waited for.
     pub life: Duration,
+    /// Where its writer can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
 }
 
 /// How an entry came to be gone.
@@ -150,6 +153,8 @@ pub struct Write {
     pub mark: Mark,
     /// How long the entry must live at the least, from this write.
     pub life: Duration,
+    /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
+    pub advertisement: Option<Arc<Advertisement>>,
     /// How long to wait for the answer.
     pub timeout: Duration,
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::Instant;
 use crate::lock::Token;
-use crate::protocol::{Action, Campaign, Event, Joint, Settings, State};
+use crate::protocol::{Action, Campaign, Event, Joint, Leader, Settings, State};
 
 #[allow(clippy::large_enum_variant, reason = "one lock is the rule, and costs no allocation")]
 pub(crate) enum Machine {
@@ -45,6 +45,14 @@ impl Machine {
         match self {
             Self::One(campaign) => campaign.deadline(),
             Self::All(joint) => joint.deadline(),
+        }
+    }
+
+    /// Who leads, as last seen on the lock whose word counts.
+    pub fn leader(&self) -> Option<&Leader> {
+        match self {
+            Self::One(campaign) => campaign.leader(),
+            Self::All(joint) => joint.first().leader(),
         }
     }
 

@@ -112,7 +112,7 @@ impl MemoryLock {
     /// mark, to live for the longest lease.
     pub fn overwrite(&self, name: &str, identity: &str) -> Revision {
         let life = self.0.longest_lease;
-        let entry = Entry { identity: identity.into(), mark: None, life };
+        let entry = Entry { identity: identity.into(), mark: None, life, advertisement: None };
         self.request(|state, now| state.store(name, Content::Held(entry), life, now))
     }
 
@@ -213,8 +213,8 @@ impl Lock for MemoryLock {
         Box::pin(async move {
             self.requested(|state, now| {
                 state.expect(name, write.expected)?;
-                let Write { identity, mark, life, .. } = write;
-                let entry = Entry { identity, mark: Some(mark), life };
+                let Write { identity, mark, life, advertisement, .. } = write;
+                let entry = Entry { identity, mark: Some(mark), life, advertisement };
                 Ok(state.store(name, Content::Held(entry), life, now))
             })
         })

@@ -198,7 +198,7 @@ impl Inner {
                 strategy: None,
             }
         };
-        let says = Says::held(&write.mark);
+        let says = Says::held(&write.mark, write.advertisement.as_deref());
         let known = self.put(name, write.expected, by, describe, &says).await?;
         if write.expected.is_some_and(|replaced| known.revision <= replaced) {
             // A write that replaced another cannot come before it: the server's store was set back.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation};
+use crate::advertisement::Advertisement;
 use crate::lock::{Content, Entry, Mark, Nonce, Token, Tombstone, WriteId};
 use crate::text::head;
 
@@ -42,6 +43,8 @@ pub(super) enum Says {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<u64>,
         since_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advertisement: Option<Advertisement>,
     },
     Released {
         released_by: String,
@@ -51,13 +54,14 @@ pub(super) enum Says {
 }
 
 impl Says {
-    pub(super) fn held(mark: &Mark) -> Self {
+    pub(super) fn held(mark: &Mark, advertisement: Option<&Advertisement>) -> Self {
         Self::Held {
             nonce: mark.write.nonce.to_string(),
             write: mark.write.number,
             lease_ms: millis(mark.lease),
             token: mark.token.map(|token| token.0),
             since_ms: mark.since_unix_ms,
+            advertisement: advertisement.cloned(),
         }
     }
 
@@ -115,14 +119,17 @@ fn said(says: &Says, record: &ElectionRecord, unsaid: Duration) -> Option<Conten
             let (by, left) = (nonce(released_by)?, span(*left_ms));
             Some(Content::Vacant(Tombstone::Released { by, left }))
         }
-        Says::Held { nonce: by, write, lease_ms, token, since_ms } if record.is_held() => {
+        Says::Held { nonce: by, write, lease_ms, token, since_ms, advertisement }
+            if record.is_held() =>
+        {
             let mark = Mark {
                 write: WriteId { nonce: nonce(by)?, number: *write },
                 lease: span(*lease_ms),
                 token: token.map(Token),
                 since_unix_ms: *since_ms,
             };
-            Some(held(record, Some(mark), unsaid))
+            let said = advertisement.clone().filter(|said| said.check().is_ok()).map(Arc::new);
+            Some(held(record, Some(mark), said, unsaid))
         }
         Says::Held { .. } => None,
     }
@@ -131,7 +138,7 @@ fn said(says: &Says, record: &ElectionRecord, unsaid: Duration) -> Option<Conten
 /// What a record of client-go says by itself.
 fn plain(record: &ElectionRecord, ours: Option<&Annotation>, unsaid: Duration) -> Content {
     if record.is_held() {
-        return held(record, None, unsaid);
+        return held(record, None, None, unsaid);
     }
     // client-go's holders release when their work has stopped, and have nobody to wait for. But where the term is the
     // one that our own mark tells of, somebody else emptied it: an administrator, or a client-go campaigner that was
@@ -144,9 +151,14 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, unsaid: Duration) -
     })
 }
 
-fn held(record: &ElectionRecord, mark: Option<Mark>, unsaid: Duration) -> Content {
+fn held(
+    record: &ElectionRecord,
+    mark: Option<Mark>,
+    advertisement: Option<Arc<Advertisement>>,
+    unsaid: Duration,
+) -> Content {
     let life = record.lease().unwrap_or(unsaid);
-    Content::Held(Entry { identity: identity(&record.holder_identity), mark, life })
+    Content::Held(Entry { identity: identity(&record.holder_identity), mark, life, advertisement })
 }
 
 /// Control characters, which no identity of ours has, are replaced: people will see it.

@@ -28,7 +28,7 @@ fn record(holder: &str, second: u64, transitions: i32) -> ElectionRecord {
 
 fn ours() -> Value {
     let mut object = json!({ "metadata": { "annotations": { "theirs": "stays" } } });
-    write(Place::Spec, &mut object, &record("a", 2, 4), Says::held(&mark()));
+    write(Place::Spec, &mut object, &record("a", 2, 4), Says::held(&mark(), None));
     object
 }
 
@@ -36,10 +36,15 @@ fn ours() -> Value {
 fn a_mark_is_read_as_it_was_written_in_either_place() {
     for place in [Place::Spec, Place::Annotation] {
         let mut object = json!({});
-        write(place, &mut object, &record("a", 2, 4), Says::held(&mark()));
+        let said = Advertisement::new("10.0.0.3:50051").with("zone", "größer \u{1f980}");
+        write(place, &mut object, &record("a", 2, 4), Says::held(&mark(), Some(&said)));
         let found = read(place, &object, UNSAID);
-        let entry =
-            Entry { identity: "a".into(), mark: Some(mark()), life: Duration::from_secs(5) };
+        let entry = Entry {
+            identity: "a".into(),
+            mark: Some(mark()),
+            life: Duration::from_secs(5),
+            advertisement: Some(Arc::new(said)),
+        };
         assert_eq!(found.content, Content::Held(entry));
         let left = Duration::from_millis(1_234);
         write(place, &mut object, &record("", 3, 4), Says::released(Nonce(7), left, "stopped"));
@@ -92,7 +97,7 @@ fn whatever_stands_there_means_something() {
             let content = read(place, &object, UNSAID).content;
             assert_eq!(content, Content::Vacant(Tombstone::Deleted), "{object}");
             let mut written = object.clone();
-            write(place, &mut written, &record("a", 2, 1), Says::held(&mark()));
+            write(place, &mut written, &record("a", 2, 1), Says::held(&mark(), None));
             assert_eq!(read(place, &written, UNSAID).record, record("a", 2, 1));
         }
     }

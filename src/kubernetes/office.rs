@@ -14,6 +14,7 @@ use super::carrier::{Carrier, check_object_name};
 use super::lock::{ObjectLock, resource_version};
 use super::mark;
 use super::record::{Place, RELEASED_SECONDS};
+use crate::advertisement::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
 
 /// What an object says of its election.
@@ -61,6 +62,8 @@ pub struct Holder {
     pub token: Option<Token>,
     /// How long others wait for it when it does not renew.
     pub lease: Duration,
+    /// Where it can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
     /// The number of its last write; `None` as for the token. It tells renewals apart whose times are the same second.
     pub writes: Option<u64>,
 }
@@ -234,6 +237,7 @@ fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
             writes: entry.mark.map(|mark| mark.write.number),
             identity: entry.identity,
             lease: entry.life,
+            advertisement: entry.advertisement,
         }),
         Content::Vacant(Tombstone::Released { .. }) => {
             Holding::Released(mark::release_cause(object, &record))
@@ -285,6 +289,7 @@ mod tests {
             identity: "theirs [2J".into(),
             token: None,
             lease: Duration::from_secs(5),
+            advertisement: None,
             writes: None,
         };
         assert_eq!((office.holding, office.transitions), (Holding::Held(holder), 3));

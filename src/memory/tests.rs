@@ -21,7 +21,14 @@ fn mark(number: u64) -> Mark {
 
 fn write(expected: Option<u64>, life: Duration) -> Write {
     let expected = expected.map(Revision);
-    Write { expected, identity: "me".into(), mark: mark(1), life, timeout: TTL }
+    Write {
+        expected,
+        identity: "me".into(),
+        mark: mark(1),
+        life,
+        advertisement: None,
+        timeout: TTL,
+    }
 }
 
 fn release(expected: u64, left: Duration) -> Release {
@@ -30,7 +37,7 @@ fn release(expected: u64, left: Duration) -> Release {
 }
 
 fn held(revision: u64, life: Duration) -> Record {
-    let entry = Entry { identity: "me".into(), mark: Some(mark(1)), life };
+    let entry = Entry { identity: "me".into(), mark: Some(mark(1)), life, advertisement: None };
     Record { revision: Revision(revision), content: Content::Held(entry) }
 }
 
@@ -281,7 +288,7 @@ async fn an_administrator_evicts_and_a_stranger_overwrites() {
     create(&lock, TTL).await;
     lock.overwrite(ELECTION, "stranger");
     assert_eq!(lock.holder(ELECTION).as_deref(), Some("stranger"));
-    let entry = Entry { identity: "stranger".into(), mark: None, life: TTL };
+    let entry = Entry { identity: "stranger".into(), mark: None, life: TTL, advertisement: None };
     let record = Record { revision: Revision(2), content: Content::Held(entry) };
     assert_eq!(read(&lock).await, Reading::Found(record));
     assert!(lock.evict(ELECTION));

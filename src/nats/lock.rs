@@ -66,12 +66,17 @@ impl NatsLock {
 
     async fn write_entry(&self, name: &str, write: Write) -> Result<Revision, LockError> {
         let (facts, left) = self.prepare(name, write.timeout).await?;
-        let longest = facts.config.longest_identity();
+        let advertised = wire::advertised(&write);
+        let longest = facts.config.longest_identity_beside(advertised);
         if write.identity.len() > longest {
+            let beside = match advertised {
+                0 => String::new(),
+                bytes => format!(" beside an advertisement of {bytes}"),
+            };
             return Err(LockError::new(
                 LockErrorKind::Misconfigured,
                 format!(
-                    "identity of {} bytes: bucket {} takes {longest}",
+                    "identity of {} bytes{beside}: bucket {} takes {longest}",
                     write.identity.len(),
                     self.0.name()
                 ),

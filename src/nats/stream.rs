@@ -105,8 +105,15 @@ impl StreamConfig {
 
     /// The most bytes an identity may have beside the headers of an entry.
     pub(super) fn longest_identity(&self) -> usize {
+        self.longest_identity_beside(0)
+    }
+
+    /// The same, where more headers take `extra` bytes.
+    pub(super) fn longest_identity_beside(&self, extra: usize) -> usize {
         match usize::try_from(self.max_msg_size) {
-            Ok(size) => size.saturating_sub(wire::LONGEST_HEADERS).min(wire::LONGEST_IDENTITY),
+            Ok(size) => {
+                size.saturating_sub(wire::LONGEST_HEADERS + extra).min(wire::LONGEST_IDENTITY)
+            }
             Err(_) => wire::LONGEST_IDENTITY, // -1: no limit
         }
     }

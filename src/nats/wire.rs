@@ -12,6 +12,7 @@ use base64::Engine as _;
 
 use super::api::StoredMessage;
 use super::time::{FOREVER, lifetime, whole_seconds};
+use crate::advertisement::Advertisement;
 use crate::lock::{
     Concession, Content, Entry, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
 };
@@ -24,6 +25,7 @@ const WRITE: &str = "Incumbent-Write";
 const LEASE: &str = "Incumbent-Lease";
 const TOKEN: &str = "Incumbent-Token";
 const SINCE: &str = "Incumbent-Since";
+const ADVERTISEMENT: &str = "Incumbent-Advertisement";
 const VERSION: &str = "Incumbent-Version";
 const RELEASE: &str = "Incumbent-Release";
 const BY: &str = "Incumbent-By";
@@ -33,7 +35,7 @@ const CONCEDED: &str = "Incumbent-Conceded";
 /// The version of these headers.
 const CURRENT: &str = "1";
 
-/// The most bytes that the headers of an entry take.
+/// The most bytes that the headers of an entry take, an advertisement apart.
 pub(super) const LONGEST_HEADERS: usize = 288;
 
 /// The most bytes of an identity that are written or read.
@@ -126,6 +128,7 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
     Content::Held(Entry {
         identity: identity(value),
         mark: mark(headers),
+        advertisement: advertisement(headers),
         life: life.saturating_add(expiry.slack),
     })
 }
@@ -159,7 +162,17 @@ pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
         put(&mut headers, TOKEN, token.to_string());
     }
     put(&mut headers, SINCE, mark.since_unix_ms.to_string());
+    if let Some(advertisement) = &write.advertisement {
+        put(&mut headers, ADVERTISEMENT, advertisement.to_json());
+    }
     headers
+}
+
+/// The bytes that an advertisement takes in the headers of an entry.
+pub(super) fn advertised(write: &Write) -> usize {
+    let separators = ": \r\n".len();
+    let line = |said: &Arc<Advertisement>| ADVERTISEMENT.len() + separators + said.to_json().len();
+    write.advertisement.as_ref().map_or(0, line)
 }
 
 /// The headers of a delete by the holder. `ttl`: how long the tombstone is to stay, where the bucket has no age.
@@ -246,6 +259,10 @@ fn mark(headers: &impl Headers) -> Option<Mark> {
         },
         since_unix_ms: headers.value(SINCE).and_then(number).unwrap_or(0),
     })
+}
+
+fn advertisement(headers: &impl Headers) -> Option<Arc<Advertisement>> {
+    Advertisement::from_json(headers.value(ADVERTISEMENT)?).map(Arc::new)
 }
 
 fn released(headers: &impl Headers) -> Option<Tombstone> {

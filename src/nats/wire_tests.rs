@@ -18,8 +18,9 @@ fn block(headers: &HeaderMap) -> Block {
 
 fn writes() -> impl Strategy<Value = Write> {
     let mark = (any::<u64>(), any::<u64>(), 0_u64..=7_200_000, any::<Option<u64>>(), any::<u64>());
-    (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000).prop_map(
-        |(expected, identity, (nonce, number, lease, token, since_unix_ms), life)| Write {
+    let said = proptest::option::of(("[!-~]{1,80}", "\\PC{1,40}", "\\PC{0,200}"));
+    (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000, said).prop_map(
+        |(expected, identity, (nonce, number, lease, token, since_unix_ms), life, said)| Write {
             expected: expected.map(Revision),
             identity: identity.into(),
             mark: Mark {
@@ -29,6 +30,9 @@ fn writes() -> impl Strategy<Value = Write> {
                 since_unix_ms,
             },
             life: Duration::from_millis(life),
+            advertisement: said.map(|(address, key, value)| {
+                Arc::new(Advertisement::new(address).with(key, value))
+            }),
             timeout: Duration::from_secs(1),
         },
     )
@@ -45,13 +49,14 @@ proptest! {
             let Content::Held(entry) = read else { panic!("not held") };
             prop_assert_eq!(&entry.identity, &write.identity);
             prop_assert_eq!(entry.mark.as_ref(), Some(&write.mark));
+            prop_assert_eq!(&entry.advertisement, &write.advertisement);
             if ttl {
                 prop_assert!(entry.life >= write.life);
             } else {
                 prop_assert_eq!(entry.life, Duration::from_millis(60_250));
             }
         }
-        prop_assert!(block(&headers).0.len() <= LONGEST_HEADERS);
+        prop_assert!(block(&headers).0.len() <= LONGEST_HEADERS + advertised(&write));
     }
 
     #[test]
@@ -93,12 +98,12 @@ proptest! {
 
     #[test]
     fn no_headers_panic(
-        fields in proptest::collection::vec((0_usize..16, "[0-9a-fA-F.:\\-hmsTZnever]{0,40}|\\PC{0,20}"), 0..12),
+        fields in proptest::collection::vec((0_usize..17, "[0-9a-fA-F.:\\-hmsTZnever]{0,40}|\\PC{0,20}"), 0..12),
         value in any::<Vec<u8>>(),
     ) {
-        const NAMES: [&str; 16] = [
+        const NAMES: [&str; 17] = [
             EXPECTED, TTL, MARKER, OPERATION, WRITE, LEASE, TOKEN, SINCE, VERSION, RELEASE, BY, LEFT,
-            CONCEDED, "Nats-Sequence", "Nats-Last-Sequence", "Nats-Time-Stamp",
+            CONCEDED, ADVERTISEMENT, "Nats-Sequence", "Nats-Last-Sequence", "Nats-Time-Stamp",
         ];
         let mut headers = HeaderMap::new();
         for (name, text) in fields {

@@ -368,6 +368,7 @@ impl Campaign {
                 since_unix_ms: self.by_wall_clock(draft.since),
             },
             life: draft.life,
+            advertisement: self.settings.advertisement.clone(),
             timeout: draft.timeout,
         };
         self.request(now, Kind::Write { number }, Request::Write(write));

@@ -91,11 +91,15 @@ impl Campaign {
                     self.rights_seen_end = self.rights_seen_end.max(ends);
                 }
                 self.vacancy = None;
+                let Entry { identity, mark, life, advertisement } = &sighting.entry;
+                let lease = mark.as_ref().map_or(*life, |mark| mark.lease);
                 self.tell_leader(Some(Leader {
-                    identity: Arc::clone(&sighting.entry.identity),
+                    identity: Arc::clone(identity),
                     token: sighting.term().map(|(_, token)| token),
-                    since_unix_ms: sighting.entry.mark.as_ref().map(|mark| mark.since_unix_ms),
-                    seen: at,
+                    since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
+                    advertisement: advertisement.clone(),
+                    seen: sighting.at,
+                    lease: lease.min(self.capabilities.longest_lease),
                     is_me,
                 }));
                 self.last_seen = Some(sighting);
@@ -137,8 +141,10 @@ impl Campaign {
     }
 
     pub(super) fn tell_leader(&mut self, leader: Option<Leader>) {
-        let known = |l: &Option<Leader>| l.as_ref().map(|l| (l.identity.clone(), l.token, l.is_me));
-        let changed = known(&self.leader) != known(&leader);
+        let changed = match (&self.leader, &leader) {
+            (Some(known), Some(leader)) => !known.is_told_as(leader),
+            (known, leader) => known.is_some() != leader.is_some(),
+        };
         self.leader = leader;
         if changed {
             self.act(Action::Leader(self.leader.clone()));

@@ -102,7 +102,9 @@ impl Campaign {
             identity: Arc::clone(&self.settings.identity),
             token: Some(office.token),
             since_unix_ms: Some(since_unix_ms),
+            advertisement: self.settings.advertisement.clone(),
             seen: now,
+            lease: self.settings.timing.lease(),
             is_me: true,
         }));
         self.phase = Phase::Office(office);
@@ -208,6 +210,9 @@ impl Campaign {
         office.last_failure = None;
         let (began, deadline) = (office.began, office.deadline);
         self.pending.clear();
+        if let Some(me) = &mut self.leader {
+            me.seen = sent;
+        }
         if began {
             self.act(Action::Extend { deadline });
         }

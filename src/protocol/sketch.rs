@@ -41,6 +41,7 @@ impl Campaign {
             settings: Settings {
                 identity: s.identity.clone(),
                 nonce: s.nonce,
+                advertisement: s.advertisement.clone(),
                 timing: s.timing,
                 cool_down: s.cool_down,
                 backoff,

@@ -8,6 +8,7 @@ use super::backoff::{Backoff, BackoffPolicy};
 use super::cause::Cause;
 use super::timing::Timing;
 use super::vacancy::CoolDown;
+use crate::advertisement::Advertisement;
 use crate::clock::Instant;
 use crate::lock::{Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Revision, Token};
 
@@ -17,6 +18,8 @@ pub struct Settings {
     pub identity: Arc<str>,
     /// What tells this campaign from every other.
     pub nonce: Nonce,
+    /// Where it can be reached while it holds the election.
+    pub advertisement: Option<Arc<Advertisement>>,
     /// Lease, renewal, grace.
     pub timing: Timing,
     /// How long to wait between winning and leading.
@@ -43,6 +46,7 @@ impl Settings {
         Self {
             identity: identity.into(),
             nonce,
+            advertisement: None,
             timing,
             cool_down: CoolDown::default(),
             backoff: Box::new(Backoff::FIVE_SEC),
@@ -201,8 +205,26 @@ pub struct Leader {
     pub token: Option<Token>,
     /// When the term began, by the holder's wall clock, in milliseconds since the Unix epoch.
     pub since_unix_ms: Option<u64>,
-    /// When it was last seen to renew, on the local clock.
+    /// Where it can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
+    /// When its last write was seen first, on the local clock.
     pub seen: Instant,
+    /// How long after a write it may lead at the most.
+    pub lease: Duration,
     /// Whether it is this very campaigner.
     pub is_me: bool,
+}
+
+impl Leader {
+    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone, and nobody has said so yet.
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_since(self.seen) < self.lease
+    }
+
+    /// Whether nothing but a renewal tells them apart.
+    pub(super) fn is_told_as(&self, other: &Self) -> bool {
+        let Self { identity, token, advertisement, is_me, .. } = self;
+        (identity, token, advertisement, is_me)
+            == (&other.identity, &other.token, &other.advertisement, &other.is_me)
+    }
 }

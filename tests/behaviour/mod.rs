@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod causes;
+mod finding;
 mod settings;
 mod takeover;
 mod witness;
@@ -15,6 +16,7 @@ use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, n
 
 pub use callbacks::*;
 pub use causes::*;
+pub use finding::*;
 pub use settings::*;
 pub use takeover::*;
 pub use witness::Witness;
@@ -172,6 +174,7 @@ macro_rules! suite {
             tokens_grow_from_term_to_term,
             two_campaigners_with_one_visible_identity_are_two,
             an_observer_sees_who_leads_and_never_stands,
+            everybody_learns_where_the_leader_can_be_reached,
             a_campaigner_stands_again_after_stop_and_start,
             wins_and_losses_alternate_and_each_loss_has_its_cause,
             a_leader_whose_entry_is_overwritten_is_usurped,

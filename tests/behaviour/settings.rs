@@ -41,6 +41,10 @@ pub async fn bad_settings_are_refused_in_the_users_words<S: Service>() {
         refused(new().identity("two\nlines")),
         "\"two\\nlines\" cannot be an identity: it has a control character"
     );
+    assert_eq!(
+        refused(new().advertise("here there")),
+        "this cannot be advertised: the address has a blank or a control character"
+    );
     let unnamed = new_election("", Arc::clone(&lock)).start();
     assert!(matches!(unnamed, Err(StartError::Name { .. })));
     assert_eq!(service.holder("my_app").await, None);

@@ -33,6 +33,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
             since_unix_ms: 0,
         },
         life: LEASE,
+        advertisement: None,
         timeout: LEASE,
     }
 }

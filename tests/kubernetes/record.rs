@@ -69,6 +69,7 @@ async fn what_is_left<K: Kind>() {
         identity: "ours".into(),
         mark: mark(1),
         life: LEASE * 2,
+        advertisement: None,
         timeout: LEASE,
     };
     let expected = lock.write("my_app", create).await.unwrap();

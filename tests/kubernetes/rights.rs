@@ -43,6 +43,7 @@ fn create() -> Write {
             since_unix_ms: 0,
         },
         life: LEASE,
+        advertisement: None,
         timeout: LEASE,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use incumbent::Advertisement;
 use incumbent::lock::{Content, Lock, LockErrorKind, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind, Finding, Severity, Storage};
 use incumbent_test_support::{Cluster, Server, Version};
@@ -151,8 +152,17 @@ async fn a_bucket_that_choria_made_works_as_it_is() {
         create.mark.since_unix_ms = u64::MAX;
         lock.write("a", create.clone()).await.expect("the longest entry fits");
         create.identity = "x".repeat(longest + 1).into();
-        let refused = lock.write("b", create).await.unwrap_err();
+        let refused = lock.write("b", create.clone()).await.unwrap_err();
         assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
+
+        let said = Advertisement::new("10.0.0.3:50051");
+        create.advertisement = Some(said.clone().into());
+        create.identity = "x".repeat(longest - 100).into();
+        lock.write("b", create.clone()).await.expect("both fit");
+        assert_eq!(held(&lock, "b").await.1.advertisement.as_deref(), Some(&said));
+        create.advertisement = Some(said.with("more", "x".repeat(900)).into());
+        let refused = lock.write("d", create).await.unwrap_err();
+        assert!(refused.to_string().contains("beside an advertisement of "), "{refused}");
 
         let subject = "$KV.CHORIA_LEADER_ELECTION.c";
         client.request(subject, "choria1.example.net".into()).await.unwrap();

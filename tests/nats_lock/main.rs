@@ -53,6 +53,7 @@ fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
             since_unix_ms: 1_700_000_000_000,
         },
         life: TTL,
+        advertisement: None,
         timeout: TIMEOUT,
     }
 }

@@ -283,11 +283,12 @@ pub fn of_other(lease: Duration) -> Content {
             since_unix_ms: 0,
         }),
         life: lease,
+        advertisement: None,
     })
 }
 
 pub fn of_choria(life: Duration) -> Content {
-    Content::Held(Entry { identity: "choria".into(), mark: None, life })
+    Content::Held(Entry { identity: "choria".into(), mark: None, life, advertisement: None })
 }
 
 pub fn found(revision: u64, content: Content) -> Answer {

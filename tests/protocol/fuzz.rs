@@ -98,10 +98,14 @@ impl Said {
                     since_unix_ms: *since,
                 }),
                 life: life.get(),
+                advertisement: None,
             }),
-            Self::Foreign { life } => {
-                Content::Held(Entry { identity: "junk".into(), mark: None, life: life.get() })
-            }
+            Self::Foreign { life } => Content::Held(Entry {
+                identity: "junk".into(),
+                mark: None,
+                life: life.get(),
+                advertisement: None,
+            }),
             Self::Released { by, left } => {
                 Content::Vacant(Tombstone::Released { by: by.nonce(), left: left.get() })
             }

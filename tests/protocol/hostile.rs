@@ -39,6 +39,7 @@ fn an_entry_that_claims_to_live_for_ever_is_looked_at_again() {
         identity: "junk".into(),
         mark: None,
         life: SECOND * 3600 * 24 * 36_600,
+        advertisement: None,
     });
     desk.server.store(desk.now, for_ever, LEASE);
     desk.tell_last();

@@ -155,6 +155,7 @@ fn two_campaigners_with_one_identity_are_two() {
                 since_unix_ms: 0,
             }),
             life: LEASE,
+            advertisement: None,
         }),
     };
     let mut desk = Desk::leading();
@@ -359,7 +360,8 @@ fn nothing_depends_on_a_wall_clock() {
         let mut desk = Desk::standing_by_with(ours, super::desk::capabilities());
         let write = WriteId { nonce: OTHER, number: 9 };
         let mark = Mark { write, lease: LEASE, token: Some(Token(1)), since_unix_ms };
-        let entry = Entry { identity: "other".into(), mark: Some(mark), life: LEASE };
+        let entry =
+            Entry { identity: "other".into(), mark: Some(mark), life: LEASE, advertisement: None };
         desk.stores(Content::Held(entry));
         desk.run(SECOND);
         desk.admin_deletes();

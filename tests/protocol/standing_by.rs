@@ -237,3 +237,23 @@ fn few_of_a_thousand_ask() {
     // Hearing is as uneven here as requests are slow, up to 2 ms each way: see the window in spread.rs.
     assert!(creates.iter().sum::<u64>() <= 10 * 20 && creates.iter().all(|n| *n <= 60));
 }
+
+#[test]
+fn a_leader_is_as_fresh_as_its_last_write() {
+    let mut desk = Desk::new(settings(), capabilities()); // it polls, and hears nothing
+    let fresh = |desk: &Desk| desk.machine.leader().map(|leader| leader.is_fresh(desk.local()));
+    desk.server.store(desk.now, of_other(LEASE), LEASE * 10);
+    desk.event(Event::Start);
+    assert_eq!(fresh(&desk), None);
+    desk.run(LEASE / 2);
+    assert_eq!(fresh(&desk), Some(true));
+    desk.run(LEASE); // which finds the same write again, and again
+    assert_eq!(fresh(&desk), Some(false));
+    desk.server.store(desk.now, of_other(LEASE), LEASE * 10);
+    desk.run(LEASE * 3 / 4);
+    assert_eq!(fresh(&desk), Some(true));
+
+    let mut leads = Desk::leading();
+    leads.run(LEASE * 5);
+    assert_eq!(fresh(&leads), Some(true));
+}

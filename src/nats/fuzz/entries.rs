@@ -182,6 +182,7 @@ impl Written {
                 since_unix_ms: self.since,
             },
             life: Duration::from_millis(self.life),
+            advertisement: None,
             timeout: Duration::from_secs(1),
         }
     }

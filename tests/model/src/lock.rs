@@ -70,7 +70,12 @@ impl Entrance {
             }
             Request::Write(write) if write.expected == last => {
                 let (identity, mark) = (write.identity.clone(), Some(write.mark.clone()));
-                let entry = Entry { identity, mark, life: write.life };
+                let entry = Entry {
+                    identity,
+                    mark,
+                    life: write.life,
+                    advertisement: write.advertisement.clone(),
+                };
                 let revision = self.store(now, Content::Held(entry), write.life);
                 (Answer::Written(Ok(revision)), true)
             }

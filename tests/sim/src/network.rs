@@ -170,6 +170,11 @@ impl World {
     }
 
     pub(super) fn plain_entry(&self, identity: &str) -> Content {
-        Content::Held(Entry { identity: identity.into(), mark: None, life: self.server.bucket_ttl })
+        Content::Held(Entry {
+            identity: identity.into(),
+            mark: None,
+            life: self.server.bucket_ttl,
+            advertisement: None,
+        })
     }
 }

@@ -112,6 +112,7 @@ impl Server {
                     identity: write.identity.clone(),
                     mark: Some(write.mark.clone()),
                     life: write.life,
+                    advertisement: write.advertisement.clone(),
                 };
                 let revision = self.store(now, Content::Held(entry), write.life);
                 (Answer::Written(Ok(revision)), true)

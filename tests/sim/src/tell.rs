@@ -52,7 +52,7 @@ pub fn answer(answer: &Answer) -> String {
 
 fn record(Record { revision, content }: &Record) -> String {
     match content {
-        Content::Held(Entry { identity, mark: Some(mark), life }) => {
+        Content::Held(Entry { identity, mark: Some(mark), life, .. }) => {
             let number = mark.write.number;
             format!("{revision} of {identity} (write {number}, life {life:?})")
         }

@@ -1,0 +1,44 @@
+//! Finding the leader.
+
+use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
+
+use super::{Service, change, soon};
+
+/// Waits until the leader is `identity`.
+async fn leader(changes: &mut Changes, identity: &str) -> Leader {
+    change(changes, "who leads is told", |change| match change {
+        Change::Leader(Some(leader)) if &*leader.identity == identity => Some(leader.clone()),
+        _ => None,
+    })
+    .await
+}
+
+/// Who stands and who does not read where the leader can be reached, and so after a takeover.
+pub async fn everybody_learns_where_the_leader_can_be_reached<S: Service>() {
+    let service = S::start().await;
+    let observer = observe("my_app", service.lock().await).unwrap();
+    let mut observed = observer.changes();
+    let first = Advertisement::new("10.0.0.1:50051").with("zone", "größer");
+    let second = Advertisement::new("https://c2.example.net");
+    let advertising =
+        |builder: ElectionBuilder, said: &Advertisement| builder.advertise(said.clone()).start();
+
+    let leads = advertising(service.campaigner("first").await, &first).unwrap();
+    drop(soon("the first leads", leads.won()).await.unwrap());
+    assert_eq!(leads.leader().unwrap().advertisement.as_deref(), Some(&first));
+    let stands = advertising(service.campaigner("second").await, &second).unwrap();
+    let mut stood = stands.changes();
+    for changes in [&mut observed, &mut stood] {
+        let seen = leader(changes, "first").await;
+        assert_eq!((seen.advertisement.as_deref(), seen.is_me), (Some(&first), false));
+    }
+    let fresh = observer.fresh_leader().expect("it renews");
+    assert_eq!(fresh.advertisement.as_deref(), Some(&first));
+    assert!(observer.leader_age().is_some_and(|age| age < fresh.lease));
+
+    leads.stop().await;
+    let _leadership = soon("the second leads", stands.won()).await.unwrap();
+    let seen = leader(&mut observed, "second").await;
+    assert_eq!(seen.advertisement.as_deref(), Some(&second));
+    assert_eq!(service.holder("my_app").await.as_deref(), Some("second"));
+}
