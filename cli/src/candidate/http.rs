@@ -4,11 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
 use axum::{Json, Router};
-use incumbent::Election;
+use incumbent::{Advertisement, Election};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -58,6 +58,7 @@ impl Listener {
     pub async fn serve(self, election: Election, health: Arc<Health>) {
         let routes = Router::new()
             .route("/leader", get(leader))
+            .route("/redirect/{*path}", any(redirect))
             .route("/healthz", get(healthz))
             .route("/metrics", get(metrics))
             .with_state(Told { election, health, metrics: self.metrics });
@@ -79,6 +80,7 @@ fn parse(text: &str) -> Result<SocketAddr, Failure> {
 async fn leader(State(told): State<Told>) -> Json<Value> {
     let leader = told.election.leader();
     let leader = leader.as_ref();
+    let said = leader.and_then(|leader| leader.advertisement.as_deref());
     Json(json!({
         "leader": leader.map(|leader| &*leader.identity),
         "token": leader.and_then(|leader| leader.token).map(|token| token.0),
@@ -87,7 +89,31 @@ async fn leader(State(told): State<Told>) -> Json<Value> {
             .and_then(when::from_unix_ms)
             .map(when::rfc3339),
         "mine": told.election.is_leader(),
+        "address": said.map(Advertisement::address),
+        "metadata": said.map(Advertisement::metadata),
+        "fresh": leader.map(|_| told.election.fresh_leader().is_some()),
     }))
+}
+
+/// Whatever the method: 307 keeps it, and the body.
+async fn redirect(State(told): State<Told>, uri: Uri) -> Response {
+    let leader = told.election.fresh_leader();
+    let said = leader.as_ref().and_then(|leader| leader.advertisement.as_deref());
+    let path = uri.path_and_query().map_or("", |asked| asked.as_str());
+    let path = path.strip_prefix("/redirect").unwrap_or_default();
+    let location = said.map(|said| HeaderValue::try_from(said.location(path)));
+    match location {
+        Some(Ok(location)) => {
+            (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
+        }
+        _ => {
+            let line = match &leader {
+                Some(_) => "the leader says no address that a client could be sent to\n",
+                None => "nobody leads, as far as is known\n",
+            };
+            (StatusCode::SERVICE_UNAVAILABLE, line).into_response()
+        }
+    }
 }
 
 async fn healthz(State(told): State<Told>) -> (StatusCode, String) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::protocol::{Timing, TimingOptions};
-use incumbent::{Election, StartError, new_election};
+use incumbent::{Advertisement, Election, StartError, new_election};
 use tokio::task::JoinHandle;
 
 use self::health::Health;
@@ -34,13 +34,28 @@ pub struct Candidacy {
     identity: Option<String>,
     /// Answer HTTP requests at this port of the loopback address, or at this address and port.
     ///
-    /// GET /leader: who leads, as JSON: leader, token, since, and whether it is this process (mine). GET /healthz: 200
+    /// GET /leader: who leads, as JSON: leader, token, since, whether it is this process (mine), where it can be reached
+    /// (address, metadata), and whether it has been seen to renew within its lease (fresh). /redirect/PATH: sends the client
+    /// on (307) to PATH at that address; 503 while no fresh leader advertises one. GET /healthz: 200
     /// while it campaigns well, 503 once a deadline has passed that was not told, or the lock has been out of reach
     /// for longer than a lease; with one line that says why. GET /metrics: for Prometheus.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     http: Option<String>,
+    /// Where this process can be reached while it leads: `host:port` or a URL, for whoever asks who leads.
+    ///
+    /// It is written with every entry, for all to read who may read the lock: no place for a secret.
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Option<String>,
+    /// What else to say of this process while it leads. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", requires = "advertise", value_parser = pair)]
+    metadata: Vec<(String, String)>,
     #[command(flatten)]
     standing: Standing,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a key and a value are told as KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// A lock that is open, before standing in an election of it.
@@ -107,6 +122,12 @@ impl Candidacy {
         let mut builder = new_election(&self.name, at.opened.lock);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
+        }
+        if let Some(address) = &self.advertise {
+            let said = Advertisement::new(address);
+            let pairs = self.metadata.iter().cloned();
+            builder =
+                builder.advertise(pairs.fold(said, |said, (key, value)| said.with(key, value)));
         }
         if let Some(lease) = at.opened.told {
             builder = builder.lease(lease);

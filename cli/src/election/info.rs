@@ -19,7 +19,7 @@ pub struct List {
     printing: Printing,
 }
 
-/// Show how fit the bucket is, and who leads: election, leader, since, token, renewed.
+/// Show how fit the bucket is, and who leads: election, leader, since, token, renewed, and the address that it advertises.
 ///
 /// Ages are by this host's clock, from times by the leader's (since) and the server's (renewed). With Kubernetes there is
 /// no bucket to examine, and all times are by the leader's clock: a leader that is `overdue` by them has not renewed for its
@@ -75,22 +75,40 @@ impl Info {
                 .try_for_each(|finding| output::line(format!("  {}", shown(finding))))?;
         }
         output::line("")?;
-        output::table(
-            ["election", "leader", "since", "token", "renewed"],
-            offices.iter().map(|office| {
-                let holder = office.holder();
-                let ago = |time| format!("{} ago", when::span(when::age(time)));
-                let or_none = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
-                [
-                    office.election.clone(),
-                    leader(office),
-                    or_none(holder.and_then(|holder| holder.since).map(ago)),
-                    or_none(holder.and_then(|holder| holder.token).map(|token| token.to_string())),
-                    or_none(holder.map(|_| ago(office.written))),
-                ]
-            }),
-        )
+        // A column that is of use where somebody advertises.
+        if offices.iter().any(|office| address(office).is_some()) {
+            let rows = offices.iter().map(|office| {
+                let [election, leader, since, token, renewed] = row(office);
+                [election, leader, since, token, renewed, or_dash(address(office))]
+            });
+            return output::table(
+                ["election", "leader", "since", "token", "renewed", "address"],
+                rows,
+            );
+        }
+        output::table(["election", "leader", "since", "token", "renewed"], offices.iter().map(row))
     }
+}
+
+fn row(office: &Office) -> [String; 5] {
+    let holder = office.holder();
+    let ago = |time| format!("{} ago", when::span(when::age(time)));
+    [
+        office.election.clone(),
+        leader(office),
+        or_dash(holder.and_then(|holder| holder.since).map(ago)),
+        or_dash(holder.and_then(|holder| holder.token).map(|token| token.to_string())),
+        or_dash(holder.map(|_| ago(office.written))),
+    ]
+}
+
+fn address(office: &Office) -> Option<String> {
+    let said = office.holder()?.advertisement.as_ref()?;
+    Some(said.address().to_owned())
+}
+
+fn or_dash(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| "-".to_owned())
 }
 
 fn leader(office: &Office) -> String {

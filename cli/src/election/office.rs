@@ -1,7 +1,9 @@
 //! Who holds an election, whatever lock tells.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::Advertisement;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -37,6 +39,8 @@ pub struct Holder {
     pub since: Option<OffsetDateTime>,
     /// How long others wait for it when it does not renew, where no server ends its term.
     pub lease: Option<Duration>,
+    /// Where it can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
     /// How often it has written, where that is told.
     pub writes: Option<u64>,
 }
@@ -68,6 +72,7 @@ impl Office {
             Holding::Held(_) => None,
             Holding::Vacant(cause) => Some(cause),
         };
+        let said = holder.and_then(|holder| holder.advertisement.as_deref());
         json!({
             "election": self.election,
             "leader": holder.map(|holder| &holder.leader),
@@ -75,6 +80,8 @@ impl Office {
             "since": holder.and_then(|holder| holder.since).map(when::rfc3339),
             "renewed": holder.map(|_| when::rfc3339(self.written)),
             "overdue": self.is_overdue(),
+            "address": said.map(Advertisement::address),
+            "metadata": said.map(Advertisement::metadata),
             "vacant": cause,
             "revision": self.revision,
         })

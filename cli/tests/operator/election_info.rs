@@ -38,6 +38,26 @@ async fn info_shows_the_health_of_the_bucket_and_who_leads() {
 }
 
 #[tokio::test]
+async fn an_address_that_a_leader_advertises_is_shown() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let said = ["--advertise", "c1.example.net:50051", "--metadata", "zone=größer"];
+    let mut leader = shell.start(&[&["campaign", "my_app"], &said[..]].concat());
+    leader.line_with("won");
+    let told = shell.out(&["election", "info"]);
+    let (heads, row) = (told.lines().nth(3).unwrap(), told.lines().nth(4).unwrap());
+    assert!(heads.ends_with("ADDRESS") && row.ends_with("  c1.example.net:50051"), "{told}");
+    let json = shell.json(&["election", "info", "my_app", "-o", "json"]);
+    let election = &json["elections"][0];
+    assert_eq!(election["address"], "c1.example.net:50051");
+    assert_eq!(election["metadata"]["zone"], "größer");
+
+    let (line, code) = shell.refusal(&["campaign", "other", "--advertise", "a b"]);
+    assert!(line.contains("the address has a blank or a control character"), "{line}");
+    assert_eq!(code, 2);
+}
+
+#[tokio::test]
 async fn offices_that_are_vacant_say_why() {
     let server = Server::start().await;
     let shell = Shell::at(&server);

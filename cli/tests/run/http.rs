@@ -75,6 +75,54 @@ async fn it_tells_who_leads_how_it_goes_and_metrics() {
     .await;
 }
 
+/// A client that knows any one of them reaches the leader, also after a takeover.
+#[tokio::test]
+async fn clients_are_sent_on_to_where_the_leader_can_be_reached() {
+    let scene = Scene::start().await;
+    let ((first_port, first), (second_port, second)) = (free(), free());
+    let flags = |port: &str, address: &str| {
+        ["--http", port, "--advertise", address, "--metadata", "zone=a=b"].map(str::to_owned)
+    };
+    let location = |address: &str, path: &str| {
+        let mut stream = TcpStream::connect(address).ok()?;
+        write!(stream, "PUT {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer.starts_with("HTTP/1.0 307 ").then_some(())?;
+        let line = answer.lines().find_map(|line| line.strip_prefix("location: "));
+        line.map(str::to_owned)
+    };
+    let first_flags = flags(&first_port, "10.0.0.1:80");
+    let mut run = scene.run("my_app", &first_flags.each_ref().map(String::as_str), SERVE);
+    run.says("up").await;
+    let second_flags = flags(&second_port, "https://c2.example.net/base/");
+    let second_flags = second_flags.each_ref().map(String::as_str);
+    let mut candidate = Campaigner::start(scene.campaign("my_app", &second_flags));
+    candidate.line().await;
+    for address in [&first, &second] {
+        let sent_to = location(address, "/redirect/jobs/7?all=1");
+        assert_eq!(sent_to.as_deref(), Some("http://10.0.0.1:80/jobs/7?all=1"));
+        let told = leader(address).expect("it listens");
+        assert_eq!((&told["address"], &told["fresh"]), (&"10.0.0.1:80".into(), &true.into()));
+        assert_eq!(told["metadata"]["zone"], "a=b");
+    }
+    run.signal(Signal::TERM);
+    run.exit_code().await;
+    eventually("clients are sent to the next leader", async || {
+        location(&second, "/redirect/jobs").filter(|to| to == "https://c2.example.net/base/jobs")
+    })
+    .await;
+
+    let ((port, address), flags) = (free(), "--http");
+    let mut silent = Campaigner::start(scene.campaign("other", &[flags, &port]));
+    silent.line().await;
+    let (status, body) = get(&address, "/redirect/jobs").expect("it listens");
+    assert_eq!(
+        (status, &*body),
+        (503, "the leader says no address that a client could be sent to\n")
+    );
+}
+
 /// For the leader as for those who stand by.
 #[tokio::test]
 async fn a_lock_out_of_reach_for_longer_than_a_lease_is_unhealthy() {

@@ -1,10 +1,12 @@
 //! The elections of a NATS bucket. The headers are those of `docs/nats.md`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use incumbent::Advertisement;
 use incumbent::nats::Finding;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -187,6 +189,9 @@ fn of_message(
             token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
             since: number("Incumbent-Since").and_then(when::from_unix_ms),
             lease: None,
+            advertisement: header("Incumbent-Advertisement")
+                .and_then(Advertisement::from_json)
+                .map(Arc::new),
             writes: None,
         }),
     };

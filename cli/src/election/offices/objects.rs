@@ -124,6 +124,7 @@ fn understand(office: kubernetes::Office) -> Office {
                 token: holder.token.map(|token| token.0),
                 since: office.acquired.map(OffsetDateTime::from),
                 lease: Some(holder.lease),
+                advertisement: holder.advertisement,
                 writes: holder.writes,
             };
             (Holding::Held(holder), renewed)
