@@ -1,0 +1,179 @@
+//! A gRPC client whose calls reach whoever leads, through failovers.
+//!
+//! Three servers stand in one election, and the leader advertises its address. The client does not stand: it observes the
+//! election, and keeps the one address of its channel at that of the leader. Calls made while nobody leads wait for the
+//! next leader; a call that fails under way is the caller's to repeat, as with any channel. The service is gRPC's own health
+//! check: a server says that it is serving `jobs` while it leads.
+//!
+//! ```text
+//! cargo run --example grpc_leader
+//! nats-server --jetstream & cargo run --example grpc_leader -- nats://127.0.0.1:4222
+//! ```
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::Lock;
+use incumbent::memory::MemoryLock;
+use incumbent::nats::{self, Bucket, BucketConfig};
+use incumbent::{Change, Election, Leader, Observer, new_election, observe};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinHandle;
+use tonic::transport::channel::Change as Balance;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus as Health;
+use tonic_health::pb::health_client::HealthClient;
+
+const ELECTION: &str = "jobs";
+const LEASE: Duration = Duration::from_secs(2);
+/// How many times leaders are ended by the operator of this example.
+const FAILOVERS: usize = 3;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let lock: Arc<dyn Lock> = match std::env::args().nth(1) {
+        Some(url) => {
+            let client = nats::connect(&url, async_nats::ConnectOptions::new()).await?;
+            let config = BucketConfig::new("GRPC_LEADER").ttl(LEASE);
+            Arc::new(Bucket::create_or_open(client, config).await?.lock())
+        }
+        None => Arc::new(MemoryLock::with_ttl(LEASE)),
+    };
+    let mut servers = Vec::new();
+    for _ in 0..=FAILOVERS {
+        servers.push(Candidate::start(lock.clone()).await?);
+    }
+    let channel = LeaderChannel::follow(observe(ELECTION, lock)?);
+    let mut client = HealthClient::new(channel.channel.clone());
+
+    for _ in 0..FAILOVERS {
+        println!("asked the leader: {}", ask(&mut client).await?);
+        let leads = servers.iter().position(|server| server.election.is_leader());
+        if let Some(leads) = leads {
+            let server = servers.remove(leads);
+            println!("{} goes away", server.election.identity());
+            server.stop().await;
+        }
+    }
+    println!("asked the leader: {}", ask(&mut client).await?);
+    for server in servers {
+        server.stop().await;
+    }
+    Ok(())
+}
+
+/// Calls, and repeats what a server that went away left unanswered: the question may be asked twice.
+async fn ask(client: &mut HealthClient<Channel>) -> Result<String, tonic::Status> {
+    let mut failed = None;
+    for _ in 0..20 {
+        let asked = HealthCheckRequest { service: ELECTION.to_owned() };
+        match client.check(asked).await {
+            Ok(answer) => match answer.get_ref().status() {
+                Health::Serving => return Ok("it serves".to_owned()),
+                other => {
+                    println!("  {other:?}: it leads no more, or does not know yet that it does")
+                }
+            },
+            Err(status) => {
+                println!("  {:?}: {}", status.code(), status.message());
+                failed = Some(status);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Err(failed.unwrap_or_else(|| tonic::Status::unavailable("nobody serves")))
+}
+
+/// A channel to whoever leads.
+struct LeaderChannel {
+    channel: Channel,
+    following: JoinHandle<()>,
+}
+
+impl LeaderChannel {
+    fn follow(observer: Observer) -> Self {
+        let (channel, endpoints) = Channel::balance_channel(4);
+        Self { channel, following: tokio::spawn(follow(observer, endpoints)) }
+    }
+}
+
+impl Drop for LeaderChannel {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+/// Keeps one endpoint in the channel: that of the leader, or none. Its key is the address, so that a leader that comes back
+/// elsewhere is connected to anew.
+async fn follow(observer: Observer, endpoints: Sender<Balance<String, Endpoint>>) {
+    let mut changes = observer.changes();
+    let mut current: Option<String> = None;
+    loop {
+        let leader = observer.leader().as_ref().and_then(address);
+        if leader != current {
+            let gone = current.take().map(Balance::Remove);
+            let endpoint = leader.clone().and_then(|address| {
+                let endpoint = Endpoint::from_shared(address.clone()).ok()?;
+                Some(Balance::Insert(address, endpoint.connect_timeout(LEASE)))
+            });
+            for change in [gone, endpoint].into_iter().flatten() {
+                if endpoints.send(change).await.is_err() {
+                    return; // nobody has the channel any more
+                }
+            }
+            current = leader;
+        }
+        loop {
+            match changes.next().await {
+                Some(Change::Leader(_) | Change::Missed(_)) => break,
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+}
+
+fn address(leader: &Leader) -> Option<String> {
+    Some(leader.advertisement.as_ref()?.location(""))
+}
+
+/// A server that stands in the election.
+struct Candidate {
+    election: Election,
+    serving: JoinHandle<Result<(), tonic::transport::Error>>,
+}
+
+impl Candidate {
+    async fn start(lock: Arc<dyn Lock>) -> Result<Self, Box<dyn Error>> {
+        let socket = TcpListener::bind("127.0.0.1:0").await?;
+        let address = socket.local_addr()?.to_string();
+        let (reporter, health) = tonic_health::server::health_reporter();
+        reporter.set_service_status(ELECTION, ServingStatus::NotServing).await;
+        let incoming = TcpIncoming::from(socket);
+        let serving =
+            tokio::spawn(Server::builder().add_service(health).serve_with_incoming(incoming));
+        let told = address.clone();
+        let work = move |leadership: incumbent::Leadership| {
+            let (reporter, address) = (reporter.clone(), told.clone());
+            async move {
+                println!("{address} leads, with token {}", leadership.token());
+                reporter.set_service_status(ELECTION, ServingStatus::Serving).await;
+                leadership.ended().await;
+                reporter.set_service_status(ELECTION, ServingStatus::NotServing).await;
+            }
+        };
+        let builder = new_election(ELECTION, lock).identity(&address).advertise(&address);
+        let election = builder.lease(LEASE).on_won(work).start()?;
+        Ok(Self { election, serving })
+    }
+
+    async fn stop(self) {
+        self.election.stop().await;
+        self.serving.abort();
+    }
+}
