@@ -93,6 +93,7 @@ impl Ours {
                 since_unix_ms: 1,
             },
             life: lease,
+            advertisement: None,
             timeout: Duration::from_secs(5),
         };
         self.last = Some(self.lock.write("ours", write).await.expect("a renewal"));

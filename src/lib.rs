@@ -35,6 +35,7 @@
 )]
 #![cfg_attr(not(feature = "nats"), doc = "- [`memory`]: the lock in process.")]
 //! - [`all_of`](mod@all_of): several locks as one.
+#![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
 //!   on through suspension.
 //!
@@ -55,6 +56,8 @@ mod election;
 pub mod kubernetes;
 mod leadership;
 pub mod lock;
+#[cfg(feature = "url")]
+pub mod lock_url;
 mod machine;
 pub mod memory;
 #[cfg(feature = "nats")]
@@ -71,6 +74,8 @@ pub use builder::{ElectionBuilder, StartError, new_election, observe};
 pub use election::{Change, Changes, Election, Observer, Stopped};
 pub use leadership::{Leadership, Loss};
 pub use lock::Token;
+#[cfg(feature = "url")]
+pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State};
 
 /// What the README shows compiles.

@@ -48,6 +48,14 @@ impl LeaseTiming {
         Ok(Self { lease, renew_deadline, retry_period })
     }
 
+    /// A lease of that many whole seconds, and the rest in client-go's proportions: two thirds and two fifteenths of it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_lease(lease: Duration) -> Result<Self, LeaseTimingError> {
+        Self::new(lease, lease / 3 * 2, lease / 15 * 2)
+    }
+
     /// How long others wait for a holder that does not renew.
     pub fn lease(&self) -> Duration {
         self.lease

@@ -9,6 +9,7 @@ use async_nats::{
     PublishErrorKind, ServerAddr, ServerError, StatusCode, ToServerAddrs,
 };
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
 
 use super::replies::{Replies, Unanswered};
@@ -30,7 +31,7 @@ pub struct Connection {
 
 /// Connects with `options`, watching what the server refuses.
 ///
-/// A user and password in a server's URL are used, which [`ConnectOptions::connect`] does not do.
+/// A user and password in a server's URL, or a token there in place of both, are used, which [`ConnectOptions::connect`] does not do.
 ///
 /// This sets the event callback of `options`. A callback that was set before is **replaced**: where you need your own,
 /// call [`PermissionWatch::observe`] from it and make the [`Connection`] by [`Connection::new`].
@@ -50,9 +51,13 @@ pub async fn connect(
         Err(_) => return options.connect(servers).await.map(Connection::from), // which tells what is wrong
     };
     if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
-        let (user, password) = (address.username(), address.password());
-        let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
-        options = options.user_and_password(text(user), text(password));
+        // The client gives them as the URL has them.
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let user = decoded(address.username().unwrap_or_default());
+        options = match address.password() {
+            Some(password) => options.user_and_password(user, decoded(password)),
+            None => options.token(user),
+        };
     }
     let bare: Vec<ServerAddr> = addresses.into_iter().filter_map(without_user).collect();
     let watch = PermissionWatch::new();

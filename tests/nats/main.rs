@@ -15,3 +15,5 @@ mod raw;
 mod rights;
 mod scene;
 mod suites;
+#[cfg(feature = "url")]
+mod url;

@@ -186,8 +186,7 @@ impl Objects {
         lease: Option<Duration>,
     ) -> Result<Opened, Failure> {
         let timing = match lease {
-            // client-go's proportions.
-            Some(lease) => LeaseTiming::new(lease, lease / 3 * 2, lease / 15 * 2)
+            Some(lease) => LeaseTiming::of_lease(lease)
                 .map_err(|error| Failure::new(Code::Usage, one_line(&error)))?,
             None => LeaseTiming::default(),
         };

@@ -1,0 +1,87 @@
+//! `kubernetes:[NAMESPACE]`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::{LockUrlError, LockUrlErrorKind};
+use super::parts::Parts;
+use crate::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock};
+use crate::lock::Lock;
+
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    namespace: String,
+    kind: Kind,
+    object: Option<String>,
+    timing: Option<LeaseTiming>,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    shown: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Lease,
+    ConfigMap,
+    Endpoints,
+}
+
+impl Place {
+    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let place = Self {
+            namespace: parts.decoded(parts.place().trim_start_matches('/'))?,
+            kind: match parts.take("kind").as_deref() {
+                None | Some("lease") => Kind::Lease,
+                Some("configmap") => Kind::ConfigMap,
+                Some("endpoints") => Kind::Endpoints,
+                Some(_) => return Err(parts.malformed("kind is lease, configmap or endpoints")),
+            },
+            object: parts.take("object"),
+            timing: match parts.take_duration("lease")?.map(LeaseTiming::of_lease) {
+                Some(Err(error)) => return Err(parts.malformed(&error.to_string())),
+                Some(Ok(timing)) => Some(timing),
+                None => None,
+            },
+            kubeconfig: parts.take("kubeconfig").map(PathBuf::from),
+            context: parts.take("context"),
+            shown: parts.shown().to_owned(),
+        };
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if !place.namespace.bytes().all(fits) {
+            return Err(parts.malformed("a namespace has letters a-z, digits and '-' only"));
+        }
+        if place.context.is_some() && place.kubeconfig.is_none() {
+            return Err(parts.malformed("context is one of a kubeconfig: tell that, too"));
+        }
+        Ok(place)
+    }
+
+    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let cluster = match &self.kubeconfig {
+            Some(file) => Cluster::from_kubeconfig(file, self.context.as_deref()).await,
+            None => Cluster::infer().await,
+        };
+        let mut cluster = cluster.map_err(|error| {
+            let message = format!("{}: {error}", self.shown);
+            LockUrlError::of_opening(LockUrlErrorKind::Refused, message, error)
+        })?;
+        if !self.namespace.is_empty() {
+            cluster = cluster.in_namespace(&self.namespace);
+        }
+        Ok(match self.kind {
+            Kind::Lease => self.chosen(cluster.lease_lock()),
+            Kind::ConfigMap => self.chosen(cluster.config_map_lock()),
+            Kind::Endpoints => self.chosen(cluster.endpoints_lock()),
+        })
+    }
+
+    fn chosen<C: Carrier>(&self, mut lock: ObjectLock<C>) -> Arc<dyn Lock> {
+        if let Some(timing) = self.timing {
+            lock = lock.timing(timing);
+        }
+        if let Some(object) = &self.object {
+            lock = lock.object(object);
+        }
+        Arc::new(lock)
+    }
+}

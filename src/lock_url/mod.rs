@@ -1,0 +1,170 @@
+//! One way to name a lock, for programs that leave the choice to their configuration.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use incumbent::{LockUrl, new_election};
+//!
+//! let url: LockUrl = "memory:my_fleet?ttl=10s".parse()?; // or from a variable: nats://nats.example.net/MY_BUCKET
+//! let election = new_election("my_app", url.open().await?).start()?;
+//! # let leadership = election.won().await?;
+//! # drop(leadership);
+//! # election.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The URLs
+//! | URL | lock | feature | options |
+//! |---|---|---|---|
+//! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://`, `ws://`, `wss://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `domain`, `creds=FILE`, `ca=FILE` |
+//! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
+//! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
+//!
+//! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or
+//! `500ms`. What is no letter, digit or one of `-._~/:@,` is written as a percent sign and two hexadecimal digits.
+//!
+//! **Several URLs with blanks between them** are [`all_of`](crate::all_of()) their locks, in this order:
+//! `kubernetes:prod?object=my-app nats://nats.example.net/MY_BUCKET?need=best-effort`. `need` is `required`, the default, or
+//! `best-effort`.
+
+mod error;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+mod memory;
+#[cfg(feature = "nats")]
+mod nats;
+mod parts;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::all_of::all_of;
+use crate::lock::{Lock, Member, Need};
+
+pub use error::{LockUrlError, LockUrlErrorKind};
+use parts::Parts;
+
+/// The name of a lock, or of several that are one: see the [module](mod@crate::lock_url).
+///
+/// It is parsed as a whole; nobody is asked before [`open`](Self::open). What is shown of it has no secrets.
+#[derive(Clone)]
+pub struct LockUrl {
+    members: Vec<(Place, Need)>,
+    /// Without secrets.
+    shown: String,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Memory(memory::Place),
+    #[cfg(feature = "nats")]
+    Nats(Box<nats::Place>),
+    #[cfg(feature = "kubernetes")]
+    Kubernetes(kubernetes::Place),
+}
+
+impl LockUrl {
+    /// Opens the lock.
+    ///
+    /// A NATS server is asked for the bucket, which is made where there is none, unless the URL tells the `ttl`: then nobody is
+    /// asked, the server may be out of reach, and elections are timed by that. A Kubernetes API server is not asked.
+    ///
+    /// # Errors
+    /// [`LockUrlErrorKind::Unavailable`], where trying again may help, and [`LockUrlErrorKind::Refused`].
+    ///
+    /// # Cancel safety
+    /// A bucket may be left behind.
+    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        if let [(place, Need::Required)] = &self.members[..] {
+            return place.open().await;
+        }
+        let mut members = Vec::with_capacity(self.members.len());
+        for (place, need) in &self.members {
+            members.push(Member::new(place.open().await?, *need));
+        }
+        Ok(Arc::new(all_of(members)))
+    }
+}
+
+impl Place {
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        match parts.scheme() {
+            "memory" => memory::Place::parse(parts).map(Self::Memory),
+            #[cfg(feature = "nats")]
+            "nats" | "tls" | "ws" | "wss" => {
+                nats::Place::parse(parts).map(|place| Self::Nats(Box::new(place)))
+            }
+            #[cfg(feature = "kubernetes")]
+            "kubernetes" => kubernetes::Place::parse(parts).map(Self::Kubernetes),
+            scheme => Err(parts.unknown(feature_of(scheme))),
+        }
+    }
+
+    async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        match self {
+            Self::Memory(place) => place.open(),
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => place.open().await,
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(place) => place.open().await,
+        }
+    }
+}
+
+/// Which feature brings what a URL names.
+fn feature_of(scheme: &str) -> Option<&'static str> {
+    match scheme {
+        "nats" | "tls" | "ws" | "wss" => Some("nats"),
+        "kubernetes" => Some("kubernetes"),
+        _ => None,
+    }
+}
+
+impl FromStr for LockUrl {
+    type Err = LockUrlError;
+
+    fn from_str(text: &str) -> Result<Self, LockUrlError> {
+        let mut url = Self { members: Vec::new(), shown: String::new() };
+        for word in text.split_ascii_whitespace() {
+            let mut parts = Parts::of(word)?;
+            let need = match parts.take("need").as_deref() {
+                None | Some("required") => Need::Required,
+                Some("best-effort") => Need::BestEffort,
+                Some(_) => return Err(parts.malformed("need is required or best-effort")),
+            };
+            url.members.push((Place::parse(&mut parts)?, need));
+            parts.nothing_left()?;
+            if !url.shown.is_empty() {
+                url.shown.push(' ');
+            }
+            url.shown.push_str(parts.shown());
+        }
+        if url.members.iter().any(|(_, need)| *need == Need::Required) {
+            return Ok(url);
+        }
+        Err(LockUrlError::malformed(match url.members.is_empty() {
+            true => "no lock is named: give a URL, as in nats://localhost/MY_BUCKET".to_owned(),
+            false => format!(
+                "{}: no lock is required, and nothing would keep two leaders apart",
+                url.shown
+            ),
+        }))
+    }
+}
+
+impl fmt::Display for LockUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for LockUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! `nats://HOST/BUCKET`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+
+use super::error::{LockUrlError, LockUrlErrorKind};
+use super::parts::Parts;
+use crate::lock::Lock;
+use crate::nats::{Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect};
+
+#[derive(Clone)]
+pub(super) struct Place {
+    servers: Vec<ServerAddr>,
+    bucket: String,
+    ttl: Option<Duration>,
+    create: bool,
+    domain: Option<String>,
+    creds: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    shown: String,
+}
+
+impl Place {
+    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let hosts = "it names no server, as nats://localhost:4222/MY_BUCKET does";
+        let named = parts.place().strip_prefix("//").unwrap_or_default();
+        let (authority, path) = named.split_once('/').unwrap_or((named, ""));
+        // The first server's user is that of all.
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        let at = if user.is_empty() { "" } else { "@" };
+        let hosts_of = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+        let servers: Result<Vec<ServerAddr>, LockUrlError> = hosts_of
+            .split(',')
+            .map(|host| {
+                let address = format!("{}://{user}{at}{host}", parts.scheme());
+                address
+                    .parse()
+                    .ok()
+                    .filter(|_| !host.is_empty())
+                    .ok_or_else(|| parts.malformed(hosts))
+            })
+            .collect();
+        let bucket = parts.decoded(path.trim_end_matches('/'))?;
+        Ok(Self {
+            servers: servers?,
+            bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
+            ttl: parts.take_duration("ttl")?,
+            create: match parts.take("create").as_deref() {
+                None | Some("yes") => true,
+                Some("no") => false,
+                Some(_) => return Err(parts.malformed("create is yes or no")),
+            },
+            domain: parts.take("domain"),
+            creds: parts.take("creds").map(PathBuf::from),
+            ca: parts.take("ca").map(PathBuf::from),
+            shown: parts.shown().to_owned(),
+        })
+    }
+
+    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let mut options = ConnectOptions::new();
+        if let Some(file) = &self.creds {
+            let read = options.credentials_file(file).await;
+            options = read.map_err(|error| {
+                let what = format!("the credentials file {} cannot be used", file.display());
+                self.failed(LockUrlErrorKind::Refused, &what, error)
+            })?;
+        }
+        if let Some(file) = &self.ca {
+            options = options.add_root_certificates(file.clone());
+        }
+        if self.ttl.is_some() {
+            options = options.retry_on_initial_connect();
+        }
+        let connection = connect(&self.servers[..], options).await;
+        let connection = connection.map_err(|error| {
+            let kind = match error.kind() {
+                ConnectErrorKind::Authentication
+                | ConnectErrorKind::AuthorizationViolation
+                | ConnectErrorKind::ServerParse
+                | ConnectErrorKind::Tls => LockUrlErrorKind::Refused,
+                _ => LockUrlErrorKind::Unavailable,
+            };
+            self.failed(kind, "no connection to a server", error)
+        })?;
+        let mut config = BucketConfig::new(&self.bucket).create_if_missing(self.create);
+        if let Some(domain) = &self.domain {
+            config = config.domain(domain);
+        }
+        let bucket = match self.ttl {
+            Some(ttl) => Bucket::deferred(connection, config.ttl(ttl)),
+            None if self.create => Bucket::create_or_open(connection, config).await,
+            None => Bucket::open_with(connection, config).await,
+        };
+        let bucket = bucket.map_err(|error| {
+            let kind = match error.kind() {
+                BucketErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
+                _ => LockUrlErrorKind::Refused,
+            };
+            self.failed(kind, &format!("bucket {} cannot be used", self.bucket), error)
+        })?;
+        Ok(Arc::new(bucket.lock()))
+    }
+
+    fn failed(
+        &self,
+        kind: LockUrlErrorKind,
+        what: &str,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> LockUrlError {
+        LockUrlError::of_opening(kind, format!("{}: {what}", self.shown), error)
+    }
+}
+
+/// Addresses may have passwords.
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
+}

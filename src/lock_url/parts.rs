@@ -1,0 +1,112 @@
+//! The parts that all URLs have.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use url::form_urlencoded;
+
+use super::error::LockUrlError;
+
+/// One URL, taken apart: `SCHEME:PLACE[?OPTIONS]`.
+pub(super) struct Parts {
+    scheme: String,
+    /// As written, after the colon.
+    place: String,
+    options: Vec<(String, String)>,
+    shown: String,
+}
+
+impl Parts {
+    pub fn of(url: &str) -> Result<Self, LockUrlError> {
+        let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
+        else {
+            let shown = shown("", url);
+            let message =
+                format!("{shown:?} is no URL of a lock: it begins with no scheme, as nats: is one");
+            return Err(LockUrlError::malformed(message));
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let pairs = form_urlencoded::parse(options.as_bytes());
+        Ok(Self {
+            shown: shown(&scheme, rest),
+            place: place.to_owned(),
+            options: pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),
+            scheme,
+        })
+    }
+
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// What is between scheme and options, as written.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The same, with what was escaped.
+    pub fn decoded(&self, text: &str) -> Result<String, LockUrlError> {
+        let decoded = percent_decode_str(text).decode_utf8();
+        decoded.map(Into::into).map_err(|_| self.malformed("it is not in UTF-8"))
+    }
+
+    /// The URL without secrets.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The value of an option, which then has been read.
+    pub fn take(&mut self, key: &str) -> Option<String> {
+        let at = self.options.iter().position(|(told, _)| told == key)?;
+        Some(self.options.remove(at).1)
+    }
+
+    pub fn take_duration(&mut self, key: &str) -> Result<Option<Duration>, LockUrlError> {
+        let Some(text) = self.take(key) else { return Ok(None) };
+        let duration = humantime::parse_duration(&text);
+        let rule = || self.malformed(&format!("{key}={text} is no duration, as 10s and 500ms are"));
+        duration.map(Some).map_err(|_| rule())
+    }
+
+    /// Refuses what nobody has read: it was meant to say something.
+    pub fn nothing_left(&self) -> Result<(), LockUrlError> {
+        match self.options.first() {
+            Some((key, _)) => {
+                Err(self
+                    .malformed(&format!("there is no option {key:?} here, or it is told twice")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub fn malformed(&self, rule: &str) -> LockUrlError {
+        LockUrlError::malformed(format!("{}: {rule}", self.shown))
+    }
+
+    /// `feature`: which one knows the scheme.
+    pub fn unknown(&self, feature: Option<&str>) -> LockUrlError {
+        match feature {
+            Some(feature) => LockUrlError::not_built(format!(
+                "{}: locks of this kind are not built in: add the feature {feature:?} of the crate incumbent",
+                self.shown
+            )),
+            None => self.malformed(&format!("no lock has the scheme {:?}", self.scheme)),
+        }
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(fits)
+}
+
+/// A user, a password or a token stand before an `@`; and nothing that a terminal obeys is repeated.
+fn shown(scheme: &str, rest: &str) -> String {
+    let rest = match rest.rsplit_once('@') {
+        Some((_, after)) => format!("//***@{after}"),
+        None => rest.to_owned(),
+    };
+    let colon = if scheme.is_empty() { "" } else { ":" };
+    crate::text::shown(&format!("{scheme}{colon}{rest}"), 200).into_owned()
+}

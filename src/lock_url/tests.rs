@@ -1,0 +1,124 @@
+//! What URLs mean, and what is refused.
+
+use super::*;
+use crate::{Leadership, new_election};
+
+fn refused(url: &str) -> (LockUrlErrorKind, String) {
+    let error = LockUrl::from_str(url).expect_err(url);
+    (error.kind(), error.to_string())
+}
+
+#[test]
+fn what_names_no_lock_is_refused_with_the_reason() {
+    use LockUrlErrorKind::Malformed;
+    for (url, says) in [
+        ("", "no lock is named: give a URL, as in nats://localhost/MY_BUCKET"),
+        (
+            "my_bucket",
+            "\"my_bucket\" is no URL of a lock: it begins with no scheme, as nats: is one",
+        ),
+        ("etcd:a", "etcd:a: no lock has the scheme \"etcd\""),
+        (
+            "memory:a?tttl=1s",
+            "memory:a?tttl=1s: there is no option \"tttl\" here, or it is told twice",
+        ),
+        ("memory:a?ttl=soon", "memory:a?ttl=soon: ttl=soon is no duration, as 10s and 500ms are"),
+        ("memory:a?need=no", "memory:a?need=no: need is required or best-effort"),
+        (
+            "memory:a?need=best-effort",
+            "memory:a?need=best-effort: no lock is required, and nothing would keep two leaders apart",
+        ),
+    ] {
+        assert_eq!(refused(url), (Malformed, says.to_owned()));
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_built_in_names_its_feature() {
+    let parts = Parts::of("nats://localhost/B").unwrap();
+    let error = parts.unknown(feature_of(parts.scheme()));
+    assert_eq!(error.kind(), LockUrlErrorKind::NotBuilt);
+    let says =
+        "locks of this kind are not built in: add the feature \"nats\" of the crate incumbent";
+    assert_eq!(error.to_string(), format!("nats://localhost/B: {says}"));
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    for url in [
+        "nats://me:secret@localhost/B",
+        "nats://secret@a:1,b:2/B",
+        "nats://me:s@secret@localhost/B?create=never",
+        "//me:secret@localhost",
+        "me:secret@localhost:4222",
+        "x://secret@localhost/?a=b@c",
+    ] {
+        let told = match LockUrl::from_str(url) {
+            Ok(url) => format!("{url} {url:?} {:?}", url.members),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn servers_of_nats_are_taken_apart() {
+    let place = |url: &str| format!("{:?}", LockUrl::from_str(url).map(|url| url.members));
+    assert!(
+        place("nats://a:4222,b:4223/MY_BUCKET?ttl=5s").contains("nats://a:4222,b:4223/MY_BUCKET")
+    );
+    for url in ["nats:", "nats://", "nats:///B", "nats://a:x/B", "nats://a,/B"] {
+        assert!(refused(url).1.contains("names no server"), "{url}");
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+#[test]
+fn options_of_kubernetes_are_checked() {
+    LockUrl::from_str("kubernetes:").unwrap();
+    LockUrl::from_str("kubernetes:prod?kind=configmap&object=my-app&lease=5s").unwrap();
+    for (url, says) in [
+        ("kubernetes:a/b", "a namespace has letters a-z, digits and '-' only"),
+        ("kubernetes:?kind=pod", "kind is lease, configmap or endpoints"),
+        (
+            "kubernetes:?lease=1500ms",
+            "a lease of 1.5s is not a whole number of seconds, at least one",
+        ),
+        ("kubernetes:?context=a", "context is one of a kubeconfig: tell that, too"),
+    ] {
+        assert_eq!(refused(url).1, format!("{url}: {says}"));
+    }
+}
+
+#[tokio::test]
+async fn one_name_is_one_lock_in_the_whole_process() {
+    let open = async |url: &str| LockUrl::from_str(url).unwrap().open().await;
+    let (first, second) =
+        (open("memory:one%20name?ttl=5s").await.unwrap(), open("memory:one%20name").await.unwrap());
+    let election = new_election("my_app", first).identity("first").start().unwrap();
+    let leadership: Leadership = election.won().await.unwrap();
+    assert!(matches!(
+        second.read("my_app", std::time::Duration::from_secs(1)).await,
+        Ok(crate::lock::Reading::Found(_))
+    ));
+    let refused = open("memory:one%20name?ttl=6s").await.unwrap_err();
+    assert_eq!(refused.to_string(), "memory:one name: it is open with a TTL of 5s, not 6s");
+    drop(leadership);
+    election.stop().await;
+}
+
+#[tokio::test]
+async fn several_urls_are_all_of_their_locks() {
+    let url: LockUrl =
+        "memory:several_a?ttl=5s memory:several_b?ttl=7s&need=best-effort".parse().unwrap();
+    assert_eq!(url.to_string(), "memory:several_a?ttl=5s memory:several_b?ttl=7s&need=best-effort");
+    let lock = url.open().await.unwrap();
+    let needs: Vec<Need> = lock.members().unwrap().iter().map(Member::need).collect();
+    assert_eq!(needs, [Need::Required, Need::BestEffort]);
+    let election = new_election("my_app", lock).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    assert_eq!(leadership.tokens().len(), 2);
+    drop(leadership);
+    election.stop().await;
+}
