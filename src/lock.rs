@@ -5,16 +5,17 @@
 //! [`protocol`](crate::protocol).
 
 mod error;
+mod hint;
 mod member;
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 
 pub use error::{LockError, LockErrorKind};
+pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{Member, Need};
 
 use crate::advertisement::Advertisement;
@@ -203,39 +204,6 @@ pub enum Request {
     Concede(Concession),
 }
 
-/// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
-/// to a conditional write does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hint {
-    /// A write that the lock has stored.
-    Stored {
-        /// The write.
-        record: Record,
-        /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
-        previous: Option<Option<Revision>>,
-        /// How long ago the lock stored it, as well as the backend can tell: only to spread candidates out.
-        age: Option<Duration>,
-    },
-    /// A holder concedes.
-    Conceded(Concession),
-    /// Something may have changed.
-    Look,
-    /// How much hints can be relied on from now on.
-    Coverage(Coverage),
-}
-
-/// How much a lock's hints tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Coverage {
-    /// None come: poll.
-    #[default]
-    None,
-    /// Some changes are heard; renewals are not, so silence means nothing.
-    Partial,
-    /// Every stored write is heard, renewals too, so silence for longer than an entry lives is news.
-    Full,
-}
-
 /// What a lock can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
@@ -307,10 +275,33 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         concession: Concession,
     ) -> BoxFuture<'a, Result<(), LockError>>;
 
+    /// The names of the elections that somebody holds, or held lately, in no order: for operators. Default: the lock cannot tell
+    /// ([`LockErrorKind::Misconfigured`]).
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        let _ = timeout;
+        unable("this lock cannot list its elections: name one").boxed()
+    }
+
+    /// Ends the term of whoever holds the election, as an operator does, if the last revision is the expected one: leaves a
+    /// [`Tombstone::Deleted`]. Default: the lock cannot ([`LockErrorKind::Misconfigured`]).
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        let _ = (name, expected, timeout);
+        unable("this lock knows no eviction: stop the leader").boxed()
+    }
+
     /// Sends hints about an election into `sink` until the returned subscription is dropped.
     ///
     /// Does no I/O itself: what it needs it starts, and it tells by [`Hint::Coverage`] once hints flow.
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription;
+}
+
+async fn unable<T>(what: &'static str) -> Result<T, LockError> {
+    Err(LockError::new(LockErrorKind::Misconfigured, what))
 }
 
 impl<L: Lock + ?Sized> Lock for Arc<L> {
@@ -366,53 +357,20 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
         (**self).concede(name, concession)
     }
 
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        (**self).names(timeout)
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        (**self).evict(name, expected, timeout)
+    }
+
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         (**self).subscribe(name, sink)
-    }
-}
-
-/// Where a backend puts the hints of one election. Cheap to clone; never blocks.
-#[derive(Clone)]
-pub struct HintSink(Arc<dyn Fn(Hint) + Send + Sync>);
-
-impl HintSink {
-    /// A sink that calls `deliver` with each hint. `deliver` must not block.
-    pub fn new(deliver: impl Fn(Hint) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(deliver))
-    }
-
-    /// Delivers a hint.
-    pub fn send(&self, hint: Hint) {
-        (self.0)(hint);
-    }
-}
-
-impl fmt::Debug for HintSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HintSink")
-    }
-}
-
-/// Keeps hints coming; dropping it ends them.
-#[must_use = "dropping a subscription ends its hints"]
-pub struct Subscription(
-    #[allow(dead_code, reason = "held for its Drop")] Option<Box<dyn Any + Send + Sync>>,
-);
-
-impl Subscription {
-    /// A subscription that lasts as long as `guard`.
-    pub fn new(guard: impl Any + Send + Sync) -> Self {
-        Self(Some(Box::new(guard)))
-    }
-
-    /// A subscription of a lock that sends no hints.
-    pub fn none() -> Self {
-        Self(None)
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subscription")
     }
 }

@@ -249,6 +249,25 @@ impl Lock for MemoryLock {
         })
     }
 
+    fn names(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        Box::pin(async move { self.requested(|state, _| Ok(state.bucket.names())) })
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        _timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        Box::pin(async move {
+            self.requested(|state, now| {
+                state.expect(name, Some(expected))?;
+                state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
+                Ok(())
+            })
+        })
+    }
+
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         let listener = self.request(|state, _| {
             let listener = state.hints.listen(name, sink);

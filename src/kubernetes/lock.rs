@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use super::cluster::Cluster;
 use super::elections::{Election, Elections, Known};
 use super::events::Recorder;
 use super::mark::{self, LONGEST_IDENTITY, Says};
+use super::office::Office;
 use super::record::{ElectionRecord, Place, RELEASED_SECONDS};
 use super::timing::LeaseTiming;
 use super::watch;
@@ -354,6 +355,23 @@ impl<C: Carrier> Lock for ObjectLock<C> {
         _concession: Concession,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         std::future::ready(Ok(())).boxed()
+    }
+
+    /// Of the objects that have a record. Takes the right to `list`.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        let names =
+            |offices: Vec<Office>| offices.into_iter().map(|office| office.object).collect();
+        self.offices(timeout).map_ok(names).boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        let object = self.inner.object_of(name);
+        ObjectLock::evict(self, object, expected.0, timeout).map_ok(|_| ()).boxed()
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

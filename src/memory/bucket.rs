@@ -42,6 +42,10 @@ impl Bucket {
         self.slots.get(name).map(|slot| slot.record.clone())
     }
 
+    pub(super) fn names(&self) -> Vec<String> {
+        self.slots.keys().map(|name| (**name).to_owned()).collect()
+    }
+
     /// Who holds an election.
     pub(super) fn holder(&self, name: &str) -> Option<&str> {
         match &self.slots.get(name)?.record.content {

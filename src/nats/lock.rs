@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -104,13 +105,45 @@ impl NatsLock {
     }
 
     async fn release_entry(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let (facts, left) = self.prepare(name, release.timeout).await?;
+        let headers = |ttl| wire::release_headers(&release, ttl);
+        self.delete(name, headers, "release", release.timeout).await
+    }
+
+    async fn evict_entry(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let headers = |ttl| wire::delete_headers(expected, ttl);
+        self.delete(name, headers, "eviction", timeout).await
+    }
+
+    /// `headers`: of a delete whose tombstone is to stay for as long as told, where the bucket has no age.
+    async fn delete(
+        &self,
+        name: &str,
+        headers: impl FnOnce(Option<Duration>) -> HeaderMap + Send,
+        doing: &str,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let (facts, left) = self.prepare(name, timeout).await?;
         let ttl = if facts.config.max_age().is_none() { Some(facts.lease) } else { None };
-        let headers = wire::release_headers(&release, ttl);
-        match self.inner().api.publish(name, headers, Bytes::new(), left).await {
+        match self.inner().api.publish(name, headers(ttl), Bytes::new(), left).await {
             Ok(_) => Ok(()),
-            Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
+            Err(failure) => Err(self.refused(failure, &format!("{doing} of {name}"))),
         }
+    }
+
+    async fn entry_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let api = &self.inner().api;
+        let info = api.info_with_keys(timeout).await;
+        let info = info.map_err(|failure| api.lock_error(failure, "list of elections", false))?;
+        let prefix = format!("$KV.{}.", api.bucket());
+        let subjects = info.state.subjects.into_iter().flatten();
+        Ok(subjects
+            .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
+            .collect())
     }
 
     async fn read_entry(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
@@ -291,6 +324,20 @@ impl Lock for NatsLock {
         concession: Concession,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         hints::concede(self.inner(), name, concession).boxed()
+    }
+
+    /// Takes what an observer may ask.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        self.entry_names(timeout).boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.evict_entry(name, expected, timeout).boxed()
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

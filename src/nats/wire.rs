@@ -175,13 +175,19 @@ pub(super) fn advertised(write: &Write) -> usize {
     write.advertisement.as_ref().map_or(0, line)
 }
 
-/// The headers of a delete by the holder. `ttl`: how long the tombstone is to stay, where the bucket has no age.
-pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
-    let mut headers = expecting(Some(release.expected));
+/// The headers of a delete by an operator. `ttl`: how long the tombstone is to stay, where the bucket has no age.
+pub(super) fn delete_headers(expected: Revision, ttl: Option<Duration>) -> HeaderMap {
+    let mut headers = expecting(Some(expected));
     if let Some(ttl) = ttl {
         put(&mut headers, TTL, whole_seconds(ttl).to_string());
     }
     put(&mut headers, OPERATION, "DEL");
+    headers
+}
+
+/// The headers of a delete by the holder.
+pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
+    let mut headers = delete_headers(release.expected, ttl);
     put(&mut headers, VERSION, CURRENT);
     let cause = release.cause.chars().filter(|c| c.is_ascii_graphic()).take(32);
     put(&mut headers, RELEASE, cause.collect::<String>());

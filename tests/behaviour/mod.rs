@@ -38,6 +38,11 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The lock as another process would open it.
     fn lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send;
 
+    /// The same for an operator, who may do more than a campaigner.
+    fn operators_lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
+        self.lock()
+    }
+
     /// Deletes the entry of an election.
     fn evict(&self, name: &str) -> impl Future<Output = ()> + Send;
 
@@ -170,6 +175,7 @@ macro_rules! suite {
             a_stopped_leader_is_replaced,
             a_leader_that_resigned_is_replaced_and_stands_again,
             an_evicted_leader_is_replaced_and_stands_again,
+            an_operator_lists_elections_and_evicts_the_leader_that_was_seen,
             the_last_handle_dropped_releases_the_office,
             tokens_grow_from_term_to_term,
             two_campaigners_with_one_visible_identity_are_two,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::lock::{LockErrorKind, Reading, Revision};
 use incumbent::{Cause, Change, State, Stopped, new_election, observe};
 use tokio::sync::mpsc;
 
-use super::{Process, Service, Witness, change, lost, sees, soon};
+use super::{PATIENCE, Process, Service, Witness, change, lost, sees, soon};
 
 /// Of ten campaigners one leads, the others know it, and each of the ten leads in turn as its leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
@@ -117,6 +118,34 @@ pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
     second.stop().await;
     assert_eq!(soon("the first leads again", wins.recv()).await.unwrap(), "first");
     witness.verdict();
+}
+
+/// What an operator's tools do, whatever the lock: an eviction that was meant for an earlier write does nothing.
+pub async fn an_operator_lists_elections_and_evicts_the_leader_that_was_seen<S: Service>() {
+    let service = S::start().await;
+    let lock = service.operators_lock().await;
+    if lock.members().is_some() {
+        return; // each of its locks is asked by itself
+    }
+    let election = service.campaigner("only").await.start().unwrap();
+    let mut changes = election.changes();
+    drop(soon("it leads", election.won()).await.unwrap());
+    assert_eq!(lock.names(PATIENCE).await.unwrap().len(), 1);
+    let revision = async || match lock.read("my_app", PATIENCE).await.unwrap() {
+        Reading::Found(record) => record.revision,
+        Reading::Empty { .. } => panic!("it leads"),
+    };
+    let stale = Revision(revision().await.0 - 1);
+    let refused = lock.evict("my_app", stale, PATIENCE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+    soon("an eviction between two renewals", async {
+        while let Err(refused) = lock.evict("my_app", revision().await, PATIENCE).await {
+            assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+        }
+    })
+    .await;
+    assert_eq!(lost(&mut changes).await, Cause::Evicted);
+    drop(soon("it leads again", election.won()).await.unwrap());
 }
 
 /// Dropping the last handle of an election stops it as `stop` would.

@@ -271,6 +271,11 @@ impl<K: Kind> Service for Scene<K> {
         self.lock_of_account().await
     }
 
+    async fn operators_lock(&self) -> Arc<dyn Lock> {
+        let cluster = Cluster::new(self.admin.clone()).in_namespace(&*self.namespace);
+        K::lock(&cluster, self.timing)
+    }
+
     async fn evict(&self, _name: &str) {
         self.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
     }

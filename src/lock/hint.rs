@@ -1,0 +1,87 @@
+//! What a lock tells without being asked.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Concession, Record, Revision};
+
+/// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
+/// to a conditional write does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// A write that the lock has stored.
+    Stored {
+        /// The write.
+        record: Record,
+        /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
+        previous: Option<Option<Revision>>,
+        /// How long ago the lock stored it, as well as the backend can tell: only to spread candidates out.
+        age: Option<Duration>,
+    },
+    /// A holder concedes.
+    Conceded(Concession),
+    /// Something may have changed.
+    Look,
+    /// How much hints can be relied on from now on.
+    Coverage(Coverage),
+}
+
+/// How much a lock's hints tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Coverage {
+    /// None come: poll.
+    #[default]
+    None,
+    /// Some changes are heard; renewals are not, so silence means nothing.
+    Partial,
+    /// Every stored write is heard, renewals too, so silence for longer than an entry lives is news.
+    Full,
+}
+
+/// Where a backend puts the hints of one election. Cheap to clone; never blocks.
+#[derive(Clone)]
+pub struct HintSink(Arc<dyn Fn(Hint) + Send + Sync>);
+
+impl HintSink {
+    /// A sink that calls `deliver` with each hint. `deliver` must not block.
+    pub fn new(deliver: impl Fn(Hint) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(deliver))
+    }
+
+    /// Delivers a hint.
+    pub fn send(&self, hint: Hint) {
+        (self.0)(hint);
+    }
+}
+
+impl fmt::Debug for HintSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HintSink")
+    }
+}
+
+/// Keeps hints coming; dropping it ends them.
+#[must_use = "dropping a subscription ends its hints"]
+pub struct Subscription(
+    #[allow(dead_code, reason = "held for its Drop")] Option<Box<dyn Any + Send + Sync>>,
+);
+
+impl Subscription {
+    /// A subscription that lasts as long as `guard`.
+    pub fn new(guard: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+
+    /// A subscription of a lock that sends no hints.
+    pub fn none() -> Self {
+        Self(None)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscription")
+    }
+}
