@@ -1,50 +1,26 @@
 //! A fleet of both libraries' campaigners in one Lease, through releases, crashes, pauses and restarts of the API server.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::StreamExt;
-use incumbent::{Election, Leadership, new_election};
+use incumbent::{Election, new_election};
 use kube::api::{Api, DynamicObject, WatchParams};
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::process::Child;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
 use crate::behaviour::{Service, soon};
 use crate::peer::Peer;
 use crate::scene::{InLease, OBJECT, Scene};
-
-/// A moment at which somebody was at work, in nanoseconds of this machine's clock.
-struct Tick {
-    at: u64,
-    who: String,
-    term: u64,
-}
-
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_nanos()).unwrap()
-}
+use crate::ticks::{self, Own, Tick, listen, work};
 
 enum Member {
     /// In a runtime of its own, so that it can crash.
     Ours(Own, Election),
     Go(Child, JoinSet<()>),
-}
-
-/// A runtime that ends at once, from wherever it is dropped.
-struct Own(Option<Runtime>);
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 struct Fleet {
@@ -54,31 +30,13 @@ struct Fleet {
     tell: UnboundedSender<Tick>,
 }
 
-async fn work(leadership: Leadership, who: String, tell: UnboundedSender<Tick>) {
-    let term = leadership.token().0;
-    loop {
-        tokio::select! {
-            _ = leadership.ended() => return,
-            () = tokio::time::sleep(Duration::from_millis(5)) => {}
-        }
-        let at = now();
-        if leadership.is_valid() {
-            let _ = tell.send(Tick { at, who: who.clone(), term });
-        }
-    }
-}
-
 impl Fleet {
     async fn join_ours(&mut self) {
         self.started += 1;
         let who = format!("ours-{}", self.started);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = Own::new();
         let (scene, name, tell) = (Arc::clone(&self.scene), who.clone(), self.tell.clone());
-        let start = runtime.spawn(async move {
+        let start = async move {
             let lock = Service::lock(&*scene).await;
             let identity = name.clone();
             new_election("my_app", lock)
@@ -86,27 +44,17 @@ impl Fleet {
                 .on_won(move |leadership| work(leadership, name.clone(), tell.clone()))
                 .start()
                 .expect("a start")
-        });
-        let election = start.await.unwrap();
-        self.members.push((who, Member::Ours(Own(Some(runtime)), election)));
+        };
+        let election = runtime.run(start).await;
+        self.members.push((who, Member::Ours(runtime, election)));
     }
 
     async fn join_go(&mut self) {
         self.started += 1;
         let who = format!("go-{}", self.started);
-        let (process, mut lines) = Peer::start(&self.scene, &who).await.into_parts();
-        let (name, tell) = (who.clone(), self.tell.clone());
+        let (process, lines) = Peer::start(&self.scene, &who).await.into_parts();
         let mut reader = JoinSet::new();
-        reader.spawn(async move {
-            let mut term = 0;
-            while let Ok(Some(line)) = lines.next_line().await {
-                if line == "won" {
-                    term += 1;
-                } else if let Some(at) = line.strip_prefix("tick ") {
-                    let _ = tell.send(Tick { at: at.parse().unwrap(), who: name.clone(), term });
-                }
-            }
-        });
+        reader.spawn(listen(lines, who.clone(), self.tell.clone()));
         self.members.push((who, Member::Go(process, reader)));
     }
 
@@ -239,21 +187,7 @@ async fn no_two_of_a_mixed_fleet_work_at_once() {
         }
     }
 
-    all.sort_by_key(|tick| tick.at);
-    let mut over = HashSet::new();
-    let mut working: Option<(String, u64)> = None;
-    let mut overlaps = Vec::new();
-    for tick in &all {
-        let key = (tick.who.clone(), tick.term);
-        if working.as_ref() == Some(&key) {
-            continue;
-        }
-        if over.contains(&key) {
-            overlaps.push((tick.at, key.clone(), working.clone()));
-        }
-        over.extend(working.replace(key));
-    }
-    assert!(overlaps.is_empty(), "two worked at once: {overlaps:?}");
+    let over = ticks::terms(&all);
 
     let mut last: Option<Value> = None;
     let mut terms = 0;
@@ -270,7 +204,6 @@ async fn no_two_of_a_mixed_fleet_work_at_once() {
     }
     let transitions = last.expect("records")["leaseTransitions"].as_i64().unwrap();
     assert_eq!(transitions, terms, "none was missed");
-    over.extend(working);
     let of_ours = over.iter().filter(|(who, _)| who.starts_with("ours")).count();
     let of_go = over.len() - of_ours;
     assert!(of_ours.min(of_go) >= takeovers / 4, "{of_ours} terms of ours, {of_go} of client-go");

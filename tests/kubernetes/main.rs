@@ -3,6 +3,10 @@
 
 #[path = "../behaviour/mod.rs"]
 mod behaviour;
+#[cfg(feature = "nats")]
+mod both;
+#[cfg(feature = "nats")]
+mod both_fleet;
 mod clientgo;
 mod faults;
 mod fleet;
@@ -10,9 +14,14 @@ mod gate;
 mod life;
 mod life_faults;
 mod life_scene;
+#[cfg(feature = "nats")]
+#[allow(dead_code, reason = "shared with the tests of NATS alone")]
+#[path = "../nats/scene.rs"]
+mod nats_scene;
 mod office;
 mod peer;
 mod record;
 mod rights;
 mod scene;
 mod suites;
+mod ticks;
