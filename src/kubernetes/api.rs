@@ -5,13 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{BoxStream, StreamExt};
-use kube::Client;
 use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
 use kube::client::Body;
 use kube::core::{Request, Status, WatchEvent};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use super::access::Access;
 use super::record::Place;
 use crate::lock::{LockError, LockErrorKind};
 use crate::text::shown;
@@ -29,7 +29,7 @@ pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Erro
 /// The objects of one kind in one namespace, or in none.
 #[derive(Clone)]
 pub(super) struct Objects {
-    client: Client,
+    access: Access,
     request: Request,
     /// As in `the Lease default/my-app`.
     kind: Cow<'static, str>,
@@ -61,13 +61,13 @@ impl Failure {
 
 impl Objects {
     pub(super) fn new(
-        client: Client,
+        access: Access,
         url_path: String,
         kind: impl Into<Cow<'static, str>>,
         namespace: &str,
     ) -> Self {
         let (request, kind) = (Request::new(url_path), kind.into());
-        Self { client, request, kind, namespace: namespace.to_owned() }
+        Self { access, request, kind, namespace: namespace.to_owned() }
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -179,7 +179,7 @@ impl Objects {
         by: Instant,
     ) -> Result<Events, Failure> {
         let request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
-        match timeout_at(by, self.client.request_events::<Value>(request)).await {
+        match timeout_at(by, self.access.client().client.request_events::<Value>(request)).await {
             Ok(Ok(events)) => Ok(events.boxed()),
             Ok(Err(error)) => Err(failure(error)),
             Err(_) => Err(Failure::TimedOut),
@@ -187,7 +187,7 @@ impl Objects {
     }
 
     /// Asks until `by`. A server that is too busy says for how long; where that is not too long it is asked again: a
-    /// conditional write may be sent twice.
+    /// conditional write may be sent twice. It is asked again, too, where it refuses a token that has a successor.
     async fn ask<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
@@ -196,8 +196,9 @@ impl Objects {
         loop {
             let request = request().map_err(|error| Failure::Unsent(error.to_string()))?;
             let request = request.map(Body::from);
+            let by_whom = self.access.client();
             let answer = async {
-                let response = self.client.send(request).await.map_err(failure)?;
+                let response = by_whom.client.send(request).await.map_err(failure)?;
                 let (parts, body) = response.into_parts();
                 let body = body.collect_bytes().await.map_err(failure)?;
                 Ok((parts, body))
@@ -214,6 +215,9 @@ impl Objects {
                 Status::failure(String::from_utf8_lossy(&body).trim(), "")
                     .with_code(parts.status.as_u16())
             });
+            if parts.status.as_u16() == 401 && self.access.renew(&by_whom) {
+                continue;
+            }
             let pause = parts
                 .headers
                 .get("retry-after")

@@ -8,6 +8,7 @@ use std::path::Path;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
+use super::access::Access;
 use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
 
 /// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
@@ -17,12 +18,13 @@ const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
 /// An API server, and a namespace of it.
 ///
-/// In a pod everything is known from the pod: the server and the credentials (which are read again as they are renewed)
-/// from its service account, the namespace from there or from `POD_NAMESPACE`, the identity from `POD_NAME`, else the
+/// In a pod everything is known from the pod: the server and the credentials (a token file is read again every minute, and when
+/// the server refuses the token) from its service account, the namespace from there or from `POD_NAMESPACE`, the identity from `POD_NAME`, else the
 /// host's name, which in a pod is the pod's.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
+    access: Access,
     namespace: String,
     identity: Option<String>,
 }
@@ -83,17 +85,22 @@ impl Cluster {
     /// A client that tries again by itself, as kube's does by default, hides from an election what it waits for: turn
     /// that off (`Config::default_retry`).
     pub fn new(client: Client) -> Self {
+        Self::by(Access::by(client))
+    }
+
+    fn by(access: Access) -> Self {
+        let client = access.client().client;
         let namespace = client.default_namespace().to_owned();
         let identity = env::var(POD_NAME).ok().filter(|name| !name.is_empty());
-        Self { client, namespace, identity }
+        Self { client, access, namespace, identity }
     }
 
     fn with_config(mut config: Config) -> Result<Self, ClusterError> {
         config.default_retry = false; // the campaign tries again, and knows for how long
-        let client = Client::try_from(config).map_err(|error| {
+        let access = Access::with(config).map_err(|error| {
             ClusterError::new("the API server's settings cannot be used", error)
         })?;
-        let cluster = Self::new(client);
+        let cluster = Self::by(access);
         Ok(match env::var(POD_NAMESPACE) {
             Ok(namespace) if !namespace.is_empty() => cluster.in_namespace(namespace),
             _ => cluster,
@@ -114,6 +121,10 @@ impl Cluster {
     /// The client, for other uses.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.access
     }
 
     pub(super) fn identity(&self) -> Option<&str> {

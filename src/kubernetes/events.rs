@@ -7,13 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Event;
 use kube::Resource;
 use kube::api::PostParams;
-use kube::client::Client;
 use kube::core::Request;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use super::access::Access;
 use super::record::Place;
 use crate::text::head;
 
@@ -24,19 +24,19 @@ const LONGEST_MESSAGE: usize = 1024;
 
 /// Writes Events, best effort: an election does not wait for them.
 pub(super) struct Recorder {
-    client: Client,
+    access: Access,
     namespace: String,
     /// Those under way: they end with the lock.
     telling: Mutex<JoinSet<()>>,
 }
 
 impl Recorder {
-    pub(super) fn new(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned(), telling: Mutex::default() }
+    pub(super) fn new(access: Access, namespace: &str) -> Self {
+        Self { access, namespace: namespace.to_owned(), telling: Mutex::default() }
     }
 
     pub(super) fn another(&self) -> Self {
-        Self::new(self.client.clone(), &self.namespace)
+        Self::new(self.access.clone(), &self.namespace)
     }
 
     /// Tells of something that happened to an object.
@@ -59,7 +59,7 @@ impl Recorder {
         let request = Request::new(Event::url_path(&(), Some(&self.namespace)))
             .create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default());
         let Ok(request) = request else { return };
-        let client = self.client.clone();
+        let client = self.access.client().client;
         let tell = async move {
             match tokio::time::timeout(TIMEOUT, client.request::<Value>(request)).await {
                 Ok(Ok(_)) => {}

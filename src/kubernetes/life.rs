@@ -58,13 +58,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Client, Resource};
 use serde_json::{Map, Value};
 
 pub use error::{LifeError, LifeErrorKind};
 pub use leadership::LifeLeadership;
 
+use super::access::Access;
 use super::api::Objects;
 use super::carrier::check_object_name;
 use super::cluster::Cluster;
@@ -178,17 +179,17 @@ impl LeaderForLife {
         }
         let nonce = getrandom::u64()
             .map_err(|_| misconfigured("the system gives no random numbers".to_owned()))?;
-        let (client, namespace) = (self.cluster.client(), self.cluster.namespace());
+        let (access, namespace) = (self.cluster.access(), self.cluster.namespace());
         Ok(Candidate {
-            locks: self.carrier.objects(client, namespace),
+            locks: self.carrier.objects(access, namespace),
             pods: Objects::new(
-                client.clone(),
+                access.clone(),
                 Pod::url_path(&(), Some(namespace)),
                 "Pod",
                 namespace,
             ),
-            nodes: Objects::new(client.clone(), Node::url_path(&(), None), "Node", ""),
-            recorder: self.events.then(|| Recorder::new(client.clone(), namespace)),
+            nodes: Objects::new(access.clone(), Node::url_path(&(), None), "Node", ""),
+            recorder: self.events.then(|| Recorder::new(access.clone(), namespace)),
             carrier: self.carrier,
             name: self.name,
             pod: self.pod,
@@ -242,9 +243,9 @@ impl LifeCarrier {
         self
     }
 
-    fn objects(&self, client: &Client, namespace: &str) -> Objects {
+    fn objects(&self, access: &Access, namespace: &str) -> Objects {
         let path = DynamicObject::url_path(&self.resource, Some(namespace));
-        Objects::new(client.clone(), path, self.resource.kind.clone(), namespace)
+        Objects::new(access.clone(), path, self.resource.kind.clone(), namespace)
     }
 }
 

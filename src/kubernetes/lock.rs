@@ -59,16 +59,16 @@ pub(super) struct Inner {
 
 impl<C: Carrier> ObjectLock<C> {
     pub(super) fn new(cluster: &Cluster) -> Self {
-        let (client, namespace) = (cluster.client(), cluster.namespace());
+        let (access, namespace) = (cluster.access(), cluster.namespace());
         let inner = Inner {
-            objects: Objects::new(client.clone(), C::path(namespace), C::KIND, namespace),
+            objects: Objects::new(access.clone(), C::path(namespace), C::KIND, namespace),
             place: C::PLACE,
             api_version: C::API_VERSION,
             timing: LeaseTiming::default(),
             object: None,
             identity: cluster.identity().map(str::to_owned),
             elections: Elections::default(),
-            recorder: Some(Recorder::new(client.clone(), namespace)),
+            recorder: Some(Recorder::new(access.clone(), namespace)),
         };
         Self { inner: Arc::new(inner), carrier: PhantomData }
     }

@@ -38,6 +38,7 @@
 //! `docs/kubernetes.md` in the repository has the least Role. Without `watch` a campaigner polls; without the right to
 //! create Events none are written.
 
+mod access;
 mod api;
 mod carrier;
 mod cluster;

@@ -11,6 +11,7 @@ mod clientgo;
 mod faults;
 mod fleet;
 mod gate;
+mod in_pod;
 mod life;
 mod life_faults;
 mod life_scene;

@@ -1,0 +1,275 @@
+//! As a pod sees it: the files of its service account, and the variables that the kubelet sets.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use incumbent::Change;
+use incumbent::kubernetes::Cluster;
+use incumbent::lock::{Lock, LockErrorKind};
+use incumbent_test_support::eventually;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::behaviour::{Service, soon};
+use crate::gate::Busy;
+use crate::scene::{InLease, OBJECT, Scene, timing, working};
+
+const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
+/// Where a pod has them, in its view of `/var/run`.
+const ACCOUNT: &str = "secrets/kubernetes.io/serviceaccount";
+/// Has this program be the campaigner of a pod.
+const IN_POD: &str = "INCUMBENT_TEST_IN_POD";
+
+/// The files of a service account, as the kubelet keeps them: exchanged all at once, by a link.
+struct Files {
+    run: tempfile::TempDir,
+    versions: usize,
+}
+
+impl Files {
+    fn new(token: &str, scene: &Scene) -> Self {
+        let mut files = Self { run: tempfile::tempdir().expect("a directory"), versions: 0 };
+        fs::create_dir_all(files.account()).unwrap();
+        files.write(token, scene);
+        for name in ["token", "ca.crt", "namespace"] {
+            symlink(Path::new("..data").join(name), files.account().join(name)).unwrap();
+        }
+        files
+    }
+
+    fn account(&self) -> PathBuf {
+        self.run.path().join(ACCOUNT)
+    }
+
+    fn write(&mut self, token: &str, scene: &Scene) {
+        self.versions += 1;
+        let version = format!("..version-{}", self.versions);
+        let directory = self.account().join(&version);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("token"), token).unwrap();
+        fs::write(directory.join("namespace"), &scene.namespace).unwrap();
+        fs::copy(scene.server.file("ca.crt"), directory.join("ca.crt")).unwrap();
+        let new = self.account().join("..data-new");
+        symlink(version, &new).unwrap();
+        fs::rename(new, self.account().join("..data")).unwrap();
+    }
+}
+
+/// A token of the account that is good as long as the Secret of this name is there.
+async fn token_with(scene: &Scene, secret: &str) -> String {
+    let namespace = &scene.namespace;
+    let path = format!("/api/v1/namespaces/{namespace}/secrets");
+    let made = scene.post(&path, &json!({ "metadata": { "name": secret } })).await;
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/my-app/token");
+    let bound = json!({
+        "apiVersion": "v1", "kind": "Secret", "name": secret, "uid": made["metadata"]["uid"],
+    });
+    let asked = json!({ "spec": { "expirationSeconds": 3600, "boundObjectRef": bound } });
+    scene.post(&path, &asked).await["status"]["token"].as_str().unwrap().to_owned()
+}
+
+/// Takes back the token that goes with a Secret, and waits until the server refuses it.
+async fn take_back(scene: &Scene, secret: &str, token: &str) {
+    let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(
+        scene.admin.clone(),
+        &scene.namespace,
+    );
+    secrets.delete(secret, &DeleteParams::default()).await.expect("a delete");
+    let review = json!({ "spec": { "token": token } });
+    eventually("the token is refused", async || {
+        let answer = scene.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
+        (answer["status"]["authenticated"] != Value::Bool(true)).then_some(())
+    })
+    .await;
+}
+
+/// This program in a pod: with its own view of `/var/run`, where the service account is.
+struct Pod {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a mount namespace takes: root, or user namespaces. Not everybody may have either.
+const UNSHARE: &str = r#"mount='mount --bind "$0" /var/run && exec "$@"'
+    for how in --mount "--mount --map-root-user"; do
+        if unshare $how true 2>/dev/null; then exec unshare $how sh -c "$mount" "$@"; fi
+    done
+    exit 77"#;
+
+impl Pod {
+    /// `None` where this machine lets us make no pod; that is said.
+    async fn start(scene: &Scene, files: &Files, name: &str, test: &str) -> Option<Self> {
+        let home = files.run.path().join("home");
+        let mut process = Command::new("sh")
+            .args(["-c", UNSHARE, "sh"])
+            .arg(files.run.path())
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--ignored"])
+            .env(IN_POD, "yes")
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", scene.server.port().to_string())
+            .env("POD_NAME", name)
+            .env("HOME", home)
+            .env_remove("KUBECONFIG")
+            .env_remove("POD_NAMESPACE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("sh");
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = soon("a line", lines.next_line()).await.unwrap();
+        if first.is_none() && process.wait().await.unwrap().code() == Some(77) {
+            println!("{test} not run: no mount namespaces (be root, or allow user namespaces)");
+            return None;
+        }
+        Some(Self { process, lines })
+    }
+
+    /// Waits until it says something that begins so, and answers the rest.
+    async fn says(&mut self, wanted: &str) -> String {
+        soon(&format!("{wanted:?} is said"), async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                assert!(!line.starts_with("lost") || wanted == "lost", "{line}");
+                if let Some(rest) = line.strip_prefix(wanted) {
+                    return rest.trim().to_owned();
+                }
+            }
+            panic!("it has ended before it said {wanted:?}");
+        })
+        .await
+    }
+
+    async fn stop(mut self) {
+        let id = self.process.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args(["-TERM", &id]).status().await;
+        assert!(sent.unwrap().success());
+        soon("its end", self.process.wait()).await.unwrap();
+    }
+}
+
+/// What runs in a pod. It tells what becomes of its election, a line each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it is what the pods of other tests run"]
+async fn a_campaigner_in_a_pod() {
+    if std::env::var_os(IN_POD).is_none() {
+        return;
+    }
+    println!(); // after what the test's harness has begun
+    let cluster = Cluster::infer().await.expect("what a pod knows");
+    println!("namespace {}", cluster.namespace());
+    let lock = cluster.lease_lock().timing(timing(LEASE)).object(OBJECT);
+    let election = working(incumbent::new_election("my_app", lock)).start().unwrap();
+    println!("identity {}", election.identity());
+    let mut changes = election.changes();
+    tokio::spawn(async move {
+        while let Some(change) = changes.next().await {
+            match change {
+                Change::Lost { cause, .. } => println!("lost: {cause}"),
+                Change::Trouble(trouble) => println!("trouble: {}", trouble.message),
+                _ => {}
+            }
+        }
+    });
+    let mut end =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
+    let works = async {
+        loop {
+            let leadership = election.won().await.expect("a campaign");
+            println!("won {}", leadership.token());
+            let mut deadline = leadership.deadline();
+            loop {
+                tokio::select! {
+                    _ = leadership.ended() => break,
+                    later = leadership.renewed(deadline) => {
+                        deadline = later;
+                        println!("renewed");
+                    }
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = works => {}
+        _ = end.recv() => election.stop().await,
+    }
+}
+
+/// Server, credentials, namespace and identity are the pod's; and when its token is exchanged, and the old one refused at once,
+/// the leader stays in office.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_in_a_pod_goes_on_when_its_token_is_exchanged() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let first = token_with(&scene, "first-token").await;
+    let mut files = Files::new(&first, &scene);
+    let test = "in_pod::a_campaigner_in_a_pod";
+    let Some(mut pod) = Pod::start(&scene, &files, "my-app-0", test).await else { return };
+    assert_eq!(pod.says("namespace").await, scene.namespace);
+    assert_eq!(pod.says("identity").await, "my-app-0");
+    let token = pod.says("won").await;
+    assert_eq!(scene.record().await.unwrap()["holderIdentity"], "my-app-0");
+    pod.says("renewed").await;
+
+    let second = token_with(&scene, "second-token").await;
+    files.write(&second, &scene);
+    take_back(&scene, "first-token", &first).await;
+    // More than a lease holds: had one of them failed for good, it would have said that it lost.
+    for _ in 0..8 {
+        pod.says("renewed").await;
+    }
+    let before = Service::holder(&scene, "my_app").await;
+    assert_eq!(before.as_deref(), Some("my-app-0"));
+
+    // No other token in the file: refused is refused, and said so, until there is one.
+    take_back(&scene, "second-token", &second).await;
+    let said = pod.says("trouble:").await;
+    assert!(said.contains("does not accept the credentials"), "{said}");
+    assert!(!said.contains(&second), "{said}");
+    let third = token_with(&scene, "third-token").await;
+    files.write(&third, &scene);
+    pod.says("renewed").await;
+    pod.stop().await;
+    assert_eq!(Service::holder(&scene, "my_app").await, None, "it has released");
+    assert!(token.parse::<u64>().is_ok());
+}
+
+/// A token that the server refuses is read again from its file, and sent if it is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_refused_token_is_read_again() {
+    let server = Busy::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let (config, file) = (directory.path().join("kubeconfig"), directory.path().join("token"));
+    fs::write(&file, "first").unwrap();
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let kubeconfig = json!({
+        "clusters": [{ "name": "c", "cluster": { "server": url } }],
+        "users": [{ "name": "u", "user": { "tokenFile": file } }],
+        "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+        "current-context": "x",
+    });
+    fs::write(&config, kubeconfig.to_string()).unwrap();
+    let lock = Cluster::from_kubeconfig(&config, None).await.unwrap().lease_lock();
+    let sent = |request: &String| {
+        request
+            .lines()
+            .find_map(|line| Some(line.strip_prefix("authorization: Bearer ")?.to_owned()))
+    };
+    let refused = || server.answers("401 Unauthorized", "", "{\"message\":\"Unauthorized\"}");
+
+    refused();
+    let denied = lock.read("x", LEASE).await.unwrap_err();
+    assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    fs::write(&file, "second").unwrap();
+    refused();
+    let lease = json!({ "metadata": { "resourceVersion": "7" } });
+    server.answers("200 OK", "", &lease.to_string());
+    lock.read("x", LEASE).await.expect("an answer to the second token");
+    refused();
+    lock.read("x", LEASE).await.expect_err("and no third");
+    let tokens: Vec<_> = server.asked().iter().filter_map(sent).collect();
+    assert_eq!(tokens, ["first", "first", "second", "second"]);
+}
