@@ -1,35 +1,37 @@
-//! A fleet moves from one lock to another without two leaders at any time: here from one in process to a NATS bucket.
+//! A fleet moves from a Kubernetes Lease to a NATS bucket, one agent at a time, without two leaders at any moment.
 //!
 //! ```text
 //! nats-server --jetstream &
-//! cargo run --example mixed_fleet -- nats://127.0.0.1:4222
+//! cargo run --example mixed_fleet --features kubernetes-latest -- nats://127.0.0.1:4222
 //! ```
 //!
-//! `docs/mixed-fleets.md` walks through the same from a Kubernetes Lease.
+//! It reaches the API server as `kubectl` does. `docs/mixed-fleets.md` says why each step is safe, and shows what this prints.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use incumbent::kubernetes::{Cluster, LeaseLock, LeaseTiming};
 use incumbent::lock::Member;
-use incumbent::memory::MemoryLock;
 use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
-use incumbent::{Election, all_of, best_effort, new_election, required};
+use incumbent::{Election, Leadership, all_of, best_effort, new_election, required};
 
 const LEASE: Duration = Duration::from_secs(5);
 
-type Step = fn(&MemoryLock, &NatsLock) -> Vec<Member>;
+type Step = fn(&LeaseLock, &NatsLock) -> Vec<Member>;
 
 /// Each shares a required lock with the one before it.
 const STEPS: [(&str, Step); 5] = [
-    ("the old lock", |old, _| vec![required(old.clone())]),
-    ("old, and new on best effort", |old, new| {
+    ("0: the Lease", |old, _| vec![required(old.clone())]),
+    ("1: the Lease, and NATS on best effort", |old, new| {
         vec![required(old.clone()), best_effort(new.clone())]
     }),
-    ("both", |old, new| vec![required(old.clone()), required(new.clone())]),
-    ("old on best effort, and new", |old, new| {
+    ("2: both", |old, new| vec![required(old.clone()), required(new.clone())]),
+    ("3: the Lease on best effort, and NATS", |old, new| {
         vec![best_effort(old.clone()), required(new.clone())]
     }),
-    ("the new lock", |_, new| vec![required(new.clone())]),
+    ("4: NATS", |_, new| vec![required(new.clone())]),
 ];
 
 #[tokio::main]
@@ -38,8 +40,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = nats::connect(&url, async_nats::ConnectOptions::new()).await?;
     let bucket = BucketConfig::new("MIXED_FLEET").ttl(LEASE);
     let new = Bucket::create_or_open(client, bucket).await?.lock();
-    let old = MemoryLock::with_ttl(LEASE);
+    let timing = LeaseTiming::new(LEASE, LEASE * 4 / 5, LEASE / 5)?;
+    let old = Cluster::infer().await?.lease_lock().timing(timing);
 
+    let at_work = Arc::new(AtomicUsize::new(0));
     let mut fleet: Vec<Election> = Vec::new();
     for (name, step) in STEPS {
         println!("== {name}");
@@ -47,15 +51,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
             if who < fleet.len() {
                 fleet[who].stop().await;
             }
-            let identity = format!("agent-{who}");
-            let builder = new_election("my_app", all_of(step(&old, &new))).identity(identity);
-            let election = builder.lease(LEASE).on_won(work).start()?;
+            let (identity, at_work) = (format!("agent-{who}"), Arc::clone(&at_work));
+            let agent = identity.clone();
+            let election = new_election("my-app", all_of(step(&old, &new)))
+                .identity(identity)
+                .on_won(move |leadership| work(leadership, agent.clone(), Arc::clone(&at_work)))
+                .start()?;
             match fleet.get_mut(who) {
                 Some(place) => *place = election,
                 None => fleet.push(election),
             }
         }
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        while !fleet.iter().any(Election::is_leader) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await; // to look at both
     }
     for election in &fleet {
         election.stop().await;
@@ -63,9 +73,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn work(leadership: incumbent::Leadership) {
-    let tokens = leadership.tokens();
-    println!("   somebody leads, with tokens {:?}", tokens.iter().flatten().collect::<Vec<_>>());
+async fn work(leadership: Leadership, who: String, at_work: Arc<AtomicUsize>) {
+    assert_eq!(at_work.fetch_add(1, Ordering::SeqCst), 0, "two at work");
+    let tokens: Vec<_> = leadership.tokens().iter().map(|t| t.map(|t| t.0)).collect();
+    println!("{who} leads, with tokens {tokens:?}");
     let loss = leadership.ended().await;
-    println!("   and no more: {}", loss.cause);
+    println!("{who} leads no more: {}", loss.cause);
+    at_work.fetch_sub(1, Ordering::SeqCst);
 }
