@@ -30,5 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         () = leadership.lost() => return Err("somebody has taken the lock away".into()),
         _ = tokio::signal::ctrl_c() => {}
     }
-    Ok(()) // the lock stays this pod's until the pod is gone
+    // The work has stopped. Without this the lock stays this pod's until the pod is gone.
+    leadership.release().await?;
+    Ok(())
 }

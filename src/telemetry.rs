@@ -18,23 +18,38 @@ mod enabled {
         election: String,
         identity: String,
         leader: Gauge,
-        last_renewal: Gauge,
-        renewal_seconds: Histogram,
+        renewals: Option<Renewals>,
         takeover_seconds: Histogram,
         won: Counter,
     }
 
+    /// Of those who renew.
+    struct Renewals {
+        last: Gauge,
+        seconds: Histogram,
+    }
+
     impl Telemetry {
         pub fn new(election: &str, identity: &str) -> Self {
-            let labels = || [("election", election.to_owned()), ("identity", identity.to_owned())];
-            let leader = gauge!("incumbent_leader", &labels());
+            let labels = labels(election, identity);
+            let renewals = Renewals {
+                last: gauge!("incumbent_last_renewal_timestamp_seconds", &labels),
+                seconds: histogram!("incumbent_renewal_seconds", &labels),
+            };
+            Self { renewals: Some(renewals), ..Self::for_life(election, identity) }
+        }
+
+        /// Of a candidate for life, who renews nothing.
+        #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
+        pub fn for_life(election: &str, identity: &str) -> Self {
+            let labels = labels(election, identity);
+            let leader = gauge!("incumbent_leader", &labels);
             leader.set(0.0);
             Self {
                 leader,
-                last_renewal: gauge!("incumbent_last_renewal_timestamp_seconds", &labels()),
-                renewal_seconds: histogram!("incumbent_renewal_seconds", &labels()),
-                takeover_seconds: histogram!("incumbent_takeover_seconds", &labels()),
-                won: counter!("incumbent_terms_total", &labels()),
+                renewals: None,
+                takeover_seconds: histogram!("incumbent_takeover_seconds", &labels),
+                won: counter!("incumbent_terms_total", &labels),
                 election: election.to_owned(),
                 identity: identity.to_owned(),
             }
@@ -59,6 +74,12 @@ mod enabled {
             }
         }
 
+        /// A term goes on that an earlier process has won.
+        #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
+        pub fn resumed(&self) {
+            self.leader.set(1.0);
+        }
+
         pub fn lost(&self, cause: &Cause) {
             self.leader.set(0.0);
             counter!(
@@ -71,14 +92,22 @@ mod enabled {
         }
 
         pub fn renewed(&self, latency: Duration) {
-            self.renewal_seconds.record(latency);
+            if let Some(renewals) = &self.renewals {
+                renewals.seconds.record(latency);
+            }
             self.stamp_renewal();
         }
 
         fn stamp_renewal(&self) {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            self.last_renewal.set(now.as_secs_f64());
+            if let Some(renewals) = &self.renewals {
+                renewals.last.set(now.as_secs_f64());
+            }
         }
+    }
+
+    fn labels(election: &str, identity: &str) -> [(&'static str, String); 2] {
+        [("election", election.to_owned()), ("identity", identity.to_owned())]
     }
 }
 
@@ -94,6 +123,14 @@ mod disabled {
         pub fn new(_election: &str, _identity: &str) -> Self {
             Self
         }
+
+        #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
+        pub fn for_life(_election: &str, _identity: &str) -> Self {
+            Self
+        }
+
+        #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
+        pub fn resumed(&self) {}
 
         pub fn campaigned(&self, _state: State) {}
 

@@ -37,6 +37,10 @@
 //! [`LifeLeadership::lost`] tells a leader that can still reach the API server. Where neither is good enough, use an
 //! election with a lease, or fence what is written with the [token](LifeLeadership::token).
 //!
+//! # Giving it up
+//! [`LifeLeadership::release`] deletes the lock, so that another pod leads while this one lives on. Nothing else gives it up:
+//! neither dropping the leadership nor the end of the process.
+//!
 //! # Restarts
 //! A container that is restarted in its pod finds its pod's lock and leads on at once
 //! ([`resumed`](LifeLeadership::resumed)): the kubelet runs one container of a name at a time, so the earlier process has
@@ -48,6 +52,7 @@ mod error;
 mod leadership;
 mod object;
 mod pod;
+mod status;
 mod watches;
 
 use std::fmt;
@@ -64,6 +69,7 @@ use serde_json::{Map, Value};
 
 pub use error::{LifeError, LifeErrorKind};
 pub use leadership::LifeLeadership;
+pub use status::{LifeState, LifeStatus};
 
 use super::access::Access;
 use super::api::Objects;
@@ -71,6 +77,7 @@ use super::carrier::check_object_name;
 use super::cluster::Cluster;
 use super::events::Recorder;
 use candidate::Candidate;
+use status::Source;
 
 /// How often a candidate looks though no watch has told it anything, unless told otherwise.
 const POLL: Duration = Duration::from_secs(15);
@@ -94,6 +101,7 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
         node_gone_after: NODE_GONE_AFTER,
         presume_dead_after: None,
         events: true,
+        status: Source::new(),
     }
 }
 
@@ -120,6 +128,7 @@ pub struct LeaderForLife {
     node_gone_after: Duration,
     presume_dead_after: Option<Duration>,
     events: bool,
+    status: Source,
 }
 
 impl LeaderForLife {
@@ -166,6 +175,12 @@ impl LeaderForLife {
         self
     }
 
+    /// Where it stands, from now on: for a probe, which can ask while this is awaited and afterwards. Clones of a candidate
+    /// share it.
+    pub fn status(&self) -> LifeStatus {
+        self.status.status(&self.name)
+    }
+
     fn candidate(self) -> Result<Candidate, LifeError> {
         let misconfigured = |why: String| LifeError::new(LifeErrorKind::Misconfigured, why);
         check_object_name(&self.name).map_err(misconfigured)?;
@@ -180,6 +195,7 @@ impl LeaderForLife {
         let nonce = getrandom::u64()
             .map_err(|_| misconfigured("the system gives no random numbers".to_owned()))?;
         let (access, namespace) = (self.cluster.access(), self.cluster.namespace());
+        let report = self.status.reporter(&self.name, &self.pod);
         Ok(Candidate {
             locks: self.carrier.objects(access, namespace),
             pods: Objects::new(
@@ -198,6 +214,8 @@ impl LeaderForLife {
             poll: self.poll,
             node_gone_after: self.node_gone_after,
             presume_dead_after: self.presume_dead_after,
+            report,
+            free_since: None,
             suspicions: Vec::new(),
             told: None,
             cannot_read_nodes: false,
@@ -210,7 +228,12 @@ impl IntoFuture for LeaderForLife {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        async move { self.candidate()?.campaign().await }.boxed()
+        async move {
+            let status = self.status.clone();
+            let led = async { self.candidate()?.campaign().await }.await;
+            led.inspect_err(|error| status.failed(error))
+        }
+        .boxed()
     }
 }
 

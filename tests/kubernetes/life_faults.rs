@@ -14,7 +14,7 @@ use crate::life_scene::{Life, start};
 use crate::scene::OBJECT;
 
 /// Takes a verb out of a rule of the account, and waits until the server has heard of it.
-async fn lacks(life: &Life, resource: &str, verb: &str) {
+pub async fn lacks(life: &Life, resource: &str, verb: &str) {
     let namespace = &life.scene.namespace;
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let path = match resource {

@@ -14,7 +14,9 @@ mod gate;
 mod in_pod;
 mod life;
 mod life_faults;
+mod life_release;
 mod life_scene;
+mod metrics;
 #[cfg(feature = "nats")]
 #[allow(dead_code, reason = "shared with the tests of NATS alone")]
 #[path = "../nats/scene.rs"]

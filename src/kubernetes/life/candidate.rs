@@ -15,6 +15,7 @@ use super::super::watch::{LONGEST_PAUSE, pauses};
 use super::error::{LifeError, LifeErrorKind, Stop, final_error};
 use super::object::{self, Content, MARK, Owner};
 use super::pod::{self, Health};
+use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
 use super::{LifeCarrier, LifeLeadership};
 use crate::lock::{LockError, LockErrorKind, Token};
@@ -41,6 +42,9 @@ pub(super) struct Candidate {
     pub(super) poll: Duration,
     pub(super) node_gone_after: Duration,
     pub(super) presume_dead_after: Option<Duration>,
+    pub(super) report: Reporter,
+    /// Since when the lock has been seen to be nobody's.
+    pub(super) free_since: Option<Instant>,
     pub(super) suspicions: Vec<Suspicion>,
     /// What was last logged of the wait.
     pub(super) told: Option<String>,
@@ -89,6 +93,7 @@ impl Candidate {
                     None => sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await,
                 },
                 Ok(Outlook::Wait { targets, within }) => {
+                    self.free_since = None;
                     let objects = |role| match role {
                         Role::Lock => &self.locks,
                         Role::Pod => &self.pods,
@@ -110,6 +115,7 @@ impl Candidate {
                     } else {
                         denied_since = None;
                     }
+                    self.report.waits(&error.to_string());
                     if !std::mem::replace(&mut in_trouble, true) {
                         warn!(election = %self.name, %error, "cannot stand for life just now");
                     }
@@ -127,6 +133,7 @@ impl Candidate {
         let lock = self.locks.get(&self.name, by()).await;
         let lock = lock.map_err(|f| self.locks.lock_error(f, &self.name, "read", "get", false))?;
         let Some(lock) = lock else {
+            self.free_since.get_or_insert_with(Instant::now);
             return self.take(ours).await;
         };
         let owners = match object::read(&lock) {
@@ -166,6 +173,7 @@ impl Candidate {
         }
         self.suspicions.retain(|suspicion| owners.iter().any(|owner| owner.uid == suspicion.uid));
         if lives.is_empty() {
+            self.free_since.get_or_insert_with(Instant::now);
             let why = if ends.is_empty() { "it has no owner".to_owned() } else { ends.join(", ") };
             return self.mend(&lock, &why).await;
         }
@@ -207,6 +215,7 @@ impl Candidate {
         let fields = &self.carrier.fields;
         let (api_version, kind) = (&resource.api_version, &resource.kind);
         let lock = object::made(api_version, kind, &self.name, &self.mark, &owner, fields);
+        self.report.campaigns();
         match self.locks.create(&lock, by()).await {
             Ok(_) => Ok(Outlook::Again),
             Err(failure) if failure.code() == 409 => {
@@ -328,6 +337,8 @@ impl Candidate {
             let reference = self.locks.reference(api_version, &self.name, lock);
             recorder.tell(reference, &format!("{} became leader", self.pod));
         }
+        let takeover = self.free_since.map(|since| since.elapsed());
+        self.report.leads(Token(version), takeover, resumed);
         Ok(LifeLeadership {
             uid: pod::uid(lock).to_owned(),
             pod_uid: self.uid.unwrap_or_default(),
@@ -337,7 +348,9 @@ impl Candidate {
             token: Token(version),
             resumed,
             poll: self.poll,
-            _recorder: self.recorder,
+            api_version: self.carrier.resource.api_version,
+            recorder: self.recorder,
+            report: self.report,
         })
     }
 
@@ -351,6 +364,7 @@ impl Candidate {
     }
 
     fn tell_once(&mut self, what: String) {
+        self.report.waits(&what);
         if self.told.as_ref() != Some(&what) {
             info!(election = %self.name, pod = %self.pod, "stands by: {what}");
             self.told = Some(what);

@@ -1,0 +1,199 @@
+//! Leader for life: giving the lock up, and what a probe is told.
+
+use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, LifeState, leader_for_life};
+use incumbent_test_support::eventually;
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+
+use crate::behaviour::soon;
+use crate::faults::busy_cluster;
+use crate::life_faults::lacks;
+use crate::life_scene::{Life, start};
+use crate::scene::OBJECT;
+
+async fn has_event(life: &Life, message: &str) {
+    let events = format!("/api/v1/namespaces/{}/events", life.scene.namespace);
+    eventually(message, async || {
+        let events = life.scene.send("GET", &events, "application/json", vec![]).await.ok()?;
+        let events = events["items"].as_array()?;
+        let wanted =
+            |event: &&Value| event["reason"] == "LeaderElection" && event["message"] == message;
+        events.iter().find(wanted).map(drop)
+    })
+    .await;
+}
+
+/// The pod lives on, and another one leads, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_that_releases_its_lock_is_replaced_and_may_stand_again() {
+    let life = Life::new().await;
+    life.pod("first", None).await;
+    let candidate = life.candidate("first").await;
+    let status = candidate.status();
+    assert_eq!(status.state(), LifeState::Idle);
+    let first = start(candidate).leads().await;
+    let second = life.second("first").await;
+    // Whatever else is written to the lock is no reason to keep it.
+    life.scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    first.release().await.expect("a release");
+    soon("it hears of its own release", first.lost()).await;
+    assert_eq!(status.state(), LifeState::Released);
+    assert_eq!(status.to_string(), "no longer leading my-app: released");
+    let next = second.leads().await;
+    assert!(next.token() > first.token());
+    has_event(&life, "first became leader").await;
+    has_event(&life, "first stopped leading").await;
+
+    // Once more: the lock is another's now, and stays.
+    first.release().await.expect("nothing to release");
+    let again = life.stand("first").await;
+    again.logs("stands by: pod second leads").await;
+    assert!(again.is_waiting());
+    next.release().await.expect("a release");
+    assert!(again.leads().await.token() > next.token());
+}
+
+/// Only the lock that was looked at is deleted, in the version that was looked at; and an answer that is lost is asked for again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_release_deletes_on_conditions_and_tries_again() {
+    let (server, cluster) = busy_cluster().await;
+    let pod = json!({ "metadata": { "uid": "ours", "resourceVersion": "3" } }).to_string();
+    let lock = |version: &str| {
+        let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "ours" });
+        let metadata =
+            json!({ "uid": "lock", "resourceVersion": version, "ownerReferences": [owner] });
+        json!({ "metadata": metadata }).to_string()
+    };
+    for answer in [&pod, &lock("7"), &pod] {
+        server.answers("200 OK", "", answer);
+    }
+    let leadership =
+        leader_for_life(OBJECT, &cluster).pod("p").without_events().await.expect("leadership");
+    server.answers("200 OK", "", &lock("7"));
+    server.answers("409 Conflict", "", "{\"message\":\"it has another version\"}");
+    server.answers("200 OK", "", &lock("8"));
+    server.answers("500 Internal Server Error", "", "{\"message\":\"who knows\"}");
+    server.answers("404 Not Found", "", "{\"message\":\"it is gone\"}");
+    soon("a release", leadership.release()).await.expect("a release");
+    let asked = server.asked();
+    let deletes = asked.iter().filter(|request| request.starts_with("DELETE"));
+    let conditions = deletes.map(|request| {
+        let (_, body) = request.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str::<Value>(body).unwrap()["preconditions"].clone()
+    });
+    let on = |version: &str| json!({ "uid": "lock", "resourceVersion": version });
+    assert_eq!(conditions.collect::<Vec<_>>(), [on("7"), on("8")]);
+}
+
+/// Dropped half-way, it can be called again; and without the right it says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_release_that_is_cancelled_can_be_repeated() {
+    let life = Life::alone().await;
+    let first = life.leader("first", None).await;
+    let second = life.second("first").await;
+    life.scene.server.pause();
+    let cancelled =
+        tokio::time::timeout(std::time::Duration::from_millis(300), first.release()).await;
+    assert!(cancelled.is_err(), "nobody answers");
+    life.scene.server.resume();
+    first.release().await.expect("a release");
+    let next = second.leads().await;
+    lacks(&life, "configmaps", "delete").await;
+    let denied = next.release().await.unwrap_err();
+    assert_eq!(denied.kind(), LifeErrorKind::Denied);
+    assert!(denied.to_string().contains("the right to delete is missing"), "{denied}");
+    assert!(life.scene.object().await.is_some(), "it leads still");
+}
+
+/// A probe is told all along where a candidate stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_probe_is_told_where_a_candidate_stands() {
+    let life = Life::new().await;
+    let first = life.leader("first", None).await;
+    life.pod("second", None).await;
+    let candidate = life.candidate("second").await;
+    let mut status = candidate.status();
+    assert!(!status.state().is_ready());
+    let second = start(candidate);
+    let reach = async |status: &mut incumbent::kubernetes::LifeStatus, line: &str| {
+        soon(line, async {
+            while status.to_string() != line {
+                status.changed().await.expect("a change");
+            }
+        })
+        .await;
+    };
+    reach(&mut status, "standing by for my-app: pod first leads").await;
+    assert!(status.state().is_ready() && !status.state().is_leading());
+    first.release().await.expect("a release");
+    let leadership = second.leads().await;
+    reach(&mut status, &format!("leading my-app with token {}", leadership.token())).await;
+    assert!(status.state().is_ready() && status.state().is_leading());
+    life.delete_lock().await;
+    soon("it hears of it", leadership.lost()).await;
+    reach(&mut status, "no longer leading my-app: the lock is gone").await;
+    assert!(!status.state().is_ready());
+
+    // One that comes to an end without leading, and one that nobody awaits any more.
+    let nobody = life.candidate("nobody").await;
+    let status = nobody.status();
+    start(nobody).fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
+    let failed = status.state();
+    assert!(matches!(&failed, LifeState::Failed { kind: LifeErrorKind::Misconfigured, .. }));
+    assert!(!failed.is_ready() && status.to_string().contains("set POD_NAME"), "{status}");
+    let _third = life.leader("third", None).await;
+    let candidate = life.candidate("second").await;
+    let mut status = candidate.status();
+    let waiting = start(candidate);
+    reach(&mut status, "standing by for my-app: pod third leads").await;
+    drop(waiting);
+    reach(&mut status, "not standing for my-app").await;
+}
+
+/// A Secret, and an object of a kind that the cluster was taught.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_secret_or_a_custom_resource_can_be_the_lock() {
+    let life = Life::new().await;
+    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(&*life.scene.namespace);
+    let group = format!("{}.example.com", life.scene.namespace);
+    let schema = json!({ "openAPIV3Schema": { "type": "object" } });
+    let definition = json!({
+        "metadata": { "name": format!("offices.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "kind": "Office", "plural": "offices" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    life.scene.post(definitions, &definition).await;
+    let office = ApiResource {
+        group: group.clone(),
+        version: "v1".into(),
+        api_version: format!("{group}/v1"),
+        kind: "Office".into(),
+        plural: "offices".into(),
+    };
+    let offices = format!("/apis/{group}/v1/namespaces/{}/offices", life.scene.namespace);
+    eventually("the kind is served", async || {
+        life.scene.send("GET", &offices, "application/json", vec![]).await.ok().map(drop)
+    })
+    .await;
+    for (number, resource) in [ApiResource::erase::<Secret>(&()), office].into_iter().enumerate() {
+        let (a, b) = (format!("a{number}"), format!("b{number}"));
+        let stand = |pod: &str| {
+            let carrier = LifeCarrier::object(resource.clone());
+            start(leader_for_life("another", &admin).pod(pod).carrier(carrier))
+        };
+        life.pod(&a, None).await;
+        let first = stand(&a).leads().await;
+        life.pod(&b, None).await;
+        let second = stand(&b);
+        second.logs(&format!("stands by: pod {a} leads")).await;
+        life.delete_pod(&a).await;
+        let second = second.leads().await;
+        assert!(second.token() > first.token());
+        second.release().await.expect("a release");
+    }
+}
