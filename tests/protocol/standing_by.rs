@@ -212,6 +212,7 @@ fn few_of_a_thousand_ask() {
         keeping: Keeping::LeavesMarkers,
         old_bucket: true,
         chorias: None,
+        client_gos: 0,
         campaigners: vec![standing; 1000],
         faults: Vec::new(),
     };

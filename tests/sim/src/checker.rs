@@ -154,12 +154,12 @@ impl Checker {
     }
 
     /// No campaigner of ours leads beside one of theirs, not even one that is cut off: its deadline is sooner than theirs can
-    /// win (they have no back-off here).
+    /// win.
     pub fn beside_peers(&mut self, now: Time) {
         if self.peers.contains(&true)
             && let Some(who) = (0..self.seats.len()).find(|who| self.leads(*who, now))
         {
-            self.fail(format!("campaigner {who} leads beside one of Choria's"));
+            self.fail(format!("campaigner {who} leads beside one that is not of this library"));
         }
     }
 

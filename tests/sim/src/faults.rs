@@ -6,6 +6,7 @@ use incumbent::lock::{Content, Hint};
 use incumbent::protocol::Event;
 
 use crate::choria::{HANG, Pace, SETTLE, Step};
+use crate::clientgo;
 use crate::scenario::Fault;
 use crate::world::{Happening, World};
 
@@ -96,13 +97,27 @@ impl World {
                     self.after(left, Happening::Expire);
                 }
             }
-            Fault::ChoriaCrash { which } if which < self.chorias.len() => {
+            Fault::PeerCrash { which } if which < self.chorias.len() => {
                 self.chorias[which].crash();
                 self.checker.peer(which, false, now);
                 let life = self.chorias[which].life;
                 self.after(millis(500), Happening::Choria { which, life, step: Step::Tick });
             }
-            Fault::ChoriaCut { which, for_ms } if which < self.chorias.len() => {
+            Fault::PeerCrash { which } if which < self.client_gos.len() => {
+                self.client_gos[which].crash();
+                self.checker.peer(which, false, now);
+                let life = self.client_gos[which].life;
+                let step = clientgo::Step::Try;
+                self.after(millis(500), Happening::ClientGo { which, life, step });
+            }
+            Fault::PeerCut { which, for_ms } if which < self.client_gos.len() => {
+                self.client_gos[which].cut_until = now + millis(for_ms);
+            }
+            Fault::PeerStop { which } if which < self.client_gos.len() => {
+                self.go_stops(which);
+                self.inflict(&Fault::PeerCrash { which });
+            }
+            Fault::PeerCut { which, for_ms } if which < self.chorias.len() => {
                 self.chorias[which].cut_until = now + millis(for_ms);
             }
             _ => {}
@@ -126,6 +141,9 @@ impl World {
         }
         for choria in &mut self.chorias {
             choria.cut_until = self.now;
+        }
+        for go in &mut self.client_gos {
+            go.cut_until = self.now;
         }
         self.server.recover(self.now);
     }

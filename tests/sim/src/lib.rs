@@ -7,6 +7,7 @@
 mod campaigner;
 mod checker;
 mod choria;
+mod clientgo;
 mod faults;
 mod network;
 mod run;

@@ -60,7 +60,7 @@ fn replay(schedule: Schedule) -> ExitCode {
     let recovered = recovered.unwrap_or_default().as_secs_f64();
     println!("{scenario:#?}");
     println!(
-        "{schedule} keeps every promise: {terms} terms, {peer_terms} of Choria's; a leader {recovered:.1} s after the last \
+        "{schedule} keeps every promise: {terms} terms, {peer_terms} of others; a leader {recovered:.1} s after the last \
          fault, at most {:.1} s",
         bound(&scenario).as_secs_f64()
     );
@@ -110,7 +110,7 @@ impl Tally {
         let minutes = began.elapsed().as_secs_f64() / 60.0;
         let slowest = self.slowest.lock().map_or((0, None), |slowest| *slowest);
         println!(
-            "{:>6.1} min: {} schedules, {hours:.0} simulated hours ({:.0} a minute), {} terms, {} of Choria's, no promise broken; \
+            "{:>6.1} min: {} schedules, {hours:.0} simulated hours ({:.0} a minute), {} terms, {} of others, no promise broken; \
              slowest recovery {:.1} s{}",
             minutes,
             self.schedules.load(Ordering::Relaxed),

@@ -41,7 +41,7 @@ pub fn bound(scenario: &Scenario) -> Duration {
 pub struct Report {
     /// Terms of ours during the storm.
     pub terms: u64,
-    /// Terms of Choria's campaigners during the storm.
+    /// Terms of campaigners that are not of this library during the storm.
     pub peer_terms: u64,
     /// How long the world went on.
     pub simulated: Duration,

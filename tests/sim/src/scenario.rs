@@ -79,10 +79,15 @@ pub enum Fault {
     Forget {
         writes: u8,
     },
-    ChoriaCrash {
+    /// Of a campaigner that is not of this library.
+    PeerCrash {
         which: usize,
     },
-    ChoriaCut {
+    /// The same, after it has released what it holds.
+    PeerStop {
+        which: usize,
+    },
+    PeerCut {
         which: usize,
         for_ms: u16,
     },
@@ -98,6 +103,8 @@ pub struct Scenario {
     pub old_bucket: bool,
     /// Two of Choria's campaigners stand as well.
     pub chorias: Option<Pace>,
+    /// So many of client-go's campaigners stand as well.
+    pub client_gos: usize,
     pub campaigners: Vec<Standing>,
     /// When, in milliseconds, and what.
     pub faults: Vec<(u32, Fault)>,
@@ -131,10 +138,13 @@ pub enum Fleet {
     Judged,
     /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
     Forgetful,
+    /// Two of client-go's campaigners among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
+    /// without a wait.
+    ClientGo,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -142,13 +152,14 @@ impl Fleet {
         Self::SteppedClock,
         Self::Judged,
         Self::Forgetful,
+        Self::ClientGo,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
     pub fn least_terms(self) -> u64 {
         match self {
             Self::Plain | Self::Mixed | Self::SteppedClock | Self::Judged => 5,
-            Self::Choria | Self::ChoriaBackOff | Self::Forgetful => 1,
+            Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
         }
     }
 
@@ -170,6 +181,7 @@ impl fmt::Display for Fleet {
             Self::ChoriaBackOff => "choria-back-off",
             Self::SteppedClock => "stepped-clock",
             Self::Judged => "judged",
+            Self::ClientGo => "client-go",
             Self::Forgetful => "forgetful",
         })
     }
@@ -236,18 +248,21 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
     let one = |fault: BoxedStrategy<Fault>| {
         prop_oneof![5 => common_fault(), 2 => admin_fault(), 1 => fault].boxed()
     };
-    let choria = || {
-        let crash = (0..2usize).prop_map(|which| Fault::ChoriaCrash { which });
-        let cut =
-            (0..2usize, span()).prop_map(|(which, for_ms)| Fault::ChoriaCut { which, for_ms });
+    let peer = || {
+        let crash = (0..2usize).prop_map(|which| Fault::PeerCrash { which });
+        let cut = (0..2usize, span()).prop_map(|(which, for_ms)| Fault::PeerCut { which, for_ms });
         prop_oneof![crash, cut].boxed()
     };
     let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
     match fleet {
         Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
         Fleet::Mixed | Fleet::Judged => one(common_fault().boxed()),
-        Fleet::Choria => one(choria()),
-        Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => choria()].boxed(),
+        Fleet::Choria => one(peer()),
+        Fleet::ClientGo => {
+            let stop = (0..2usize).prop_map(|which| Fault::PeerStop { which });
+            prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop].boxed()
+        }
+        Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => peer()].boxed(),
         Fleet::SteppedClock => {
             let step =
                 prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
@@ -287,13 +302,14 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 
 fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
     match fleet {
-        Fleet::Judged => Just(Keeping::Forever).boxed(),
+        Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
     }
 }
 
 pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
-    let fleet_sizes = if fleet.chorias().is_some() { 1..=4 } else { 2..=5 };
+    let has_peers = fleet.chorias().is_some() || fleet == Fleet::ClientGo;
+    let fleet_sizes = if has_peers { 1..=4 } else { 2..=5 };
     let ttls = match fleet {
         Fleet::Mixed => vec![3000],
         Fleet::Choria | Fleet::ChoriaBackOff => vec![4000, 8000],
@@ -320,7 +336,15 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 // Who was told by the old bucket that nobody leads may create in the new one: no promise covers that.
                 faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
             }
-            let chorias = fleet.chorias();
-            Scenario { seed, bucket_ttl, keeping, old_bucket, chorias, campaigners, faults }
+            Scenario {
+                seed,
+                bucket_ttl,
+                keeping,
+                old_bucket,
+                chorias: fleet.chorias(),
+                client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
+                campaigners,
+                faults,
+            }
         })
 }

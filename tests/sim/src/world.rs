@@ -10,6 +10,7 @@ use incumbent::protocol::{Action, Answer, Event, State};
 use crate::campaigner::Campaigner;
 use crate::checker::Checker;
 use crate::choria::{self, Choria};
+use crate::clientgo::{self, ClientGo};
 use crate::scenario::{Fault, STORM, Scenario};
 use crate::server::{Keeping, Server, Time};
 use crate::tell;
@@ -61,6 +62,11 @@ pub(super) enum Happening {
         life: u32,
         step: choria::Step,
     },
+    ClientGo {
+        which: usize,
+        life: u32,
+        step: clientgo::Step,
+    },
     Calm,
 }
 
@@ -96,6 +102,7 @@ pub struct World {
     pub server: Server,
     pub campaigners: Vec<Campaigner>,
     pub(super) chorias: Vec<Choria>,
+    pub(super) client_gos: Vec<ClientGo>,
     pub checker: Checker,
     /// No more faults, losses or long delays.
     pub calm: bool,
@@ -118,6 +125,9 @@ impl World {
         let chorias: Vec<_> = (0..if scenario.chorias.is_some() { 2 } else { 0 })
             .map(|_| Choria::default())
             .collect();
+        let client_gos: Vec<_> =
+            (0..scenario.client_gos).map(|_| ClientGo::new(random.i64(-1000..=1000))).collect();
+        let peers = chorias.len() + client_gos.len();
         let age = if scenario.old_bucket { ttl * 2 } else { Duration::ZERO };
         let mut world = Self {
             now: Time::ZERO,
@@ -125,9 +135,10 @@ impl World {
             queue: BinaryHeap::new(),
             order: 0,
             server: Server::new(ttl, scenario.keeping, age),
-            checker: Checker::new(campaigners.len(), chorias.len(), !scenario.forgets()),
+            checker: Checker::new(campaigners.len(), peers, !scenario.forgets()),
             campaigners,
             chorias,
+            client_gos,
             calm: false,
             history: with_history.then(Vec::new),
             scenario: scenario.clone(),
@@ -139,6 +150,10 @@ impl World {
         for which in 0..world.chorias.len() {
             let after = world.millis(0..5000);
             world.after(after, Happening::Choria { which, life: 0, step: choria::Step::Tick });
+        }
+        for which in 0..world.client_gos.len() {
+            let after = world.millis(0..2000);
+            world.after(after, Happening::ClientGo { which, life: 0, step: clientgo::Step::Try });
         }
         for (at, fault) in &scenario.faults {
             let at = Duration::from_millis(u64::from(*at));
@@ -255,6 +270,7 @@ impl World {
                 self.inflict(&fault);
             }
             Happening::Choria { which, life, step } => self.step_choria(which, life, step),
+            Happening::ClientGo { which, life, step } => self.step_client_go(which, life, step),
             Happening::Calm => self.calm_down(),
         }
         self.checker.beside_peers(self.now);

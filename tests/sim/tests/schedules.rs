@@ -25,11 +25,11 @@ fn check(fleet: Fleet) {
         terms += report.terms;
         peer_terms += report.peer_terms;
     }
-    println!("{fleet}: {} schedules, {terms} terms, {peer_terms} of Choria's", FIXED + FRESH);
+    println!("{fleet}: {} schedules, {terms} terms, {peer_terms} of others", FIXED + FRESH);
     let least = fleet.least_terms() * (FIXED + FRESH);
     assert!(terms >= least, "{terms} terms: too few to show anything");
-    let choria = matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff);
-    assert!(!choria || peer_terms * 2 >= least, "{peer_terms} terms of Choria's: too few");
+    let peers = matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo);
+    assert!(!peers || peer_terms * 2 >= least, "{peer_terms} terms of others: too few");
 }
 
 #[test]
@@ -60,6 +60,11 @@ fn one_leads_though_the_clock_of_the_server_is_stepped() {
 #[test]
 fn one_leads_on_a_lock_that_frees_nothing_by_itself() {
     check(Fleet::Judged);
+}
+
+#[test]
+fn one_leads_beside_campaigners_of_client_go() {
+    check(Fleet::ClientGo);
 }
 
 #[test]
@@ -95,6 +100,7 @@ fn a_quiet_hour_costs_the_renewals_of_one() {
             keeping: Keeping::LeavesMarkers,
             old_bucket: true,
             chorias: None,
+            client_gos: 0,
             campaigners: vec![standing(coverage); 5],
             faults: Vec::new(),
         };

@@ -1,0 +1,245 @@
+//! A campaigner that behaves like client-go's, on a lock that frees nothing by itself.
+//!
+//! It looks every retry period. A record that it has not seen before begins a wait of as many whole seconds as the record says,
+//! on its own clock; then it writes over it, and leads from the answer on. It leads until it could not renew for a retry period
+//! and its renew deadline after the last answer, and releases what it holds when it stops. What is not there it makes, at once.
+//!
+//! The proportions are those of client-go's defaults, and an answer that takes longer than a sixth of the lease counts as lost:
+//! as client-go reckons from the answer, a later one would have it lead longer than its lease, beside anybody.
+//!
+//! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was stopped for so long that somebody
+//! else leads releases that other one's record when it ends.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Entry, Nonce, Record, Revision, Tombstone};
+
+use crate::server::Time;
+use crate::world::{Happening, World};
+
+#[derive(Debug, Default)]
+pub struct ClientGo {
+    /// Which process this is.
+    pub life: u32,
+    /// How fast its clock runs, in parts per million.
+    ppm: i64,
+    /// What it has seen last, and when.
+    observed: Option<(Revision, Time)>,
+    /// Its own last write that it knows of.
+    held: Option<Revision>,
+    pub leads_until: Option<Time>,
+    pub cut_until: Time,
+    /// The request whose answer is awaited.
+    request: u64,
+}
+
+/// What happens to it.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Try,
+    /// A read arrives at the server.
+    Read {
+        request: u64,
+    },
+    /// Its answer arrives.
+    Seen {
+        request: u64,
+        record: Option<Record>,
+    },
+    /// A write arrives at the server.
+    Write {
+        request: u64,
+        expected: Option<Revision>,
+    },
+    Written {
+        request: u64,
+        answer: Option<Revision>,
+    },
+    /// An answer has not come in time.
+    Late {
+        request: u64,
+    },
+    /// It could not renew until then.
+    Over {
+        until: Time,
+    },
+    /// A release arrives at the server.
+    Release {
+        expected: Revision,
+    },
+}
+
+impl ClientGo {
+    pub fn new(ppm: i64) -> Self {
+        Self { ppm, ..Self::default() }
+    }
+
+    /// How long something lasts that takes this long by its clock.
+    fn real(&self, local: Duration) -> Duration {
+        local.mul_f64(1.0 / (1.0 + self.ppm as f64 / 1e6))
+    }
+
+    /// A new process, which knows nothing.
+    pub fn crash(&mut self) {
+        *self = Self { life: self.life + 1, ppm: self.ppm, ..Self::default() };
+    }
+}
+
+/// In whole seconds, as a Lease says it.
+fn seconds(span: Duration) -> Duration {
+    Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0))
+}
+
+impl World {
+    fn go_name(which: usize) -> String {
+        format!("go-{which}")
+    }
+
+    fn go_later(&mut self, which: usize, local: Duration, step: Step) {
+        let (life, after) = (self.client_gos[which].life, self.client_gos[which].real(local));
+        self.after(after, Happening::ClientGo { which, life, step });
+    }
+
+    /// Sends what arrives as `step`.
+    fn go_sends(&mut self, which: usize, step: impl FnOnce(u64) -> Step) {
+        self.client_gos[which].request += 1;
+        let request = self.client_gos[which].request;
+        let cut = self.now < self.client_gos[which].cut_until;
+        if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+            let life = self.client_gos[which].life;
+            self.after(after, Happening::ClientGo { which, life, step: step(request) });
+        }
+        let timeout = self.server.bucket_ttl * 3 / 20;
+        self.go_later(which, timeout, Step::Late { request });
+    }
+
+    fn go_answers(&mut self, which: usize, step: Step) {
+        if let Some(after) = self.passage(0.05) {
+            let life = self.client_gos[which].life;
+            self.after(after, Happening::ClientGo { which, life, step });
+        }
+    }
+
+    /// Tries again after a retry period, which grows by up to a fifth at random while it stands by.
+    fn go_tries_again(&mut self, which: usize) {
+        let mut pause = self.server.bucket_ttl * 2 / 15;
+        if self.client_gos[which].leads_until.is_none() {
+            pause = pause.mul_f64(1.0 + 0.2 * self.random.f64());
+        }
+        self.go_later(which, pause, Step::Try);
+    }
+
+    /// It leads no more, and gives up what it knows to hold.
+    pub(super) fn go_stops(&mut self, which: usize) {
+        let leads = self.client_gos[which].leads_until.take().is_some();
+        self.checker.peer(which, false, self.now);
+        let held = self.client_gos[which].held.take();
+        if let Some(expected) = held.filter(|_| leads) {
+            self.log(|| format!("go-{which} stops leading"));
+            self.go_answers(which, Step::Release { expected });
+        }
+    }
+
+    pub(super) fn step_client_go(&mut self, which: usize, life: u32, step: Step) {
+        // What is under way arrives, whatever has become of its sender.
+        let arrives = matches!(step, Step::Write { .. } | Step::Release { .. });
+        let now = self.now;
+        let go = &mut self.client_gos[which];
+        if go.life != life && !arrives {
+            return;
+        }
+        let cut = now < go.cut_until;
+        match step {
+            Step::Try => match go.held.filter(|_| go.leads_until.is_some()) {
+                held @ Some(_) => {
+                    self.go_sends(which, |request| Step::Write { request, expected: held });
+                }
+                None => self.go_sends(which, |request| Step::Read { request }),
+            },
+            Step::Read { request } if self.server.is_up(now) => {
+                let record = self.server.last.as_ref().map(|last| last.record.clone());
+                self.go_answers(which, Step::Seen { request, record });
+            }
+            Step::Seen { request, record } if request == go.request && !cut => {
+                let revision = record.as_ref().map(|record| record.revision);
+                if let Some(revision) = revision
+                    && go.observed.is_none_or(|(seen, _)| seen != revision)
+                {
+                    go.observed = Some((revision, now));
+                }
+                let wait = match record.map(|record| record.content) {
+                    Some(Content::Held(entry)) if *entry.identity != *Self::go_name(which) => {
+                        seconds(entry.life)
+                    }
+                    // Where something is left to wait, our release keeps the holder and says how long.
+                    Some(Content::Vacant(Tombstone::Released { left, .. })) => seconds(left),
+                    _ => Duration::ZERO,
+                };
+                let go = &self.client_gos[which];
+                let valid = go.observed.is_some_and(|(_, at)| now < at + go.real(wait));
+                if valid && !wait.is_zero() {
+                    return self.go_waits(which);
+                }
+                self.go_sends(which, |request| Step::Write { request, expected: revision });
+            }
+            Step::Write { request, expected } if self.server.is_up(now) => {
+                let applied = self.server.last_revision() == expected;
+                if applied {
+                    let entry = Entry {
+                        identity: Self::go_name(which).into(),
+                        mark: None,
+                        life: self.server.bucket_ttl,
+                        advertisement: None,
+                    };
+                    self.server.store(now, Content::Held(entry), self.server.bucket_ttl);
+                    self.log(|| format!("server: of go-{which} over {expected:?}"));
+                    self.stored();
+                }
+                if self.client_gos[which].life == life {
+                    let answer = self.server.last_revision().filter(|_| applied);
+                    self.go_answers(which, Step::Written { request, answer });
+                }
+            }
+            Step::Written { request, answer } if request == go.request && !cut => {
+                go.request += 1; // nothing is late any more
+                go.held = answer;
+                if let Some(revision) = answer {
+                    go.observed = Some((revision, now));
+                    let began = go.leads_until.is_none();
+                    // The next renewal begins a retry period later, and is tried until the renew deadline.
+                    let lasts = self.server.bucket_ttl * 12 / 15;
+                    let until = now + self.client_gos[which].real(lasts);
+                    self.client_gos[which].leads_until = Some(until);
+                    self.go_later(which, lasts, Step::Over { until });
+                    if began {
+                        self.log(|| format!("go-{which} LEADS"));
+                        self.checker.peer(which, true, now);
+                    }
+                }
+                self.go_tries_again(which);
+            }
+            Step::Late { request } if request == go.request => {
+                go.request += 1;
+                go.held = None; // look what has become of it
+                self.go_tries_again(which);
+            }
+            Step::Over { until } if go.leads_until == Some(until) => self.go_stops(which),
+            Step::Release { expected }
+                if self.server.is_up(now) && self.server.last_revision() == Some(expected) =>
+            {
+                let released = Tombstone::Released { by: Nonce(0), left: Duration::ZERO };
+                self.server.store(now, Content::Vacant(released), self.server.bucket_ttl);
+                self.log(|| format!("server: go-{which} has released"));
+                self.stored();
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody else leads.
+    fn go_waits(&mut self, which: usize) {
+        self.client_gos[which].request += 1;
+        self.client_gos[which].held = None;
+        self.go_tries_again(which);
+    }
+}
