@@ -20,6 +20,12 @@ pub enum Instrument {
     Locks,
     /// Elections in process.
     Elections,
+    /// Elections on several locks.
+    Several,
+    /// What objects of Kubernetes say, as they are read and written.
+    Records,
+    /// Locks on Kubernetes, against a real API server.
+    Objects,
 }
 
 /// What an instrument said.
@@ -40,6 +46,9 @@ impl Instrument {
             Self::Stories => &["test", "--all-features", "--test", "protocol", "--no-run"],
             Self::Locks => &["test", "--all-features", "--test", "nats_lock", "--no-run"],
             Self::Elections => &["test", "--all-features", "--test", "memory", "--no-run"],
+            Self::Several => &["test", "--all-features", "--test", "all_of", "--no-run"],
+            Self::Records => &["test", "--all-features", "--lib", "--no-run"],
+            Self::Objects => &["test", "--all-features", "--test", "kubernetes", "--no-run"],
         }
     }
 
@@ -55,6 +64,23 @@ impl Instrument {
             Self::Stories => &["test", "--all-features", "--test", "protocol"],
             Self::Locks => &["test", "--all-features", "--test", "nats_lock"],
             Self::Elections => &["test", "--all-features", "--test", "memory"],
+            Self::Several => &["test", "--all-features", "--test", "all_of", "--", "needs::"],
+            Self::Records => &["test", "--all-features", "--lib", "--", "kubernetes::"],
+            // Those that need neither many terms nor long leases.
+            Self::Objects => &[
+                "test",
+                "--all-features",
+                "--test",
+                "kubernetes",
+                "--",
+                "record::",
+                "conditional",
+                "conditions",
+                "a_renewal_does_not_bring_a_deleted_object_back",
+                "a_lease_of_coordinated_elections_is_left_alone",
+                "a_pod_with_the_leaders_name_is_a_stranger",
+                "a_refused_token_is_read_again",
+            ],
         }
     }
 
@@ -140,6 +166,9 @@ impl fmt::Display for Instrument {
             Self::Stories => "stories",
             Self::Locks => "lock tests",
             Self::Elections => "behaviour tests",
+            Self::Several => "tests of several locks",
+            Self::Records => "tests of records",
+            Self::Objects => "tests on Kubernetes",
         })
     }
 }
