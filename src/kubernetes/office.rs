@@ -34,7 +34,8 @@ pub struct Office {
     pub acquired: Option<SystemTime>,
     /// When the record was written last, by the wall clock of whoever wrote it.
     pub renewed: Option<SystemTime>,
-    /// How often the leader has changed, as client-go counts.
+    /// How often the leader has changed, as client-go counts: the number of the term in [`holding`](Self::holding), counted from 0
+    /// in each object anew. It is no token: see the [module](super).
     pub transitions: i32,
 }
 

@@ -24,6 +24,7 @@ async fn an_eviction_is_of_the_version_that_was_read() {
     let before = read().await;
     let Holding::Held(holder) = &before.holding else { panic!("{before:?}") };
     assert_eq!((&*holder.identity, holder.token), ("ours", Some(leadership.token())));
+    assert_eq!(before.transitions, 0);
     scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
     let refused = lock.evict(OBJECT, before.resource_version, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
@@ -34,6 +35,11 @@ async fn an_eviction_is_of_the_version_that_was_read() {
     })
     .await;
     assert_eq!(leadership.ended().await.cause, Cause::Evicted);
+    drop(leadership);
+    let leadership = leads(&ours).await;
+    let after = read().await;
+    let Holding::Held(holder) = &after.holding else { panic!("{after:?}") };
+    assert_eq!((holder.token, after.transitions), (Some(leadership.token()), 1), "of one term");
     scene.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
     let refused = lock.evict(OBJECT, 1, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
