@@ -4,12 +4,17 @@ use std::env;
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Resource};
+use tokio::time::Instant;
 
 use super::access::Access;
+use super::api::Objects;
 use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
+use crate::lock::LockError;
 
 /// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
 const POD_NAME: &str = "POD_NAME";
@@ -44,6 +49,17 @@ impl Cluster {
         Self::with_config(config)
     }
 
+    /// From `KUBECONFIG`, else `~/.kube/config`, in another context than the current one. Does no request.
+    ///
+    /// # Errors
+    /// Where they cannot be used, or have no such context.
+    pub async fn in_context(context: &str) -> Result<Self, ClusterError> {
+        let config = Config::from_kubeconfig(&options(Some(context))).await.map_err(|error| {
+            ClusterError::new("the kubeconfig cannot be used", without_contents(error))
+        })?;
+        Self::with_config(config)
+    }
+
     /// From the service account of the pod that this runs in.
     ///
     /// # Errors
@@ -71,12 +87,8 @@ impl Cluster {
             let message = format!("the kubeconfig {} cannot be used", file.display());
             ClusterError::new(message, without_contents(error))
         };
-        let options = KubeConfigOptions {
-            context: context.map(str::to_owned),
-            ..KubeConfigOptions::default()
-        };
         let kubeconfig = Kubeconfig::read_from(file).map_err(unusable)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options(context)).await;
         Self::with_config(config.map_err(unusable)?)
     }
 
@@ -118,6 +130,20 @@ impl Cluster {
         &self.namespace
     }
 
+    /// Whether the namespace is there. Takes the right to `get` it, which few need otherwise.
+    ///
+    /// # Errors
+    /// [`Denied`](crate::lock::LockErrorKind::Denied) where that is missing, and
+    /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) where no answer came within `timeout`.
+    pub async fn has_namespace(&self, timeout: Duration) -> Result<bool, LockError> {
+        let path = Namespace::url_path(&(), None);
+        let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");
+        let name = &*self.namespace;
+        let got = namespaces.get(name, Instant::now() + timeout).await;
+        let got = got.map_err(|failure| namespaces.lock_error(failure, name, "read", "get", false));
+        Ok(got?.is_some())
+    }
+
     /// The client, for other uses.
     pub fn client(&self) -> &Client {
         &self.client
@@ -153,6 +179,10 @@ impl fmt::Debug for Cluster {
     }
 }
 
+fn options(context: Option<&str>) -> KubeConfigOptions {
+    KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
+}
+
 /// The error, unless it repeats what the kubeconfig says, which may be a secret; then where it is wrong.
 fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error + Send + Sync> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
@@ -160,6 +190,9 @@ fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error 
         if let Some(KubeconfigError::Parse(wrong)) = error.downcast_ref() {
             let line = wrong.location().map(|at| format!(", line {}", at.line()));
             return format!("it is no kubeconfig in YAML{}", line.unwrap_or_default()).into();
+        }
+        if let Some(KubeconfigError::LoadContext(context)) = error.downcast_ref() {
+            return format!("it has no context {context:?}").into();
         }
         cause = error.source();
     }

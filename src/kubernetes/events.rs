@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::Resource;
 use kube::api::PostParams;
@@ -19,6 +20,8 @@ use crate::text::head;
 
 /// How long an Event may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an eviction is kept waiting for it.
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes of an Event's message that the server takes.
 const LONGEST_MESSAGE: usize = 1024;
 
@@ -42,6 +45,35 @@ impl Recorder {
     /// Tells of something that happened to an object.
     pub(super) fn tell(&self, object: Value, message: &str) {
         let Ok(runtime) = Handle::try_current() else { return };
+        let Some(request) = self.event(object, message) else { return };
+        let tell = tokio::time::timeout(TIMEOUT, send(self.access.client().client, request));
+        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        while telling.try_join_next().is_some() {}
+        telling.spawn_on(tell.map(drop), &runtime);
+    }
+
+    /// Tells who evicted a holder. Answers once that is told, or soon where it cannot be.
+    pub(super) async fn tell_eviction(&self, object: Value, holder: &str) {
+        let tell = async {
+            let by = self.who_we_are().await.unwrap_or_else(|| "somebody".to_owned());
+            if let Some(request) = self.event(object, &format!("{holder} evicted by {by}")) {
+                send(self.access.client().client, request).await;
+            }
+        };
+        let _ = tokio::time::timeout(EVICTION_TIMEOUT, tell).await;
+    }
+
+    /// The user's name, as the API server knows us.
+    async fn who_we_are(&self) -> Option<String> {
+        let review =
+            json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        let request = Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+            .create(&PostParams::default(), serde_json::to_vec(&review).unwrap_or_default());
+        let answer = self.access.client().client.request::<Value>(request.ok()?).await.ok()?;
+        answer.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
+    }
+
+    fn event(&self, object: Value, message: &str) -> Option<http::Request<Vec<u8>>> {
         let now = Place::Annotation.now();
         let event = json!({
             "apiVersion": "v1",
@@ -56,20 +88,15 @@ impl Recorder {
             "lastTimestamp": now,
             "count": 1,
         });
-        let request = Request::new(Event::url_path(&(), Some(&self.namespace)))
-            .create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default());
-        let Ok(request) = request else { return };
-        let client = self.access.client().client;
-        let tell = async move {
-            match tokio::time::timeout(TIMEOUT, client.request::<Value>(request)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => debug!(%error, "no Event"),
-                Err(_) => debug!("no Event: the API server did not answer in time"),
-            }
-        };
-        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        while telling.try_join_next().is_some() {}
-        telling.spawn_on(tell, &runtime);
+        Request::new(Event::url_path(&(), Some(&self.namespace)))
+            .create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default())
+            .ok()
+    }
+}
+
+async fn send(client: kube::Client, request: http::Request<Vec<u8>>) {
+    if let Err(error) = client.request::<Value>(request).await {
+        debug!(%error, "no Event");
     }
 }
 

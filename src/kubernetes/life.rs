@@ -50,6 +50,7 @@
 mod candidate;
 mod error;
 mod leadership;
+mod locks;
 mod object;
 mod pod;
 mod status;
@@ -69,6 +70,7 @@ use serde_json::{Map, Value};
 
 pub use error::{LifeError, LifeErrorKind};
 pub use leadership::LifeLeadership;
+pub use locks::{LifeLock, LifeLocks, LifeOwner, LifeWatch, PodState};
 pub use status::{LifeState, LifeStatus};
 
 use super::access::Access;
@@ -190,7 +192,9 @@ impl LeaderForLife {
         let least = Duration::from_millis(100);
         if self.poll < least {
             let poll = self.poll;
-            return Err(misconfigured(format!("a poll every {poll:?} is more than {least:?}")));
+            return Err(misconfigured(format!(
+                "a poll every {poll:?} is too often: the least is {least:?}"
+            )));
         }
         let nonce = getrandom::u64()
             .map_err(|_| misconfigured("the system gives no random numbers".to_owned()))?;

@@ -25,6 +25,7 @@ use crate::lock::{
     Revision, Subscription, Write,
 };
 use crate::protocol::TimingOptions;
+use crate::text::head;
 
 /// The lock on a Lease of `coordination.k8s.io/v1`.
 pub type LeaseLock = ObjectLock<OnLease>;
@@ -91,6 +92,13 @@ impl<C: Carrier> ObjectLock<C> {
 
     pub(super) fn objects(&self) -> &Objects {
         &self.inner.objects
+    }
+
+    pub(super) async fn tell_eviction(&self, name: &str, object: &Value, holder: &str) {
+        if let Some(recorder) = &self.inner.recorder {
+            let reference = self.inner.objects.reference(self.inner.api_version, name, object);
+            recorder.tell_eviction(reference, head(holder, LONGEST_IDENTITY / 2)).await;
+        }
     }
 
     /// How long a holder is waited for that does not say.

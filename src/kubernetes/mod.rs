@@ -55,8 +55,8 @@ mod watch;
 pub use carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease};
 pub use cluster::{Cluster, ClusterError};
 pub use life::{
-    LeaderForLife, LifeCarrier, LifeError, LifeErrorKind, LifeLeadership, LifeState, LifeStatus,
-    leader_for_life,
+    LeaderForLife, LifeCarrier, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks,
+    LifeOwner, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
 };
 pub use lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
 pub use office::{Holder, Holding, Office, OfficeChange, OfficeWatch};

@@ -154,7 +154,7 @@ impl<C: Carrier> ObjectLock<C> {
     /// next one waits out a lease. client-go's campaigners do not wait, and a leader among them takes the office back at
     /// its next renewal.
     ///
-    /// Takes the rights to `get` and `update`.
+    /// Takes the rights to `get` and `update`; with that to create Events it leaves one, for which it waits at most 2 s.
     ///
     /// # Errors
     /// [`Conflict`](LockErrorKind::Conflict) where the object was written meanwhile or is gone: nothing was done.
@@ -178,12 +178,15 @@ impl<C: Carrier> ObjectLock<C> {
         if record.strategy.is_some() {
             return Err(objects.coordinated(name));
         }
-        record.holder_identity.clear();
+        let holder = std::mem::take(&mut record.holder_identity);
         // Another duration than that of a release, which nobody waits for.
         record.lease_duration_seconds = record.lease_duration_seconds.max(RELEASED_SECONDS + 1);
         C::PLACE.write(&mut object, &record);
         match objects.replace(name, &object, by).await {
-            Ok(object) => Ok(self::resource_version(&object).unwrap_or(resource_version)),
+            Ok(object) => {
+                self.tell_eviction(name, &object, &holder).await;
+                Ok(self::resource_version(&object).unwrap_or(resource_version))
+            }
             Err(failure) if matches!(failure.code(), 404 | 409) => {
                 Err(objects.written_by_somebody_else(name))
             }
@@ -260,7 +263,7 @@ fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
 impl Objects {
     fn coordinated(&self, name: &str) -> LockError {
         let message = format!(
-            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election)",
+            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election): delete the LeaseCandidate of the one that is to go",
             self.describe(name)
         );
         LockError::new(LockErrorKind::Misconfigured, message)

@@ -1,5 +1,6 @@
 //! A candidate for life: looks, waits for news, mends what is stuck, and takes the lock.
 
+use std::error::Error;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -115,7 +116,7 @@ impl Candidate {
                     } else {
                         denied_since = None;
                     }
-                    self.report.waits(&error.to_string());
+                    self.report.waits(&with_causes(&error));
                     if !std::mem::replace(&mut in_trouble, true) {
                         warn!(election = %self.name, %error, "cannot stand for life just now");
                     }
@@ -374,6 +375,17 @@ impl Candidate {
     fn misconfigured(&self, message: String) -> Stop {
         LockError::new(LockErrorKind::Misconfigured, message).into()
     }
+}
+
+/// An error with what led to it.
+fn with_causes(error: &LockError) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line = format!("{line}: {cause}");
+        source = cause.source();
+    }
+    line
 }
 
 fn by() -> Instant {
