@@ -45,7 +45,8 @@ pub struct Connection {
     /// A file with the certificates of the authorities to trust [env: NATS_CA].
     #[arg(long, global = true, value_name = "FILE")]
     tlsca: Option<String>,
-    /// A context of the `nats` program [env: NATS_CONTEXT] [default: the one that is selected there].
+    /// A context of the `nats` program [env: NATS_CONTEXT] [default: the one that is selected there]; with Kubernetes, of
+    /// the kubeconfig [default: its current one].
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
     /// The JetStream domain.
@@ -137,6 +138,11 @@ impl BucketPlace {
         self.connection.timeout
     }
 
+    /// The context that the flag names, which is not for NATS alone.
+    pub fn context_flag(&self) -> Option<&str> {
+        self.connection.context.as_deref()
+    }
+
     /// The bucket's name.
     pub fn bucket(&self) -> &str {
         self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
@@ -159,7 +165,7 @@ impl BucketPlace {
             tlscert,
             tlskey,
             tlsca,
-            context,
+            context: _, // a kubeconfig has them, too
             js_domain,
             js_api_prefix,
             timeout: _,
@@ -174,7 +180,6 @@ impl BucketPlace {
             ("--tlscert", tlscert),
             ("--tlskey", tlskey),
             ("--tlsca", tlsca),
-            ("--context", context),
             ("--js-domain", js_domain),
             ("--js-api-prefix", js_api_prefix),
         ];

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use async_nats::jetstream;
 use incumbent::StartError;
+use incumbent::kubernetes::{LifeError, LifeErrorKind};
 use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::nats::{BucketError, BucketErrorKind};
 
@@ -180,6 +181,18 @@ impl From<LockError> for Failure {
         let code = match error.kind() {
             LockErrorKind::Denied => Code::Denied,
             LockErrorKind::Unavailable | LockErrorKind::Unknown => Code::Unreachable,
+            _ => Code::Failed,
+        };
+        Self::new(code, one_line(&error))
+    }
+}
+
+impl From<LifeError> for Failure {
+    fn from(error: LifeError) -> Self {
+        let code = match error.kind() {
+            LifeErrorKind::Denied => Code::Denied,
+            LifeErrorKind::Misconfigured => Code::Usage,
+            LifeErrorKind::PodEnded => Code::NotFound,
             _ => Code::Failed,
         };
         Self::new(code, one_line(&error))

@@ -42,6 +42,8 @@ enum Command {
     Campaign(campaign::Campaign),
     #[cfg(target_os = "linux")]
     Run(run::Run),
+    #[cfg(target_os = "linux")]
+    Life(run::Life),
     Election(election::Election),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -75,6 +77,8 @@ async fn start() -> ExitCode {
         Command::Reference(command) => command.run().map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Run(command) => command.run().await,
+        #[cfg(target_os = "linux")]
+        Command::Life(command) => command.run().await,
     };
     match result {
         Ok(code) => code,

@@ -82,6 +82,18 @@ impl Drop for Attendant {
 }
 
 impl Candidacy {
+    /// The name to show, where it is told.
+    pub fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// A flag that says something of campaigns with leases.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
+        let given = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
+        given.or_else(|| self.standing.given())
+    }
+
     /// Opens the lock as soon as its server is in reach, unless `end` comes first.
     pub async fn open<T>(
         &self,

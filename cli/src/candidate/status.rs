@@ -53,6 +53,14 @@ impl StatusLine {
         self.shown = true;
     }
 
+    /// Replaces the line; where there is no terminal it is one that stays.
+    pub fn say(&mut self, text: &str) {
+        match self.looks {
+            Some(_) => self.show(text),
+            None => output::note(format!("incumbent: {text}")),
+        }
+    }
+
     /// Takes the line away: the terminal belongs to the command now.
     pub fn clear(&mut self) {
         if self.shown {

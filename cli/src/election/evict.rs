@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// Only the leader that was asked about is evicted: not one that has taken over meanwhile. With NATS its entry is deleted.
 /// With Kubernetes its holder is emptied, and whoever takes over waits out a lease before it acts; a leader of client-go
-/// takes the office back.
+/// takes the office back. With --kind for-life the lock is deleted: whoever takes over does not wait until the pod has stopped, and
+/// the pod may be the next one, so delete the pod instead where you can.
 #[derive(Args)]
 pub struct Evict {
     /// The election; with Kubernetes its object.
@@ -42,7 +43,13 @@ impl Evict {
         let nobody = || Failure::new(Code::NotFound, format!("election {name}: nobody leads"));
         let office = offices.read(name).await?.ok_or_else(nobody)?;
         let holder = office.holder().cloned().ok_or_else(nobody)?;
-        let question = format!("Evict {}, who leads {name}", shown(&holder));
+        let question = match &holder.pod {
+            None => format!("Evict {}, who leads {name}", shown(&holder)),
+            Some(_) => format!(
+                "Delete the lock of {}, who leads {name}, and may still be at work when the next one begins",
+                shown(&holder)
+            ),
+        };
         prompt::confirm(&question, self.force)?;
         let mut feed = Feed::open(&offices, Some(name)).await?;
         let doing = format!("eviction from {name}");

@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use incumbent::kubernetes::leader_for_life;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::office::check_name;
 use crate::candidate::{Candidacy, Ends};
 use crate::failure::{Code, Failure};
-use crate::place::Place;
+use crate::place::{At, Locks, Place};
 use crate::{output, when};
+
+/// How often the file of a leader for life is written, which has no lease.
+const INTERVAL_FOR_LIFE: Duration = Duration::from_secs(5);
 
 /// However short the lease is, a file need not be written more often.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -23,7 +27,8 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 ///
 /// The file is JSON: election, leader, timestamp, count. It is replaced in one step at each write, never half-written, and
 /// removed when the office is lost; a file that is there at the beginning is removed, too. A server that is out of reach is
-/// waited for, unless `--timeout` says for how long.
+/// waited for, unless `--timeout` says for how long. With --kind for-life it is kept while this pod owns the lock; --identity
+/// is the pod's name.
 ///
 /// With --check nothing is kept: one line tells whether somebody keeps the file, for monitoring. Exit code 0: it was
 /// written within MAX_AGE; 1: longer ago, or not by this election; 3: there is none.
@@ -35,7 +40,7 @@ pub struct KeepFile {
     /// Only tell whether the file was written within this time.
     #[arg(long, value_name = "MAX_AGE", value_parser = humantime::parse_duration)]
     check: Option<Duration>,
-    /// How often the file is written anew [default: a quarter of the lease].
+    /// How often the file is written anew [default: a quarter of the lease; for life 5s].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
     #[command(flatten)]
@@ -74,6 +79,9 @@ impl KeepFile {
         };
         drop(temporary(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
+        if let At::ForLife(locks) = place.at().await? {
+            return self.keep_for_life(&locks, &mut ends).await;
+        }
         let entrance = match self.candidacy.open(place, ends.next()).await? {
             Ok(entrance) => entrance,
             Err(signal) => return Err(Failure::Signal(signal)),
@@ -98,6 +106,40 @@ impl KeepFile {
         };
         candidate.leave().await;
         Err(end)
+    }
+
+    /// Keeps the file once this pod leads for life, until it does not.
+    async fn keep_for_life(&self, locks: &Locks, ends: &mut Ends) -> Result<(), Failure> {
+        let name = &*self.candidacy.name;
+        if let Some(flag) = self.candidacy.given() {
+            let message = format!("{flag} says nothing with --kind for-life");
+            return Err(Failure::new(Code::Usage, message));
+        }
+        locks.check_name(name)?;
+        let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
+        if let Some(pod) = self.candidacy.identity() {
+            candidate = candidate.pod(pod);
+        }
+        let keep = async {
+            let leadership = candidate.await?;
+            output::note(format!("won: keeping {}", self.path.display()));
+            let interval = self.interval.unwrap_or(INTERVAL_FOR_LIFE).max(SHORTEST_INTERVAL);
+            let error = tokio::select! {
+                () = leadership.lost() => {
+                    let message = format!("{name}: the lock was taken from pod {}", leadership.pod());
+                    Failure::new(Code::NotFound, message)
+                }
+                error = self.keep(leadership.pod(), interval) => {
+                    let message = format!("cannot keep {}: {error}", self.path.display());
+                    Failure::new(Code::Failed, message)
+                }
+            };
+            Err(error)
+        };
+        tokio::select! {
+            end = keep => end,
+            signal = ends.next() => Err(Failure::Signal(signal)),
+        }
     }
 
     /// Keeps the file until dropped, or until it cannot.

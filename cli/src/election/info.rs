@@ -3,6 +3,7 @@
 use clap::Args;
 use incumbent::nats::{Finding, Severity};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use super::Printing;
 use super::office::{Holding, Office};
@@ -23,7 +24,8 @@ pub struct List {
 ///
 /// Ages are by this host's clock, from times by the leader's (since) and the server's (renewed). With Kubernetes there is
 /// no bucket to examine, and all times are by the leader's clock: a leader that is `overdue` by them has not renewed for its
-/// lease, but `election watch` alone can tell whether it is gone.
+/// lease, but `election watch` alone can tell whether it is gone. With --kind for-life: election, pod, phase, since, token, uid; the
+/// pod is asked for its phase.
 #[derive(Args)]
 pub struct Info {
     /// The election; with Kubernetes its object [default: all].
@@ -75,6 +77,12 @@ impl Info {
                 .try_for_each(|finding| output::line(format!("  {}", shown(finding))))?;
         }
         output::line("")?;
+        if let Offices::ForLife(_) = view {
+            return output::table(
+                ["election", "pod", "phase", "since", "token", "uid"],
+                offices.iter().map(for_life),
+            );
+        }
         // A column that is of use where somebody advertises.
         if offices.iter().any(|office| address(office).is_some()) {
             let rows = offices.iter().map(|office| {
@@ -92,7 +100,6 @@ impl Info {
 
 fn row(office: &Office) -> [String; 5] {
     let holder = office.holder();
-    let ago = |time| format!("{} ago", when::span(when::age(time)));
     [
         office.election.clone(),
         leader(office),
@@ -111,9 +118,32 @@ fn or_dash(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| "-".to_owned())
 }
 
+fn ago(time: OffsetDateTime) -> String {
+    format!("{} ago", when::span(when::age(time)))
+}
+
+fn for_life(office: &Office) -> [String; 6] {
+    let holder = office.holder();
+    let pod = holder.and_then(|holder| holder.pod.as_ref());
+    [
+        office.election.clone(),
+        match &office.holding {
+            Holding::Held(holder) => holder.leader.clone(),
+            Holding::Vacant(cause) => format!("nobody ({cause})"),
+        },
+        or_dash(pod.map(|pod| pod.phase.clone())),
+        or_dash(holder.and_then(|holder| holder.since).map(ago)),
+        or_dash(holder.and_then(|holder| holder.token).map(|token| token.to_string())),
+        or_dash(pod.map(|pod| pod.uid.clone())),
+    ]
+}
+
 fn leader(office: &Office) -> String {
     match &office.holding {
         Holding::Held(holder) if office.is_overdue() => format!("{} (overdue)", holder.leader),
+        Holding::Held(holder) if holder.pod.as_ref().is_some_and(|pod| pod.gone) => {
+            format!("{} (gone)", holder.leader)
+        }
         Holding::Held(holder) => holder.leader.clone(),
         Holding::Vacant(cause) => format!("nobody ({cause})"),
     }

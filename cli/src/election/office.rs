@@ -43,12 +43,29 @@ pub struct Holder {
     pub advertisement: Option<Arc<Advertisement>>,
     /// How often it has written, where that is told.
     pub writes: Option<u64>,
+    /// Of a leader for life.
+    pub pod: Option<OfPod>,
+}
+
+/// What there is to know of the pod of a leader for life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfPod {
+    pub uid: String,
+    /// As `kubectl` shows it.
+    pub phase: String,
+    pub gone: bool,
+    /// The UID of the lock.
+    pub lock: String,
 }
 
 impl Holder {
     /// Whether it is the same term; one without a token lasts as long as its leader.
     pub fn is_same_term(&self, other: &Self) -> bool {
-        self.leader == other.leader && self.token == other.token
+        match (&self.pod, &other.pod) {
+            // The version of a lock, which is the token, changes with whatever is written to it.
+            (Some(a), Some(b)) => (&a.uid, &a.lock) == (&b.uid, &b.lock),
+            _ => self.leader == other.leader && self.token == other.token,
+        }
     }
 }
 
@@ -68,23 +85,28 @@ impl Office {
 
     pub fn json(&self) -> Value {
         let holder = self.holder();
+        let pod = holder.and_then(|holder| holder.pod.as_ref());
         let cause = match &self.holding {
             Holding::Held(_) => None,
             Holding::Vacant(cause) => Some(cause),
         };
         let said = holder.and_then(|holder| holder.advertisement.as_deref());
-        json!({
+        let mut told = json!({
             "election": self.election,
             "leader": holder.map(|holder| &holder.leader),
             "token": holder.and_then(|holder| holder.token),
             "since": holder.and_then(|holder| holder.since).map(when::rfc3339),
-            "renewed": holder.map(|_| when::rfc3339(self.written)),
+            "renewed": holder.filter(|_| pod.is_none()).map(|_| when::rfc3339(self.written)),
             "overdue": self.is_overdue(),
             "address": said.map(Advertisement::address),
             "metadata": said.map(Advertisement::metadata),
             "vacant": cause,
             "revision": self.revision,
-        })
+        });
+        if let (Some(pod), Some(told)) = (pod, told.as_object_mut()) {
+            told.insert("pod".to_owned(), json!({"uid": pod.uid, "phase": pod.phase}));
+        }
+        told
     }
 }
 
@@ -99,5 +121,12 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 
 /// How a leader is shown.
 pub fn shown(holder: &Holder) -> String {
-    output::bold(output::printable(&holder.leader))
+    let leader = output::bold(output::printable(&holder.leader));
+    match &holder.pod {
+        Some(pod) => {
+            let (uid, phase) = (output::printable(&pod.uid), output::printable(&pod.phase));
+            format!("pod {leader} ({phase}, UID {uid})")
+        }
+        None => leader,
+    }
 }

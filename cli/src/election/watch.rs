@@ -80,6 +80,8 @@ fn lost(cause: &str) -> String {
     match cause {
         "expired" => "did not renew: expired".to_owned(),
         "evicted" => "was evicted".to_owned(),
+        "deleted" => "has no lock any more".to_owned(),
+        "no owner" => "does not own the lock any more".to_owned(),
         "released" => "released".to_owned(),
         cause => format!("released: {}", output::printable(&cause.replace('_', " "))),
     }

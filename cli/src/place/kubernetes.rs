@@ -7,8 +7,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use incumbent::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, Office, OfficeWatch};
-use incumbent::lock::{Lock, LockError};
+use incumbent::kubernetes::{
+    Carrier, Cluster, LeaseTiming, LifeCarrier, LifeLocks, ObjectLock, Office, OfficeWatch,
+};
+use incumbent::lock::{Lock, LockError, Reading};
 
 use super::Opened;
 use crate::failure::{Code, Failure, one_line};
@@ -18,13 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest name of a namespace.
 const LONGEST_NAMESPACE: usize = 63;
 
-/// Where the objects of the elections are.
+/// A namespace, and who we are there.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
-pub struct ObjectPlace {
-    /// With Kubernetes: the kind of the objects [default: lease].
-    #[arg(long, global = true, value_enum)]
-    kind: Option<Kind>,
+pub struct Namespace {
     /// With Kubernetes: the namespace of the objects [env: POD_NAMESPACE] [default: that of the kubeconfig's context or of
     /// the pod].
     #[arg(short, long, global = true)]
@@ -33,6 +32,20 @@ pub struct ObjectPlace {
     /// pod's service account].
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+}
+
+/// Where the objects of the elections are.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Lock")]
+pub struct ObjectPlace {
+    /// With Kubernetes: the kind of the objects [default: lease].
+    #[arg(long, global = true, value_enum)]
+    kind: Option<Kind>,
+    /// With --kind for-life: the kind of object that is the lock [default: configmap].
+    #[arg(long, global = true, value_enum)]
+    carrier: Option<LifeKind>,
+    #[command(flatten)]
+    namespace: Namespace,
 }
 
 /// The kind of object that carries an election.
@@ -46,6 +59,33 @@ pub enum Kind {
     ConfigMap,
     /// The annotation of an Endpoints object, as older campaigners wrote it.
     Endpoints,
+    /// An object that the leader's pod owns for as long as it lives, as `incumbent life` makes it.
+    ForLife,
+}
+
+/// The kind of object that is the lock of a leader for life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LifeKind {
+    /// A ConfigMap without data, as operator-sdk makes it.
+    #[default]
+    #[value(name = "configmap")]
+    ConfigMap,
+    /// A Lease without a holder.
+    Lease,
+}
+
+/// What is asked of Kubernetes: elections with leases, or leaders for life.
+pub enum InNamespace {
+    Elections(Objects),
+    ForLife(Locks),
+}
+
+/// The locks of leaders for life in a namespace.
+pub struct Locks {
+    pub cluster: Cluster,
+    pub kind: LifeKind,
+    pub locks: Arc<LifeLocks>,
+    pub timeout: Duration,
 }
 
 /// The objects of a namespace.
@@ -118,16 +158,50 @@ impl Kind {
             Self::Lease => "Lease",
             Self::ConfigMap => "ConfigMap",
             Self::Endpoints => "Endpoints",
+            Self::ForLife => "lock of a leader for life",
         }
+    }
+}
+
+impl LifeKind {
+    /// As in `the ConfigMap my-app`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Lease => "Lease",
+        }
+    }
+
+    pub fn carrier(self) -> LifeCarrier {
+        match self {
+            Self::ConfigMap => LifeCarrier::config_map(),
+            Self::Lease => LifeCarrier::lease(),
+        }
+    }
+}
+
+impl Namespace {
+    /// Reads where the API server is; does not ask it. `context`: of the kubeconfig.
+    pub async fn open(&self, context: Option<&str>) -> Result<Cluster, Failure> {
+        let cluster = match (&self.kubeconfig, context) {
+            (Some(file), context) => Cluster::from_kubeconfig(file, context).await,
+            (None, Some(context)) => Cluster::in_context(context).await,
+            (None, None) => Cluster::infer().await,
+        };
+        let cluster = cluster.map_err(|error| Failure::new(Code::Usage, one_line(&error)))?;
+        let Some(namespace) = &self.namespace else { return Ok(cluster) };
+        check_namespace(namespace)?;
+        Ok(cluster.in_namespace(namespace))
     }
 }
 
 impl ObjectPlace {
     /// A flag that is given and says something of Kubernetes.
     pub fn given(&self) -> Option<&'static str> {
-        let Self { kind, namespace, kubeconfig } = self;
+        let Self { kind, carrier, namespace: Namespace { namespace, kubeconfig } } = self;
         let flags = [
             ("--kind", kind.is_some()),
+            ("--carrier", carrier.is_some()),
             ("--namespace", namespace.is_some()),
             ("--kubeconfig", kubeconfig.is_some()),
         ];
@@ -135,25 +209,69 @@ impl ObjectPlace {
     }
 
     /// Reads where the API server is; does not ask it.
-    pub async fn open(&self, timeout: Option<Duration>) -> Result<Objects, Failure> {
-        let cluster = match &self.kubeconfig {
-            Some(file) => Cluster::from_kubeconfig(file, None).await,
-            None => Cluster::infer().await,
-        };
-        let unusable = |error| Failure::new(Code::Usage, one_line(&error));
-        let mut cluster = cluster.map_err(unusable)?;
-        if let Some(namespace) = &self.namespace {
-            check_namespace(namespace)?;
-            cluster = cluster.in_namespace(namespace);
-        }
+    pub async fn open(
+        &self,
+        context: Option<&str>,
+        timeout: Option<Duration>,
+    ) -> Result<InNamespace, Failure> {
         let kind = self.kind.unwrap_or_default();
+        if self.carrier.is_some() && kind != Kind::ForLife {
+            let message = "--carrier says nothing without --kind for-life";
+            return Err(Failure::new(Code::Usage, message));
+        }
+        let cluster = self.namespace.open(context).await?;
+        let timeout = timeout.unwrap_or(PATIENCE);
         let records: Arc<dyn Records> = match kind {
             Kind::Lease => Arc::new(cluster.lease_lock()),
             Kind::ConfigMap => Arc::new(cluster.config_map_lock()),
             Kind::Endpoints => Arc::new(cluster.endpoints_lock()),
+            Kind::ForLife => {
+                let kind = self.carrier.unwrap_or_default();
+                let locks = Arc::new(cluster.life_locks(&kind.carrier()));
+                return Ok(InNamespace::ForLife(Locks { cluster, kind, locks, timeout }));
+            }
         };
-        Ok(Objects { cluster, kind, records, timeout: timeout.unwrap_or(PATIENCE) })
+        Ok(InNamespace::Elections(Objects { cluster, kind, records, timeout }))
     }
+}
+
+impl Locks {
+    pub fn namespace(&self) -> &str {
+        self.cluster.namespace()
+    }
+
+    /// Refuses what is no name of an object.
+    pub fn check_name(&self, name: &str) -> Result<(), Failure> {
+        check_life_name(&self.cluster, self.kind, name)
+    }
+
+    /// Refuses a namespace that is not there, where nothing else was found.
+    pub async fn check_namespace(&self) -> Result<(), Failure> {
+        namespace_is_there(&self.cluster, self.timeout).await
+    }
+}
+
+/// Refuses what is no name of a lock.
+pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<(), Failure> {
+    if cluster.lease_lock().check_name(name).is_ok() {
+        return Ok(());
+    }
+    let message = format!(
+        "{name:?} is no name of a {}, which the lock is: call the election otherwise{}",
+        kind.name(),
+        example(name)
+    );
+    Err(Failure::new(Code::Usage, message))
+}
+
+/// Refuses a namespace that is not there. Who may not know passes.
+pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<(), Failure> {
+    if !matches!(cluster.has_namespace(timeout).await, Ok(false)) {
+        return Ok(());
+    }
+    let message =
+        format!("there is no namespace {}: make it, or name another", cluster.namespace());
+    Err(Failure::new(Code::NotFound, message))
 }
 
 impl Objects {
@@ -178,6 +296,11 @@ impl Objects {
         Err(Failure::new(Code::Usage, format!("{name:?} is no name of a {kind}: {hint}")))
     }
 
+    /// Refuses a namespace that is not there, where nothing else was found.
+    pub async fn check_namespace(&self) -> Result<(), Failure> {
+        namespace_is_there(&self.cluster, self.timeout).await
+    }
+
     /// The lock of one election, once the server has answered.
     pub async fn stand(
         &self,
@@ -192,7 +315,7 @@ impl Objects {
         };
         let (cluster, object) = (&self.cluster, object.unwrap_or(name));
         let lock: Arc<dyn Lock> = match self.kind {
-            Kind::Lease => chosen(cluster.lease_lock(), timing, object),
+            Kind::Lease | Kind::ForLife => chosen(cluster.lease_lock(), timing, object),
             Kind::ConfigMap => chosen(cluster.config_map_lock(), timing, object),
             Kind::Endpoints => chosen(cluster.endpoints_lock(), timing, object),
         };
@@ -204,7 +327,9 @@ impl Objects {
             );
             return Err(Failure::new(Code::Usage, message));
         }
-        lock.read(name, self.timeout).await?;
+        if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
+            self.check_namespace().await?;
+        }
         Ok(Opened { lock, lease: timing.lease(), told: None })
     }
 }

@@ -13,7 +13,9 @@ use crate::connection::BucketPlace;
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
-pub use kubernetes::{Objects, Records};
+pub use kubernetes::{
+    InNamespace, LifeKind, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there,
+};
 
 /// When to look again for a server that is out of reach.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
@@ -62,6 +64,7 @@ pub struct Standing {
 pub enum At<'a> {
     Nats(&'a BucketPlace),
     Kubernetes(Objects),
+    ForLife(Locks),
 }
 
 /// A lock that is there, before standing in an election of it.
@@ -83,7 +86,14 @@ impl Place {
             },
             LockKind::Kubernetes => match self.bucket.given() {
                 Some(flag) => Err(misplaced(flag, "nats")),
-                None => self.objects.open(self.bucket.timeout_flag()).await.map(At::Kubernetes),
+                None => {
+                    let (context, timeout) =
+                        (self.bucket.context_flag(), self.bucket.timeout_flag());
+                    Ok(match self.objects.open(context, timeout).await? {
+                        InNamespace::Elections(objects) => At::Kubernetes(objects),
+                        InNamespace::ForLife(locks) => At::ForLife(locks),
+                    })
+                }
             },
         }
     }
@@ -100,7 +110,7 @@ impl Place {
         let at = self.at().await?;
         let patient = match &at {
             At::Nats(place) => place.told_timeout().is_none(),
-            At::Kubernetes(_) => self.bucket.timeout_flag().is_none(),
+            At::Kubernetes(_) | At::ForLife(_) => self.bucket.timeout_flag().is_none(),
         };
         (|| at.open(name, how))
             .retry(ATTEMPTS)
@@ -123,7 +133,23 @@ impl At<'_> {
             Self::Kubernetes(objects) => {
                 objects.stand(name, how.object.as_deref(), how.lease).await
             }
+            Self::ForLife(_) => {
+                let message = "a leader for life has no lease to stand with: use `incumbent life NAME -- COMMAND` in the pod";
+                Err(Failure::new(Code::Usage, message))
+            }
         }
+    }
+}
+
+impl Standing {
+    /// A flag that says something of leases.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--lease", self.lease.is_some()),
+            ("--no-create", self.no_create),
+            ("--object", self.object.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 }
 

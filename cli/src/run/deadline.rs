@@ -11,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::failure::{Code, Failure};
 
+/// The variable in which a command finds where the file is.
+pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
+
 /// One line: the deadline in seconds of `CLOCK_BOOTTIME` (the clock of `/proc/uptime`), the same as UTC by the wall
 /// clock, and the token of the term. All are zero while this process does not lead.
 ///

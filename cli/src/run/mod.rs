@@ -2,7 +2,7 @@
 //!
 //! Three processes stand behind it. The campaigner (`term`, `keep`) holds the office. The guard (`guard`) is the parent
 //! of the command, and ends its whole tree in time even if the campaigner cannot. The command becomes itself in `exec`,
-//! tied to the guard. `ward` is the campaigner's side of the guard, `words` is what the two say to each other.
+//! tied to the guard. `life` is another campaigner, for `incumbent life`. `ward` is the campaigner's side of the guard, `words` is what the two say to each other.
 
 mod cgroup;
 mod channel;
@@ -11,6 +11,7 @@ mod exec;
 mod grace;
 mod guard;
 mod keep;
+mod life;
 mod lookup;
 mod options;
 mod signals;
@@ -28,6 +29,8 @@ use rustix::process::{getpid, set_child_subreaper};
 
 use self::deadline::DeadlineFile;
 use self::grace::Grace;
+pub use self::life::Life;
+use self::options::Program;
 pub use self::options::Run;
 use self::signals::{Signals, exit_code};
 use self::term::Campaigner;
@@ -48,17 +51,28 @@ pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     }
 }
 
-impl Run {
-    pub async fn run(self) -> Result<ExitCode, Failure> {
+impl Program {
+    /// What must be so before its office is stood for: it can be run, and signals and orphans come to us. Else the exit code.
+    fn prepare(&self) -> Result<Result<Signals, ExitCode>, Failure> {
         if let Some(program) = self.command.first()
             && let Err(missing) = lookup::check(program)
         {
             eprintln!("incumbent: {}", missing.message);
-            return Ok(ExitCode::from(missing.code));
+            return Ok(Err(ExitCode::from(missing.code)));
         }
-        let mut signals = Signals::listen()?;
+        let signals = Signals::listen()?;
         // What leaves the tree of a guard that was killed comes to us.
         set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        Ok(Ok(signals))
+    }
+}
+
+impl Run {
+    pub async fn run(self) -> Result<ExitCode, Failure> {
+        let mut signals = match self.program.prepare()? {
+            Ok(signals) => signals,
+            Err(code) => return Ok(code),
+        };
         let entrance = match self.candidacy.open(&self.place, signals.end()).await? {
             Ok(entrance) => entrance,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),

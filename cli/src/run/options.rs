@@ -9,6 +9,17 @@ use rustix::process::Signal;
 use crate::candidate::Candidacy;
 use crate::place::Place;
 
+/// The program that a leader runs.
+#[derive(Debug, Args)]
+pub struct Program {
+    /// The command, and its arguments, after `--`. It is looked for on PATH before standing for office.
+    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+    /// The signal that asks COMMAND to stop: a name as in TERM or SIGINT, or a number.
+    #[arg(long, default_value = "TERM", value_parser = parse_signal)]
+    pub signal: Signal,
+}
+
 /// Run COMMAND while this process leads the election NAME.
 ///
 /// COMMAND is started when this process is elected, and stopped when its term ends; then it stands again. Of all that
@@ -17,18 +28,14 @@ use crate::place::Place;
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Run {
-    /// The command, and its arguments, after `--`. It is looked for on PATH before standing for office.
-    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub program: Program,
     /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
     ///
     /// A leader that cannot renew stops COMMAND so long before its lease ends, and a little more for the killing, so it
     /// must fit into the lease beside the renewals, which are a third of it apart.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub grace: Option<Duration>,
-    /// The signal that asks COMMAND to stop: a name as in TERM or SIGINT, or a number.
-    #[arg(long, default_value = "TERM", value_parser = parse_signal)]
-    pub signal: Signal,
     /// What to do when COMMAND ends by itself.
     #[arg(long, value_enum, default_value_t = OnExit::Resign, value_name = "WHAT")]
     pub on_exit: OnExit,
@@ -83,8 +90,8 @@ Under systemd:
 Exit codes:
   COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal (SIGTERM, SIGINT,
   SIGHUP, SIGQUIT) that ended incumbent: COMMAND is stopped and the office released first. 127: there is no such
-  command, 126: it is not executable; both before standing for office. Else 1 failed, 2 usage, 3 no such bucket, 4 no
-  server in reach at the start, 5 denied.
+  command, 126: it is not executable; both before standing for office. Else 1 failed, 2 usage, 3 no such bucket or
+  namespace, 4 no server in reach at the start, 5 denied.
 
 Examples:
   incumbent run nightly-report -- ./report --all

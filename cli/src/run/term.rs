@@ -7,7 +7,7 @@ use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
-use super::deadline::DeadlineFile;
+use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
 use super::guard::Duties;
 use super::options::{OnExit, Run};
@@ -173,16 +173,16 @@ impl Campaigner {
         let mut environment: Vec<(&str, OsString)> = vec![
             ("INCUMBENT_ELECTION", self.candidate.election.name().into()),
             ("INCUMBENT_IDENTITY", self.candidate.election.identity().into()),
-            ("INCUMBENT_DEADLINE_FILE", self.file.path().into()),
+            (DEADLINE_FILE, self.file.path().into()),
         ];
         environment.extend_from_slice(more);
         let duties = Duties {
             grace: self.grace.asked,
-            signal: self.options.signal,
+            signal: self.options.program.signal,
             cgroup: Cgroup::make(),
             directory: Some(self.file.directory().to_owned()),
         };
-        Ok(Ward::start(&self.options.command, &environment, duties)?)
+        Ok(Ward::start(&self.options.program.command, &environment, duties)?)
     }
 
     fn lost(&mut self, loss: &Loss) -> Next {

@@ -17,6 +17,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::LOOK_AGAIN;
 use super::cgroup::Cgroup;
 use super::channel;
+use super::deadline::DEADLINE_FILE;
 use super::guard::Duties;
 use super::signals::stand_still;
 use super::terminal::Terminal;
@@ -74,6 +75,7 @@ impl Ward {
             .args(duties.to_args())
             .args(command)
             .env_remove(NOTIFY_SOCKET)
+            .env_remove(DEADLINE_FILE) // of a campaigner around us
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)

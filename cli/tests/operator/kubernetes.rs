@@ -10,8 +10,8 @@ use tokio::sync::OnceCell;
 
 use crate::shell::{Running, Shell};
 
-const NOBODY: &str = "nobody";
-const OBSERVER: &str = "observer";
+pub const NOBODY: &str = "nobody";
+pub const OBSERVER: &str = "observer";
 
 /// One server serves all tests that do not break it.
 async fn shared_server() -> Arc<KubeServer> {
@@ -21,19 +21,19 @@ async fn shared_server() -> Arc<KubeServer> {
 }
 
 /// A namespace, and its administrator's shell.
-struct Scene {
-    server: Arc<KubeServer>,
+pub struct Scene {
+    pub server: Arc<KubeServer>,
     admin: Cluster,
-    namespace: String,
-    shell: Shell,
+    pub namespace: String,
+    pub shell: Shell,
 }
 
 impl Scene {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         Self::on(shared_server().await).await
     }
 
-    async fn on(server: Arc<KubeServer>) -> Self {
+    pub async fn on(server: Arc<KubeServer>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let namespace = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let admin = Cluster::from_kubeconfig(server.kubeconfig(), None).await.unwrap();
@@ -43,55 +43,73 @@ impl Scene {
         scene
     }
 
-    async fn send(&self, method: &str, path: &str, content: &str, object: Value) -> Value {
+    pub async fn send(&self, method: &str, path: &str, content: &str, object: Value) -> Value {
         let request = http::Request::builder().method(method).uri(path);
         let request = request.header("content-type", content);
         let request = request.body(serde_json::to_vec(&object).unwrap()).unwrap();
         self.admin.client().request(request).await.unwrap()
     }
 
-    async fn post(&self, path: &str, object: Value) -> Value {
+    pub async fn post(&self, path: &str, object: Value) -> Value {
         self.send("POST", path, "application/json", object).await
     }
 
-    fn leases(&self) -> String {
+    pub async fn get(&self, path: &str) -> Value {
+        self.send("GET", path, "", Value::Null).await
+    }
+
+    /// Binds the rules to a user, and to no other, and waits for nothing: the server hears of it a little later.
+    pub async fn allow(&self, user: &str, rules: &Value) {
+        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", self.namespace);
+        let named = json!({"name": user});
+        self.post(&format!("{rbac}/roles"), json!({"metadata": named, "rules": rules})).await;
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "metadata": named,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": user},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        });
+        self.post(&format!("{rbac}/rolebindings"), binding).await;
+    }
+
+    pub fn leases(&self) -> String {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
     }
 
     /// A Lease as client-go writes it.
-    async fn lease(&self, name: &str, spec: Value) {
+    pub async fn lease(&self, name: &str, spec: Value) {
         self.post(&self.leases(), json!({"metadata": {"name": name}, "spec": spec})).await;
     }
 
     /// Arguments with the lock and its namespace.
-    fn args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+    pub fn args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         let at = args.iter().position(|arg| *arg == "--").unwrap_or(args.len());
         let lock = ["--lock", "kubernetes", "--namespace", &self.namespace];
         [&args[..at], &lock, &args[at..]].concat()
     }
 
-    fn out(&self, args: &[&str]) -> String {
+    pub fn out(&self, args: &[&str]) -> String {
         self.shell.out(&self.args(args))
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         self.shell.json(&self.args(args))
     }
 
-    fn refusal(&self, args: &[&str]) -> (String, i32) {
+    pub fn refusal(&self, args: &[&str]) -> (String, i32) {
         self.shell.refusal(&self.args(args))
     }
 
-    fn start(&self, args: &[&str]) -> Running {
+    pub fn start(&self, args: &[&str]) -> Running {
         self.shell.start(&self.args(args))
     }
 
-    fn campaign(&self, identity: &str) -> Running {
+    pub fn campaign(&self, identity: &str) -> Running {
         self.start(&["campaign", "my-app", "--lease", "2s", "--identity", identity])
     }
 }
 
-fn cells(line: &str) -> Vec<String> {
+pub fn cells(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -370,19 +388,10 @@ async fn a_missing_right_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_observer_needs_no_more_than_to_list() {
     let scene = Scene::new().await;
-    let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", scene.namespace);
     let rule = json!({
         "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "get"],
     });
-    let named = json!({"name": "observer"});
-    scene.post(&format!("{rbac}/roles"), json!({"metadata": named, "rules": [rule]})).await;
-    let group = "rbac.authorization.k8s.io";
-    let binding = json!({
-        "metadata": named,
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": "observer"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": OBSERVER}],
-    });
-    scene.post(&format!("{rbac}/rolebindings"), binding).await;
+    scene.allow(OBSERVER, &json!([rule])).await;
     let observer = scene.server.kubeconfig_of(OBSERVER).display().to_string();
     let list = ["election", "list", "--kubeconfig", &observer];
     // The server hears of the binding a little later.

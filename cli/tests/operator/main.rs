@@ -8,6 +8,7 @@ mod election_info;
 mod election_watch;
 mod exit_codes;
 mod kubernetes;
+mod kubernetes_life;
 mod kv_backup;
 mod kv_buckets;
 mod kv_delete;

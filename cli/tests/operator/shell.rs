@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use incumbent_test_support::Server;
@@ -119,7 +119,19 @@ impl Shell {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("the program starts");
-        let lines = reader(BufReader::new(child.stdout.take().expect("piped")));
+        let (sender, lines) = channel();
+        read(child.stdout.take().expect("piped"), sender);
+        Running { child, lines }
+    }
+
+    /// The same with its standard error among its output, each line as a whole.
+    pub fn start_with_errors(&self, args: &[&str]) -> Running {
+        let mut command = self.command(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let (sender, lines) = channel();
+        read(child.stdout.take().expect("piped"), sender.clone());
+        read(child.stderr.take().expect("piped"), sender);
         Running { child, lines }
     }
 
@@ -155,16 +167,14 @@ pub struct Running {
     lines: Receiver<String>,
 }
 
-fn reader(out: BufReader<ChildStdout>) -> Receiver<String> {
-    let (sender, lines) = channel();
+fn read(out: impl Read + Send + 'static, lines: Sender<String>) {
     std::thread::spawn(move || {
-        for line in out.lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
                 break;
             }
         }
     });
-    lines
 }
 
 impl Running {
@@ -187,6 +197,11 @@ impl Running {
     pub fn end_by(mut self, signal: &str) -> Option<i32> {
         self.signal(signal);
         self.child.wait().expect("an end").signal()
+    }
+
+    /// Its exit code, once it has ended by itself.
+    pub fn ended(mut self) -> Option<i32> {
+        self.child.wait().expect("an end").code()
     }
 
     pub fn signal(&self, signal: &str) {

@@ -193,6 +193,7 @@ fn of_message(
                 .and_then(Advertisement::from_json)
                 .map(Arc::new),
             writes: None,
+            pod: None,
         }),
     };
     Office { election: election.to_owned(), revision, written, holding }

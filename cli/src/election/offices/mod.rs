@@ -1,6 +1,7 @@
 //! The elections of a lock, for those who only look, and for whoever evicts.
 
 mod bucket;
+mod life;
 mod objects;
 
 use std::time::Duration;
@@ -9,6 +10,7 @@ use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
 use self::bucket::{BucketEar, BucketOffices};
+use self::life::{LifeEar, LifeOffices};
 use self::objects::{ObjectEar, ObjectOffices};
 use super::office::{Holder, Office, check_name};
 use crate::failure::Failure;
@@ -19,12 +21,14 @@ use crate::{output, when};
 pub enum Offices<'a> {
     Bucket(Box<BucketOffices<'a>>),
     Objects(ObjectOffices),
+    ForLife(LifeOffices),
 }
 
 /// A way to hear of changes.
 pub enum Ear {
     Bucket(Box<BucketEar>),
     Objects(Box<ObjectEar>),
+    ForLife(Box<LifeEar>),
 }
 
 /// What was heard.
@@ -43,29 +47,53 @@ impl<'a> Offices<'a> {
         let at = place.at().await?;
         if let Some(name) = only {
             check_name(name)?;
-            if let At::Kubernetes(objects) = &at {
-                objects.check_name(name)?;
+            match &at {
+                At::Nats(_) => {}
+                At::Kubernetes(objects) => objects.check_name(name)?,
+                At::ForLife(locks) => locks.check_name(name)?,
             }
         }
         Ok(match at {
             At::Nats(place) => Self::Bucket(Box::new(BucketOffices::open(place).await?)),
             At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
+            At::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
         })
     }
 
     /// The last that was written of an election; none where there is nothing.
     pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
-        match self {
+        let office = match self {
             Self::Bucket(offices) => offices.read(name).await,
             Self::Objects(offices) => offices.read(name).await,
+            Self::ForLife(offices) => offices.read(name).await,
+        };
+        let office = office?;
+        if office.is_none() {
+            self.check_place().await?;
         }
+        Ok(office)
     }
 
     /// All of them, in the order of their names.
     pub async fn all(&self) -> Result<Vec<Office>, Failure> {
-        match self {
+        let all = match self {
             Self::Bucket(offices) => offices.all().await,
             Self::Objects(offices) => offices.all().await,
+            Self::ForLife(offices) => offices.all().await,
+        };
+        let all = all?;
+        if all.is_empty() {
+            self.check_place().await?;
+        }
+        Ok(all)
+    }
+
+    /// Refuses a namespace that is not there: there is nothing in it, and no other request says why.
+    async fn check_place(&self) -> Result<(), Failure> {
+        match self {
+            Self::Bucket(_) => Ok(()),
+            Self::Objects(ObjectOffices(objects)) => objects.check_namespace().await,
+            Self::ForLife(LifeOffices(locks)) => locks.check_namespace().await,
         }
     }
 
@@ -74,6 +102,7 @@ impl<'a> Offices<'a> {
         Ok(match self {
             Self::Bucket(offices) => Ear::Bucket(Box::new(offices.listen(only).await?)),
             Self::Objects(offices) => Ear::Objects(Box::new(offices.listen(only).await?)),
+            Self::ForLife(offices) => Ear::ForLife(Box::new(offices.listen(only).await?)),
         })
     }
 
@@ -83,6 +112,7 @@ impl<'a> Offices<'a> {
         match self {
             Self::Bucket(offices) => offices.evict(office, doing).await,
             Self::Objects(offices) => offices.evict(office).await,
+            Self::ForLife(offices) => offices.evict(office).await,
         }
     }
 
@@ -91,6 +121,7 @@ impl<'a> Offices<'a> {
         match self {
             Self::Bucket(offices) => offices.ttl(),
             Self::Objects(_) => holder.lease,
+            Self::ForLife(_) => None,
         }
     }
 
@@ -99,6 +130,7 @@ impl<'a> Offices<'a> {
         match self {
             Self::Bucket(_) => "expired", // a deletion leaves a marker
             Self::Objects(_) => "evicted",
+            Self::ForLife(_) => "deleted", // by the garbage collector, a successor, or somebody
         }
     }
 
@@ -106,7 +138,7 @@ impl<'a> Offices<'a> {
     pub async fn findings(&self) -> Result<Option<Vec<Finding>>, Failure> {
         match self {
             Self::Bucket(offices) => offices.findings().await.map(Some),
-            Self::Objects(_) => Ok(None),
+            Self::Objects(_) | Self::ForLife(_) => Ok(None),
         }
     }
 
@@ -125,6 +157,11 @@ impl<'a> Offices<'a> {
                     objects.kind().name()
                 )
             }
+            Self::ForLife(LifeOffices(locks)) => format!(
+                "Namespace {}, leaders for life, kind {}",
+                output::bold(locks.namespace()),
+                locks.kind.name()
+            ),
         }
     }
 
@@ -134,6 +171,9 @@ impl<'a> Offices<'a> {
             Self::Bucket(offices) => json!({"bucket": offices.bucket()}),
             Self::Objects(ObjectOffices(objects)) => {
                 json!({"namespace": objects.namespace(), "kind": objects.kind().name()})
+            }
+            Self::ForLife(LifeOffices(locks)) => {
+                json!({"namespace": locks.namespace(), "kind": "ForLife", "carrier": locks.kind.name()})
             }
         };
         place.as_object().cloned().unwrap_or_default()
@@ -146,6 +186,7 @@ impl Ear {
         match self {
             Self::Bucket(ear) => ear.hears_all(),
             Self::Objects(ear) => ear.hears_all(),
+            Self::ForLife(ear) => ear.hears_all(),
         }
     }
 
@@ -154,6 +195,7 @@ impl Ear {
         match self {
             Self::Bucket(ear) => ear.next().await,
             Self::Objects(ear) => ear.next().await,
+            Self::ForLife(ear) => ear.next().await,
         }
     }
 }

@@ -126,6 +126,7 @@ fn understand(office: kubernetes::Office) -> Office {
                 lease: Some(holder.lease),
                 advertisement: holder.advertisement,
                 writes: holder.writes,
+                pod: None,
             };
             (Holding::Held(holder), renewed)
         }

@@ -1,0 +1,146 @@
+//! The leaders for life of a Kubernetes namespace.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::kubernetes::{LifeLock, LifeLocks, LifeWatch, PodState};
+use incumbent::lock::LockErrorKind;
+use time::OffsetDateTime;
+
+use super::super::office::{Holder, Holding, OfPod, Office};
+use super::Heard;
+use crate::failure::{Code, Failure};
+use crate::place::Locks;
+
+/// How long to wait before a watch that failed is begun anew.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The locks of a namespace.
+pub struct LifeOffices(pub Locks);
+
+/// What is heard of them: a watch.
+pub struct LifeEar {
+    locks: Arc<LifeLocks>,
+    only: Option<String>,
+    timeout: Duration,
+    watch: Option<LifeWatch>,
+    /// Whether the server refuses to tell.
+    refused: bool,
+    failed: bool,
+}
+
+impl LifeOffices {
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+        Ok(self.0.locks.lock(name, self.0.timeout).await?.map(understand))
+    }
+
+    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+        let locks = self.0.locks.locks(self.0.timeout).await?;
+        Ok(locks.into_iter().map(understand).collect())
+    }
+
+    /// Watches one lock, or all; without the right to do so nothing is heard.
+    pub async fn listen(&self, only: Option<&str>) -> Result<LifeEar, Failure> {
+        let mut ear = LifeEar {
+            locks: Arc::clone(&self.0.locks),
+            only: only.map(str::to_owned),
+            timeout: self.0.timeout,
+            watch: None,
+            refused: false,
+            failed: false,
+        };
+        match ear.locks.watch(only, ear.timeout).await {
+            Ok(watch) => ear.watch = Some(watch),
+            Err(error) if error.kind() == LockErrorKind::Denied => ear.refused = true,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(ear)
+    }
+
+    /// Deletes the lock if it is still of this version, and answers that; none if it has been written meanwhile.
+    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, Failure> {
+        let (locks, timeout) = (&self.0.locks, self.0.timeout);
+        let lock = locks.lock(&office.election, timeout).await?;
+        let Some(lock) = lock.filter(|lock| lock.resource_version == office.revision) else {
+            return Ok(None);
+        };
+        match locks.evict(&lock, timeout).await {
+            Ok(()) => Ok(Some(office.revision)),
+            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
+            Err(error) if error.kind() == LockErrorKind::Unknown => {
+                let hint = "nobody knows whether it was done; look with `election info`";
+                Err(Failure::new(Code::Unreachable, format!("{error}: {hint}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl LifeEar {
+    /// Whether every change is heard.
+    pub fn hears_all(&self) -> bool {
+        !self.refused
+    }
+
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Heard {
+        if self.refused {
+            return pending().await;
+        }
+        let Some(watch) = &mut self.watch else {
+            if self.failed {
+                tokio::time::sleep(PAUSE).await;
+            }
+            return match self.locks.watch(self.only.as_deref(), self.timeout).await {
+                Ok(watch) => {
+                    self.watch = Some(watch);
+                    Heard::Look
+                }
+                Err(error) => {
+                    self.failed = true;
+                    Heard::Failed(error.into())
+                }
+            };
+        };
+        match watch.next().await {
+            Some(Ok(())) => Heard::Look,
+            Some(Err(error)) => {
+                self.watch = None;
+                self.failed = true;
+                Heard::Failed(error.into())
+            }
+            None => {
+                self.watch = None;
+                self.failed = false;
+                Heard::Look
+            }
+        }
+    }
+}
+
+fn understand(lock: LifeLock) -> Office {
+    let since = lock.since.map(OffsetDateTime::from);
+    let all = |word: fn(&incumbent::kubernetes::LifeOwner) -> String| {
+        lock.owners.iter().map(word).collect::<Vec<_>>().join(", ")
+    };
+    let holding = match lock.owners.as_slice() {
+        [] => Holding::Vacant("no owner".to_owned()),
+        owners => Holding::Held(Holder {
+            leader: all(|owner| owner.pod.clone()),
+            token: Some(lock.resource_version),
+            since,
+            lease: None,
+            advertisement: None,
+            writes: None,
+            pod: Some(OfPod {
+                uid: all(|owner| owner.uid.clone()),
+                phase: all(|owner| owner.state.to_string()),
+                gone: owners.iter().all(|owner| owner.state == PodState::Gone),
+                lock: lock.uid.clone(),
+            }),
+        }),
+    };
+    let written = since.unwrap_or_else(OffsetDateTime::now_utc);
+    Office { election: lock.name, revision: lock.resource_version, written, holding }
+}

@@ -1,0 +1,199 @@
+//! `incumbent life`: a command that runs once this pod leads, until the pod is gone.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use incumbent::clock::{BootClock, Clock};
+use incumbent::kubernetes::{
+    Cluster, LifeError, LifeErrorKind, LifeLeadership, LifeState, leader_for_life,
+};
+use rustix::process::Signal;
+
+use super::cgroup::Cgroup;
+use super::guard::Duties;
+use super::options::Program;
+use super::signals::{Signals, Told, exit_code, stand_still};
+use super::term::unguarded;
+use super::ward::{Event, Ward};
+use crate::candidate::StatusLine;
+use crate::failure::{Code, Failure};
+use crate::place::{LifeKind, Namespace, check_life_name, namespace_is_there};
+
+/// How long the API server may take to say whether the namespace is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Run COMMAND once this pod is leader for life of the election NAME.
+///
+/// The lock is an object in the pod's namespace that the leader's pod owns, as operator-sdk makes it: nobody else leads
+/// before that pod is gone, has ended, or is lost with its node. There is no lease, so no outage of the API server ends
+/// COMMAND. This waits until the pod owns the lock, for as long as it takes, and then runs COMMAND once.
+#[derive(Debug, Args)]
+#[command(after_long_help = MANUAL)]
+pub struct Life {
+    /// The election: the name of the object that is the lock.
+    #[arg(index = 1)]
+    name: String,
+    #[command(flatten)]
+    program: Program,
+    /// How long COMMAND may take to stop before it is killed. Keep it below the pod's terminationGracePeriodSeconds.
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    grace: Duration,
+    /// The pod that this runs in [env: POD_NAME] [default: the host's name].
+    #[arg(long)]
+    pod: Option<String>,
+    /// The kind of object that is the lock. All in the election must have the same.
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    carrier: LifeKind,
+    /// How often to look though no watch has told of anything.
+    #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    poll: Duration,
+    #[command(flatten)]
+    namespace: Namespace,
+    /// A context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "NAME", help_heading = "Lock")]
+    context: Option<String>,
+}
+
+const MANUAL: &str = "\
+What ends it:
+  COMMAND ends by itself: incumbent exits with its code. The kubelet starts the container again, which finds its pod's
+  lock and runs COMMAND at once. To move a leader, delete its pod.
+  A signal (SIGTERM, SIGINT, SIGHUP, SIGQUIT): COMMAND and every process that came from it are asked to stop, and what
+  is left after the grace is killed. The lock stays with the pod: nobody else leads before the pod is gone.
+  The lock is lost, because somebody has deleted it (`election evict --kind for-life`) or taken its owner: COMMAND is
+  stopped in the same way. Somebody else may lead by then, and does not wait: refuse smaller tokens where you write.
+  While the API server is out of reach nothing tells of that.
+
+What COMMAND sees:
+  INCUMBENT_ELECTION   NAME.
+  INCUMBENT_IDENTITY   The pod.
+  INCUMBENT_TOKEN      The fencing token: greater than that of every pod that led before.
+  INCUMBENT_RESUMED    1 where an earlier container of this pod has led: what that one began may be half done. Else 0.
+  There is no INCUMBENT_DEADLINE_FILE, for there is no deadline. Its tree of processes, its terminal and the process that
+  guards it (`run-guard`) are as with `incumbent run`.
+
+Rights:
+  docs/kubernetes.md has the least Role. Without the right to watch it looks every --poll.
+
+Exit codes:
+  COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal that ended incumbent.
+  127: there is no such command, 126: it is not executable. 3: the lock is lost, this pod is being deleted or has ended, or
+  there is no such namespace. 2: usage, there is no such pod, or an object of that name is no lock. 5: denied, for 5s. Else
+  1 failed. A server that is out of reach is waited for.
+
+Examples:
+  incumbent life my-operator -- my-operator --verbose
+  incumbent life my-app --namespace prod --carrier lease -- my-daemon";
+
+impl Life {
+    pub async fn run(self) -> Result<ExitCode, Failure> {
+        let mut signals = match self.program.prepare()? {
+            Ok(signals) => signals,
+            Err(code) => return Ok(code),
+        };
+        let cluster = self.namespace.open(self.context.as_deref()).await?;
+        check_life_name(&cluster, self.carrier, &self.name)?;
+        let leadership = match self.elected(&cluster, &mut signals).await? {
+            Ok(Ok(leadership)) => leadership,
+            Ok(Err(error)) => {
+                if error.kind() == LifeErrorKind::Misconfigured {
+                    namespace_is_there(&cluster, PATIENCE).await?;
+                }
+                return Err(error.into());
+            }
+            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
+        };
+        self.work(&leadership, &mut signals).await.map(ExitCode::from)
+    }
+
+    /// Waits until this pod owns the lock, or for the signal that ends the waiting.
+    async fn elected(
+        &self,
+        cluster: &Cluster,
+        signals: &mut Signals,
+    ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, Failure> {
+        let mut candidate =
+            leader_for_life(&self.name, cluster).carrier(self.carrier.carrier()).poll(self.poll);
+        if let Some(pod) = &self.pod {
+            candidate = candidate.pod(pod);
+        }
+        let mut status = StatusLine::new();
+        status.show(&format!("{}: looking who leads", self.name));
+        let (mut news, mut told) = (candidate.status(), None);
+        let mut leadership = candidate.into_future();
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                leadership = &mut leadership => break Ok(leadership),
+                next = signals.next() => match next {
+                    Told::End(signal) => break Err(signal),
+                    Told::Suspend => {
+                        status.clear();
+                        stand_still();
+                    }
+                },
+                Some(LifeState::Waiting { reason }) = news.changed() => {
+                    let line = format!("{}: waiting: {reason}", self.name);
+                    if !reason.is_empty() && told.as_ref() != Some(&line) {
+                        status.say(&line);
+                        told = Some(line);
+                    }
+                }
+            }
+        };
+        status.clear();
+        Ok(outcome)
+    }
+
+    /// Runs the command, and answers the exit code.
+    async fn work(
+        &self,
+        leadership: &LifeLeadership,
+        signals: &mut Signals,
+    ) -> Result<u8, Failure> {
+        let environment: [(&str, OsString); 4] = [
+            ("INCUMBENT_ELECTION", leadership.name().into()),
+            ("INCUMBENT_IDENTITY", leadership.pod().into()),
+            ("INCUMBENT_TOKEN", leadership.token().to_string().into()),
+            ("INCUMBENT_RESUMED", u8::from(leadership.resumed()).to_string().into()),
+        ];
+        let duties = Duties {
+            grace: self.grace,
+            signal: self.program.signal,
+            cgroup: Cgroup::make(),
+            directory: None,
+        };
+        let mut ward = Ward::start(&self.program.command, &environment, duties)?;
+        let kill_at = || BootClock.now() + self.grace;
+        let lost = leadership.lost();
+        tokio::pin!(lost);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut lost => {
+                    ward.stop(kill_at()).await;
+                    let (name, pod) = (&self.name, leadership.pod());
+                    let message = format!("{name}: the lock was taken from pod {pod}, so the command was stopped");
+                    return Err(Failure::new(Code::NotFound, message));
+                }
+                told = signals.next() => match told {
+                    Told::End(signal) => {
+                        ward.stop(kill_at()).await;
+                        return Ok(exit_code(signal));
+                    }
+                    Told::Suspend => ward.suspend().await,
+                },
+                event = ward.event() => match event {
+                    Event::Ended | Event::Expired => return Ok(ward.code.unwrap_or(1)),
+                    Event::HungUp => {
+                        ward.stop(kill_at()).await;
+                        return Ok(exit_code(Signal::HUP));
+                    }
+                    Event::Unguarded => return Err(unguarded()),
+                },
+            }
+        }
+    }
+}
