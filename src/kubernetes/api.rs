@@ -186,12 +186,33 @@ impl Objects {
         }
     }
 
-    /// Asks until `by`. A server that is too busy says for how long; where that is not too long it is asked again: a
-    /// conditional write may be sent twice. It is asked again, too, where it refuses a token that has a successor.
+    /// Reads what is no object; also answers the server's time as it tells it (RFC 9110's IMF-fixdate).
+    pub(super) async fn read_whole(&self, by: Instant) -> (Result<Value, Failure>, Option<String>) {
+        let mut date = None;
+        let request = || http::Request::get(&self.request.url_path).body(Vec::new());
+        let answer = self.ask_and_note(request, by, |headers| {
+            let told = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
+            date = told.map(str::to_owned);
+        });
+        let answer = answer.await;
+        (answer, date)
+    }
+
     async fn ask<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         by: Instant,
+    ) -> Result<Value, Failure> {
+        self.ask_and_note(request, by, |_| {}).await
+    }
+
+    /// Asks until `by`. A server that is too busy says for how long; where that is not too long it is asked again: a
+    /// conditional write may be sent twice. It is asked again, too, where it refuses a token that has a successor.
+    async fn ask_and_note<E: fmt::Display>(
+        &self,
+        request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
+        by: Instant,
+        mut note: impl FnMut(&http::HeaderMap),
     ) -> Result<Value, Failure> {
         loop {
             let request = request().map_err(|error| Failure::Unsent(error.to_string()))?;
@@ -207,6 +228,7 @@ impl Objects {
                 Ok(answer) => answer?,
                 Err(_) => return Err(Failure::TimedOut),
             };
+            note(&parts.headers);
             if parts.status.is_success() {
                 return serde_json::from_slice(&body)
                     .map_err(|error| Failure::Lost(kube::Error::SerdeError(error)));

@@ -79,6 +79,7 @@ use super::carrier::check_object_name;
 use super::cluster::Cluster;
 use super::events::Recorder;
 use candidate::Candidate;
+pub(super) use object::MARK;
 use status::Source;
 
 /// How often a candidate looks though no watch has told it anything, unless told otherwise.

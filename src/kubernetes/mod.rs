@@ -44,20 +44,24 @@ mod carrier;
 mod cluster;
 mod elections;
 mod events;
+mod health;
 pub mod life;
 mod lock;
 mod mark;
 mod office;
 mod record;
+mod server;
 mod timing;
 mod watch;
 
 pub use carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease};
 pub use cluster::{Cluster, ClusterError};
+pub use health::{ObjectFinding, ObjectSeverity};
 pub use life::{
     LeaderForLife, LifeCarrier, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks,
     LifeOwner, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
 };
 pub use lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
 pub use office::{Holder, Holding, Office, OfficeChange, OfficeWatch};
+pub use server::{Right, ServerFacts};
 pub use timing::{LeaseTiming, LeaseTimingError};

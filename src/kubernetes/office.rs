@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::StreamExt;
-use k8s_openapi::jiff::Timestamp;
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,7 +12,7 @@ use super::api::{EVERY, Events, Failure, Objects};
 use super::carrier::{Carrier, check_object_name};
 use super::lock::{ObjectLock, resource_version};
 use super::mark;
-use super::record::{Place, RELEASED_SECONDS};
+use super::record::{self, Place, RELEASED_SECONDS};
 use crate::advertisement::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
 
@@ -249,7 +248,7 @@ fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
         Content::Vacant(_) if record.renew_time.is_none() => Holding::New,
         Content::Vacant(_) => Holding::Evicted,
     };
-    let time = |text: Option<String>| text?.parse::<Timestamp>().ok().map(SystemTime::from);
+    let time = |text: Option<String>| record::parse_time(&text?);
     Some(Office {
         object: object.pointer("/metadata/name")?.as_str()?.to_owned(),
         resource_version: version,

@@ -51,16 +51,14 @@ pub enum Place {
 impl Place {
     /// The record; `None` where there is none that can be read.
     pub(super) fn read(self, object: &Value) -> Option<ElectionRecord> {
+        serde_json::from_value(without_nulls(&self.raw(object)?)).ok()
+    }
+
+    /// What stands where the record does, whatever it is; `None` also where that is no JSON.
+    pub(super) fn raw(self, object: &Value) -> Option<Value> {
         match self {
-            Self::Spec => {
-                let spec = object.get("spec").filter(|spec| !spec.is_null())?;
-                let spec = without_nulls(spec);
-                serde_json::from_value(spec).ok()
-            }
-            Self::Annotation => {
-                let record: Value = serde_json::from_str(annotation(object, ANNOTATION)?).ok()?;
-                serde_json::from_value(without_nulls(&record)).ok()
-            }
+            Self::Spec => object.get("spec").filter(|spec| !spec.is_null()).cloned(),
+            Self::Annotation => serde_json::from_str(annotation(object, ANNOTATION)?).ok(),
         }
     }
 
@@ -100,6 +98,11 @@ impl Place {
             Self::Annotation => time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         }
     }
+}
+
+/// A time that somebody has written into a record.
+pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
+    text.parse::<Timestamp>().ok().map(SystemTime::from)
 }
 
 /// One of an object's annotations.

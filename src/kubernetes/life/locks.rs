@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::stream::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::core::WatchEvent;
 use serde_json::Value;
@@ -236,7 +235,7 @@ impl LifeLocks {
             }
         }
         let since = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
-        let since = since.and_then(|time| time.parse::<Timestamp>().ok()).map(SystemTime::from);
+        let since = since.and_then(record::parse_time);
         Ok(LifeLock {
             name: name.to_owned(),
             uid: pod::uid(object).to_owned(),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::record;
 
 /// Written on a lock of ours: what tells its maker from every other.
-pub(super) const MARK: &str = "incumbent/for-life";
+pub(in crate::kubernetes) const MARK: &str = "incumbent/for-life";
 
 /// A reference to a pod that owns a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
