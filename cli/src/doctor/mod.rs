@@ -2,6 +2,7 @@
 
 mod bucket;
 mod disk;
+mod kubernetes;
 mod report;
 mod rights;
 mod server;
@@ -15,6 +16,7 @@ use crate::connection::{BucketPlace, Session};
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 use crate::output::Format;
+use crate::place::{At, Place, misplaced};
 use report::Report;
 use server::Asked;
 
@@ -35,15 +37,19 @@ Exit codes:
 ///
 /// Looks at the server, its JetStream and its clock, the round trip against the lease, our rights, and the bucket: a line
 /// for each finding. Nothing is stored: the right to write is tried with a write that the bucket must refuse.
+///
+/// With Kubernetes: the API server, its clock, the round trip, the rights, with the rule that a Role lacks, the namespace, and
+/// the object of NAME.
 #[derive(Args)]
 #[command(after_help = LEVELS)]
 pub struct Doctor {
-    /// The election whose rights are tried, where they differ from those for others.
+    /// The election whose rights are tried, where they differ from those for others; with Kubernetes its object, which is
+    /// examined.
     name: Option<String>,
     /// What the user that we connect as is there for.
     #[arg(long, value_enum, default_value_t)]
     role: Role,
-    /// The lease that is to be kept [default: the bucket's TTL].
+    /// The lease that is to be kept [default: the bucket's TTL; with Kubernetes 15s].
     #[arg(long, value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
     /// The address of the server's monitoring port, as in 127.0.0.1:8222: only there a server tells how it keeps its
@@ -54,7 +60,7 @@ pub struct Doctor {
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
-    place: BucketPlace,
+    place: Place,
 }
 
 /// What a user is there for.
@@ -73,31 +79,56 @@ impl Doctor {
     pub async fn run(self) -> Result<ExitCode, Failure> {
         self.name.as_deref().map_or(Ok(()), check_name)?;
         let mut report = Report::default();
-        match self.place.session().await {
-            Ok(session) => self.examine(&session, &mut report).await?,
+        match self.place.at().await? {
+            At::Nats(place) => self.examine_nats(place, &mut report).await?,
+            At::Kubernetes(_) | At::ForLife(_) if self.monitor.is_some() => {
+                return Err(misplaced("--monitor", "nats"));
+            }
+            At::Kubernetes(objects) => {
+                let (name, role, lease) = (self.name.as_deref(), self.role, self.lease);
+                kubernetes::elections(&objects, name, role, lease, &mut report).await?;
+            }
+            At::ForLife(locks) => {
+                if self.lease.is_some() {
+                    let message = "--lease says nothing with --kind for-life";
+                    return Err(Failure::new(Code::Usage, message));
+                }
+                kubernetes::for_life(&locks, self.name.as_deref(), self.role, &mut report).await?;
+            }
+        }
+        report.print(self.output)?;
+        Ok(report.exit_code())
+    }
+
+    async fn examine_nats(&self, place: &BucketPlace, report: &mut Report) -> Result<(), Failure> {
+        match place.session().await {
+            Ok(session) => self.examine(place, &session, report).await?,
             Err(Failure::Told { code: Code::Unreachable | Code::Denied, message }) => {
                 report.error("server", message);
             }
             Err(failure) => return Err(failure),
         }
         if let Some(address) = &self.monitor {
-            disk::sync_interval(address, self.place.told_timeout(), &mut report).await;
+            disk::sync_interval(address, place.told_timeout(), report).await;
         }
-        report.print(self.output)?;
-        Ok(report.exit_code())
+        Ok(())
     }
 
-    async fn examine(&self, session: &Session, report: &mut Report) -> Result<(), Failure> {
-        let asked = Asked::ask(session, self.place.bucket()).await?;
+    async fn examine(
+        &self,
+        place: &BucketPlace,
+        session: &Session,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let asked = Asked::ask(session, place.bucket()).await?;
         server::version(session, &asked, report).await;
         asked.jetstream(report);
         asked.clock(report);
         asked.round_trip(self.lease, report);
-        rights::examine(session, &self.place, self.name.as_deref(), self.role, &asked, report)
-            .await?;
+        rights::examine(session, place, self.name.as_deref(), self.role, &asked, report).await?;
         if let Some(info) = &asked.info {
-            bucket::health(session, &self.place, report).await;
-            bucket::identities(session, self.place.bucket(), info, report).await;
+            bucket::health(session, place, report).await;
+            bucket::identities(session, place.bucket(), info, report).await;
             disk::persistence(info, self.monitor.is_some(), report);
         }
         Ok(())

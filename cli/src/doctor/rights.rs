@@ -14,7 +14,7 @@ use super::server::Asked;
 use crate::connection::{BucketPlace, Session};
 use crate::failure::Failure;
 
-const CHECK: &str = "rights";
+pub const CHECK: &str = "rights";
 
 /// The prefix of the JetStream API where none is told.
 const PREFIX: &str = "$JS.API";
@@ -140,11 +140,6 @@ fn rights(session: &Session, bucket: &str, name: &str, info: Option<&Value>) -> 
 
 /// Says what a role lacks; it counts where it is ours.
 fn judge(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &mut Report) {
-    let who = match of {
-        Role::Observer => "an observer",
-        Role::Campaigner => "a campaigner",
-        Role::Administrator => "an administrator",
-    };
     let lacking = |roles: fn(&Right) -> &'static [Role]| {
         let refused =
             rights.iter().filter(|right| roles(right).contains(&of) && right.is_refused(refusals));
@@ -152,19 +147,42 @@ fn judge(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &m
     };
     let (needed, useful) = (lacking(|right| right.needed_by), lacking(|right| right.useful_to));
     let mend = "grant it: docs/permissions.conf has all that each role needs";
-    if needed.is_empty() && useful.is_empty() {
-        return report.ok(CHECK, format!("all those of {who}"));
-    }
-    if of != ours {
-        let lacking = [needed, useful].into_iter().filter(|list| !list.is_empty());
-        let lacking = lacking.collect::<Vec<_>>().join(", ");
-        return report.ok(CHECK, format!("not those of {who}: {lacking}"));
-    }
-    if !needed.is_empty() {
-        report.error(CHECK, format!("{who} needs {needed}; {mend}"));
-    }
-    if !useful.is_empty() {
-        report.warning(CHECK, format!("{who} does less without {useful}; {mend}"));
+    let lacks =
+        Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful: mend.to_owned() };
+    lacks.tell(of, ours, report);
+}
+
+/// What a role lacks, and what to do about it.
+pub struct Lacks {
+    pub needed: String,
+    pub useful: String,
+    pub mend_needed: String,
+    pub mend_useful: String,
+}
+
+impl Lacks {
+    /// It counts where the role is ours.
+    pub fn tell(self, of: Role, ours: Role, report: &mut Report) {
+        let Self { needed, useful, mend_needed, mend_useful } = self;
+        let who = match of {
+            Role::Observer => "an observer",
+            Role::Campaigner => "a campaigner",
+            Role::Administrator => "an administrator",
+        };
+        if needed.is_empty() && useful.is_empty() {
+            return report.ok(CHECK, format!("all those of {who}"));
+        }
+        if of != ours {
+            let lacking = [needed, useful].into_iter().filter(|list| !list.is_empty());
+            let lacking = lacking.collect::<Vec<_>>().join(", ");
+            return report.ok(CHECK, format!("not those of {who}: {lacking}"));
+        }
+        if !needed.is_empty() {
+            report.error(CHECK, format!("{who} needs {needed}; {mend_needed}"));
+        }
+        if !useful.is_empty() {
+            report.warning(CHECK, format!("{who} does less without {useful}; {mend_useful}"));
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::failure::{Code, Failure};
 use crate::when;
 
 /// How often the server is asked.
-const ASKED: usize = 10;
+pub const ASKED: usize = 10;
 
 /// The oldest server that elections work with, and the first one with all that they can use.
 const OLDEST: [u64; 3] = [2, 10, 0];
@@ -86,63 +86,72 @@ impl Asked {
     }
 
     pub fn clock(&self, report: &mut Report) {
-        let Some((ahead, doubt)) = self.ahead else {
-            return report.unknown("clock", "the server did not tell its time");
-        };
-        let apart = ahead.abs();
-        if apart - doubt <= APART {
-            return report.ok(
-                "clock",
-                format!("at most {} from the server's", precise((apart + doubt).unsigned_abs())),
-            );
-        }
-        let which = if ahead.is_positive() { "behind" } else { "ahead of" };
-        report.warning(
-            "clock",
-            format!(
-                "ours is {} {which} the server's; leases do not depend on it, but ages and times that are shown do: let \
-                 both follow NTP",
-                when::span(apart.unsigned_abs())
-            ),
-        );
+        clock(self.ahead, "ages and times that are shown do", report);
     }
 
     /// Compares with the time after which a campaigner gives a request up.
     pub fn round_trip(&self, lease: Option<Duration>, report: &mut Report) {
-        const CHECK: &str = "round trip";
-        let (Some(&median), Some(&longest)) =
-            (self.spans.get(self.spans.len() / 2), self.spans.last())
-        else {
-            return report.unknown(CHECK, "nothing was answered");
-        };
         let ttl = self.info.as_ref().and_then(|info| info.pointer("/config/max_age"));
         let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
         let ttl = ttl.unwrap_or(USUAL_TTL);
-        let timing = match Timing::new(TimingOptions { lease, ..Default::default() }, ttl) {
-            Ok(timing) => timing,
-            Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
-        };
-        let (attempt, lease) = (timing.attempt(), when::span(timing.lease()));
-        let seen = format!(
-            "{} (median), {} (longest of {}); with a lease of {lease} a request is given up after {}",
-            precise(median),
-            precise(longest),
-            self.spans.len(),
-            when::span(attempt)
-        );
-        let mend = "make the lease longer, or come nearer to the server";
-        if median > attempt {
-            report.error(CHECK, format!("{seen}, so that nobody can lead; {mend}"));
-        } else if longest > attempt / 2 {
-            report.warning(CHECK, format!("{seen}, which leaves little room; {mend}"));
-        } else {
-            report.ok(CHECK, seen);
-        }
+        round_trip(&self.spans, TimingOptions { lease, ..Default::default() }, ttl, report);
+    }
+}
+
+/// Judges by how much a clock was ahead of ours, and by how much that may be wrong. `what`: depends on it.
+pub fn clock(ahead: Option<(time::Duration, time::Duration)>, what: &str, report: &mut Report) {
+    const CHECK: &str = "clock";
+    let Some((ahead, doubt)) = ahead else {
+        return report.unknown(CHECK, "the server did not tell its time");
+    };
+    let apart = ahead.abs();
+    if apart - doubt <= APART {
+        let most = precise((apart + doubt).unsigned_abs());
+        return report.ok(CHECK, format!("at most {most} from the server's"));
+    }
+    let which = if ahead.is_positive() { "behind" } else { "ahead of" };
+    let apart = when::span(apart.unsigned_abs());
+    let message = format!(
+        "ours is {apart} {which} the server's; leases do not depend on it, but {what}: let both follow NTP"
+    );
+    report.warning(CHECK, message);
+}
+
+/// Compares how long answers took, the shortest first, with the time after which a campaigner gives a request up.
+pub fn round_trip(
+    spans: &[Duration],
+    options: TimingOptions,
+    longest_lease: Duration,
+    report: &mut Report,
+) {
+    const CHECK: &str = "round trip";
+    let (Some(&median), Some(&longest)) = (spans.get(spans.len() / 2), spans.last()) else {
+        return report.unknown(CHECK, "nothing was answered");
+    };
+    let timing = match Timing::new(options, longest_lease) {
+        Ok(timing) => timing,
+        Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
+    };
+    let (attempt, lease) = (timing.attempt(), when::span(timing.lease()));
+    let seen = format!(
+        "{} (median), {} (longest of {}); with a lease of {lease} a request is given up after {}",
+        precise(median),
+        precise(longest),
+        spans.len(),
+        when::span(attempt)
+    );
+    let mend = "make the lease longer, or come nearer to the server";
+    if median > attempt {
+        report.error(CHECK, format!("{seen}, so that nobody can lead; {mend}"));
+    } else if longest > attempt / 2 {
+        report.warning(CHECK, format!("{seen}, which leaves little room; {mend}"));
+    } else {
+        report.ok(CHECK, seen);
     }
 }
 
 /// What a clock was ahead of ours that said `theirs` within the span after `asked_at`, and by how much that may be wrong.
-fn ahead(
+pub fn ahead(
     theirs: OffsetDateTime,
     asked_at: OffsetDateTime,
     span: Duration,

@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use incumbent::kubernetes::{
-    Carrier, Cluster, LeaseTiming, LifeCarrier, LifeLocks, ObjectLock, Office, OfficeWatch,
+    Carrier, Cluster, LeaseTiming, LifeCarrier, LifeLocks, ObjectFinding, ObjectLock, Office,
+    OfficeWatch,
 };
 use incumbent::lock::{Lock, LockError, Reading};
 
@@ -118,6 +119,13 @@ pub trait Records: Send + Sync {
         version: u64,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<u64, LockError>>;
+
+    fn health<'a>(
+        &'a self,
+        name: &'a str,
+        timing: LeaseTiming,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ObjectFinding>, LockError>>;
 }
 
 impl<C: Carrier> Records for ObjectLock<C> {
@@ -149,9 +157,28 @@ impl<C: Carrier> Records for ObjectLock<C> {
     ) -> BoxFuture<'a, Result<u64, LockError>> {
         self.evict(name, version, timeout).boxed()
     }
+
+    fn health<'a>(
+        &'a self,
+        name: &'a str,
+        timing: LeaseTiming,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ObjectFinding>, LockError>> {
+        let lock = self.clone().timing(timing);
+        async move { lock.health(name, timeout).await }.boxed()
+    }
 }
 
 impl Kind {
+    /// The group and the name that a Role has for it.
+    pub fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Lease => LifeKind::Lease.resource(),
+            Self::ConfigMap | Self::ForLife => LifeKind::ConfigMap.resource(),
+            Self::Endpoints => ("", "endpoints"),
+        }
+    }
+
     /// As in `the Lease my-app`.
     pub fn name(self) -> &'static str {
         match self {
@@ -164,6 +191,14 @@ impl Kind {
 }
 
 impl LifeKind {
+    /// The group and the name that a Role has for it.
+    pub fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ConfigMap => ("", "configmaps"),
+            Self::Lease => ("coordination.k8s.io", "leases"),
+        }
+    }
+
     /// As in `the ConfigMap my-app`.
     pub fn name(self) -> &'static str {
         match self {
@@ -275,6 +310,10 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
 }
 
 impl Objects {
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -308,11 +347,7 @@ impl Objects {
         object: Option<&str>,
         lease: Option<Duration>,
     ) -> Result<Opened, Failure> {
-        let timing = match lease {
-            Some(lease) => LeaseTiming::of_lease(lease)
-                .map_err(|error| Failure::new(Code::Usage, one_line(&error)))?,
-            None => LeaseTiming::default(),
-        };
+        let timing = timing(lease)?;
         let (cluster, object) = (&self.cluster, object.unwrap_or(name));
         let lock: Arc<dyn Lock> = match self.kind {
             Kind::Lease | Kind::ForLife => chosen(cluster.lease_lock(), timing, object),
@@ -332,6 +367,12 @@ impl Objects {
         }
         Ok(Opened { lock, lease: timing.lease(), told: None })
     }
+}
+
+/// That of a campaign with this lease.
+pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, Failure> {
+    let Some(lease) = lease else { return Ok(LeaseTiming::default()) };
+    LeaseTiming::of_lease(lease).map_err(|error| Failure::new(Code::Usage, one_line(&error)))
 }
 
 fn chosen<C: Carrier>(lock: ObjectLock<C>, timing: LeaseTiming, object: &str) -> Arc<dyn Lock> {

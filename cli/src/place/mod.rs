@@ -14,7 +14,8 @@ use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
 pub use kubernetes::{
-    InNamespace, LifeKind, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there,
+    InNamespace, Kind, LifeKind, Locks, Namespace, Objects, Records, check_life_name,
+    namespace_is_there, timing,
 };
 
 /// When to look again for a server that is out of reach.
@@ -154,6 +155,6 @@ impl Standing {
 }
 
 /// A flag that only another lock understands.
-fn misplaced(flag: &str, belongs: &str) -> Failure {
+pub fn misplaced(flag: &str, belongs: &str) -> Failure {
     Failure::new(Code::Usage, format!("{flag} says nothing without --lock {belongs}"))
 }

@@ -23,7 +23,7 @@ async fn shared_server() -> Arc<KubeServer> {
 /// A namespace, and its administrator's shell.
 pub struct Scene {
     pub server: Arc<KubeServer>,
-    admin: Cluster,
+    pub admin: Cluster,
     pub namespace: String,
     pub shell: Shell,
 }

@@ -1,0 +1,363 @@
+//! Elections on Kubernetes: the API server, our rights there, and the object of an election.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use incumbent::kubernetes::{
+    Cluster, LifeLock, ObjectFinding, ObjectSeverity, PodState, Right, ServerFacts,
+};
+use incumbent::lock::{Lock, LockError, LockErrorKind};
+use time::OffsetDateTime;
+
+use super::Role::{self, Administrator, Campaigner, Observer};
+use super::report::{Level, Report};
+use super::rights::{self, Lacks};
+use super::server::{self, ASKED};
+use crate::failure::{Failure, one_line};
+use crate::output::printable;
+use crate::place::{Kind, Locks, Objects, timing};
+
+const SERVER: &str = "server";
+const OBJECT: &str = "object";
+
+/// A right, who can do nothing without it, and who does less.
+struct Need<'a> {
+    right: Right<'a>,
+    needed_by: &'static [Role],
+    useful_to: &'static [Role],
+}
+
+/// Examines elections with leases.
+pub async fn elections(
+    objects: &Objects,
+    name: Option<&str>,
+    role: Role,
+    lease: Option<Duration>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    name.map_or(Ok(()), |name| objects.check_name(name))?;
+    let (cluster, patience) = (objects.cluster(), objects.timeout);
+    let timing = timing(lease)?;
+    let Some(spans) = server(cluster, patience, report).await else { return Ok(()) };
+    let lock = cluster.lease_lock().timing(timing);
+    server::round_trip(&spans, Lock::timing(&lock), timing.lease(), report);
+    namespace(cluster, patience, report).await;
+    let found = match name {
+        Some(name) => Some(objects.records.health(name, timing, patience).await),
+        None => None,
+    };
+    let absent = matches!(&found, Some(Ok(found)) if found.contains(&ObjectFinding::Absent));
+    let needs = needs_of_elections(objects.kind(), name, absent);
+    examine_rights(cluster, &needs, name, role, patience, report).await;
+    match found {
+        None => unnamed(objects.kind().name(), report),
+        Some(Err(error)) => unread(&error, report),
+        Some(Ok(found)) => {
+            // Without --lease nobody has said what the others are to have.
+            let other = |finding: &ObjectFinding| {
+                lease.is_none() && matches!(finding, ObjectFinding::OtherLease { .. })
+            };
+            let found: Vec<_> = found.iter().filter(|finding| !other(finding)).collect();
+            if found.is_empty() {
+                report.ok(OBJECT, "its record is as elections need it");
+            }
+            for finding in found {
+                let level = match finding.severity() {
+                    ObjectSeverity::Critical => Level::Error,
+                    ObjectSeverity::Warning => Level::Warning,
+                    _ => Level::Ok,
+                };
+                report.find(level, OBJECT, finding.to_string());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Examines leaders for life.
+pub async fn for_life(
+    locks: &Locks,
+    name: Option<&str>,
+    role: Role,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    name.map_or(Ok(()), |name| locks.check_name(name))?;
+    let (cluster, patience) = (&locks.cluster, locks.timeout);
+    if server(cluster, patience, report).await.is_none() {
+        return Ok(());
+    }
+    namespace(cluster, patience, report).await;
+    let (group, resource) = locks.kind.resource();
+    let needs = needs_for_life(group, resource, name);
+    examine_rights(cluster, &needs, name, role, patience, report).await;
+    let Some(name) = name else {
+        unnamed(locks.kind.name(), report);
+        return Ok(());
+    };
+    match locks.locks.lock(name, patience).await {
+        Ok(Some(lock)) => judge_lock(&lock, report),
+        Ok(None) => {
+            report.ok(OBJECT, "there is none yet: who comes first makes it, and leads at once")
+        }
+        Err(error) => unread(&error, report),
+    }
+    Ok(())
+}
+
+/// Whether it answers, its version, and its clock. Answers how long answers took, the shortest first; none where there
+/// were none.
+async fn server(
+    cluster: &Cluster,
+    patience: Duration,
+    report: &mut Report,
+) -> Option<Vec<Duration>> {
+    let (mut spans, mut ahead, mut facts) = (Vec::new(), None, None);
+    for _ in 0..ASKED {
+        let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
+        match cluster.server(patience).await {
+            Ok(told) => {
+                let span = start.elapsed();
+                spans.push(span);
+                nearer(&mut ahead, &told, wall, span);
+                facts = Some(told);
+            }
+            Err(error) => {
+                report.error(SERVER, one_line(&error));
+                return None;
+            }
+        }
+    }
+    match facts.and_then(|facts| facts.version) {
+        Some(version) => report.ok(SERVER, format!("Kubernetes {}", printable(&version))),
+        None => report.unknown(SERVER, "it answers, and does not tell its version"),
+    }
+    let what = "the times of records, and who is called overdue, do";
+    server::clock(ahead, what, report);
+    spans.sort_unstable();
+    Some(spans)
+}
+
+/// Keeps what is surest of by how much its clock is ahead of ours.
+fn nearer(
+    known: &mut Option<(time::Duration, time::Duration)>,
+    told: &ServerFacts,
+    asked_at: OffsetDateTime,
+    span: Duration,
+) {
+    // It tells whole seconds: the middle of one is meant, give or take a half.
+    const HALF: time::Duration = time::Duration::milliseconds(500);
+    let Some(date) = told.date.map(OffsetDateTime::from) else { return };
+    let (ahead, doubt) = server::ahead(date.saturating_add(HALF), asked_at, span);
+    let doubt = doubt.saturating_add(HALF);
+    if known.is_none_or(|(_, known)| doubt < known) {
+        *known = Some((ahead, doubt));
+    }
+}
+
+async fn namespace(cluster: &Cluster, patience: Duration, report: &mut Report) {
+    const CHECK: &str = "namespace";
+    let name = cluster.namespace();
+    match cluster.has_namespace(patience).await {
+        Ok(true) => report.ok(CHECK, format!("{name} is there")),
+        Ok(false) => {
+            report.error(CHECK, format!("there is no namespace {name}: make it, or name another"));
+        }
+        Err(error) if error.kind() == LockErrorKind::Denied => {
+            report.unknown(
+                CHECK,
+                format!("{name}: without the right to get it nobody can say whether it is there"),
+            );
+        }
+        Err(error) => report.error(CHECK, one_line(&error)),
+    }
+}
+
+/// `absent`: the object is yet to be made.
+fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<'_>> {
+    let (group, resource) = kind.resource();
+    let right = |verb| Right { verb, group, resource, name, cluster_wide: false };
+    let unnamed = |verb| Right { name: None, ..right(verb) };
+    let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
+    let (creates, may_create): (&[Role], &[Role]) =
+        if absent { (&[Campaigner], &[]) } else { (&[], &[Campaigner]) };
+    let mut needs = vec![
+        need(right("get"), &[Observer, Campaigner, Administrator], &[]),
+        need(right("update"), &[Campaigner, Administrator], &[]),
+        need(right("watch"), &[], &[Observer, Campaigner, Administrator]),
+        need(unnamed("create"), creates, may_create),
+        need(events(), &[], &[Campaigner, Administrator]),
+    ];
+    if name.is_none() {
+        look_at_all(&mut needs, unnamed("list"));
+    }
+    needs
+}
+
+fn needs_for_life<'a>(
+    group: &'static str,
+    resource: &'static str,
+    name: Option<&'a str>,
+) -> Vec<Need<'a>> {
+    let right = |verb| Right { verb, group, resource, name, cluster_wide: false };
+    let unnamed = |verb| Right { name: None, ..right(verb) };
+    let core = |verb, resource, cluster_wide| Right {
+        verb,
+        group: "",
+        resource,
+        name: None,
+        cluster_wide,
+    };
+    let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
+    let mut needs = vec![
+        need(right("get"), &[Observer, Campaigner, Administrator], &[]),
+        need(unnamed("create"), &[Campaigner], &[]),
+        need(right("delete"), &[Administrator], &[Campaigner]),
+        need(right("watch"), &[], &[Observer, Campaigner, Administrator]),
+        need(core("get", "pods", false), &[Campaigner], &[Observer, Administrator]),
+        need(core("watch", "pods", false), &[], &[Campaigner]),
+        need(core("get", "nodes", true), &[], &[Campaigner]),
+        need(core("watch", "nodes", true), &[], &[Campaigner]),
+        need(events(), &[], &[Campaigner, Administrator]),
+    ];
+    if name.is_none() {
+        look_at_all(&mut needs, unnamed("list"));
+    }
+    needs
+}
+
+/// Whoever looks at all elections lists them, and can do without looking at one.
+fn look_at_all<'a>(needs: &mut Vec<Need<'a>>, list: Right<'a>) {
+    for need in needs
+        .iter_mut()
+        .filter(|need| need.right.verb == "get" && need.needed_by.contains(&Observer))
+    {
+        (need.needed_by, need.useful_to) = (&[Campaigner, Administrator], &[Observer]);
+    }
+    needs.push(Need { right: list, needed_by: &[Observer], useful_to: &[Administrator] });
+}
+
+fn events() -> Right<'static> {
+    Right { verb: "create", group: "", resource: "events", name: None, cluster_wide: false }
+}
+
+/// Asks for each right, and says what each role lacks.
+async fn examine_rights(
+    cluster: &Cluster,
+    needs: &[Need<'_>],
+    name: Option<&str>,
+    role: Role,
+    patience: Duration,
+    report: &mut Report,
+) {
+    let mut lacking = Vec::new();
+    for need in needs {
+        match cluster.may(&need.right, patience).await {
+            Ok(true) => {}
+            Ok(false) => lacking.push(need),
+            Err(error) if error.kind() == LockErrorKind::Denied => {
+                return report.unknown(rights::CHECK, one_line(&error));
+            }
+            Err(error) => return report.error(rights::CHECK, one_line(&error)),
+        }
+    }
+    for of in [Observer, Campaigner, Administrator] {
+        let list = |roles: fn(&Need<'_>) -> &'static [Role]| -> Vec<Right<'_>> {
+            let lacks = lacking.iter().filter(|need| roles(need).contains(&of));
+            lacks.map(|need| need.right).collect()
+        };
+        let (needed, useful) = (list(|need| need.needed_by), list(|need| need.useful_to));
+        let lacks = Lacks {
+            needed: named(&needed),
+            useful: named(&useful),
+            mend_needed: mend(&needed, name),
+            mend_useful: mend(&useful, name),
+        };
+        lacks.tell(of, role, report);
+    }
+}
+
+/// As in `update of leases my-app, create of events`.
+fn named(rights: &[Right<'_>]) -> String {
+    let named = rights.iter().map(|right| {
+        let name = right.name.map(|name| format!(" {name}")).unwrap_or_default();
+        format!("{} of {}{name}", right.verb, right.resource)
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// The rules that are to be added to a Role.
+fn mend(rights: &[Right<'_>], name: Option<&str>) -> String {
+    let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
+    for right in rights {
+        let same =
+            |rule: &&mut (Right<'_>, Vec<&str>)| Right { verb: right.verb, ..rule.0 } == *right;
+        match rules.iter_mut().find(same) {
+            Some((_, verbs)) => verbs.push(right.verb),
+            None => rules.push((*right, vec![right.verb])),
+        }
+    }
+    let of = |cluster_wide: bool| {
+        let rules = rules.iter().filter(|(right, _)| right.cluster_wide == cluster_wide);
+        let rules = rules.map(|(right, verbs)| {
+            let group = if right.group.is_empty() { "\"\"" } else { right.group };
+            let names = right.name.map(|name| format!(", resourceNames: [{name}]"));
+            format!(
+                "{{apiGroups: [{group}], resources: [{}]{}, verbs: [{}]}}",
+                right.resource,
+                names.unwrap_or_default(),
+                verbs.join(", ")
+            )
+        });
+        rules.collect::<Vec<_>>().join(", ")
+    };
+    let (role, cluster_role) = (of(false), of(true));
+    let mut parts = Vec::new();
+    if !role.is_empty() {
+        parts.push(format!("add to its Role {role}"));
+    }
+    if !cluster_role.is_empty() {
+        parts.push(format!("add to its ClusterRole {cluster_role}"));
+    }
+    if name.is_none() {
+        parts.push("or name the election, where a Role has resourceNames".to_owned());
+    }
+    parts.join("; ")
+}
+
+fn judge_lock(lock: &LifeLock, report: &mut Report) {
+    let next = "the next candidate replaces it; if it stays, nobody stands, or may delete it";
+    if lock.owners.is_empty() {
+        return report.warning(OBJECT, format!("no pod owns it; {next}"));
+    }
+    for owner in &lock.owners {
+        let pod = &owner.pod;
+        match &owner.state {
+            PodState::Gone => report.warning(OBJECT, format!("its pod {pod} is gone; {next}")),
+            PodState::Phase(phase) if phase == "Succeeded" || phase == "Failed" => {
+                report.warning(OBJECT, format!("its pod {pod} has ended ({phase}); {next}"));
+            }
+            PodState::Unknown => {
+                report.unknown(OBJECT, format!("pod {pod} leads, if it is still there: without the right to get pods nobody can say"));
+            }
+            state => report.ok(OBJECT, format!("pod {pod} leads ({state})")),
+        }
+    }
+    if lock.owners.len() > 1 {
+        report.warning(
+            OBJECT,
+            "several pods own it, and nobody follows before all of them are gone: leave one",
+        );
+    }
+}
+
+fn unnamed(kind: &str, report: &mut Report) {
+    report.unknown(OBJECT, format!("name an election to have its {kind} examined"));
+}
+
+fn unread(error: &LockError, report: &mut Report) {
+    match error.kind() {
+        LockErrorKind::Denied => {
+            report.unknown(OBJECT, "without the right to get it nobody can say how it is");
+        }
+        _ => report.error(OBJECT, one_line(error)),
+    }
+}
