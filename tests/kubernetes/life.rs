@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, leader_for_life};
+use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, PodState, leader_for_life};
+use incumbent::lock::LockErrorKind;
 use incumbent_test_support::eventually;
 use k8s_openapi::api::core::v1::{Event, LimitRange};
 use kube::core::ApiResource;
@@ -11,6 +12,9 @@ use serde_json::json;
 use crate::behaviour::soon;
 use crate::life_scene::{Life, start};
 use crate::scene::OBJECT;
+
+/// How long a request may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The lock is the one that operator-sdk makes: a ConfigMap with one owner, a pod, by its UID.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -324,5 +328,42 @@ async fn any_object_can_be_the_lock() {
         assert!(stand(&a).leads().await.resumed());
         life.delete_pod(&a).await;
         assert!(second.leads().await.token() > first.token());
+    }
+}
+
+/// Only what was looked at is deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_eviction_is_of_the_lock_that_was_read() {
+    let life = Life::new().await;
+    let first = life.leader("first", None).await;
+    life.pod("second", None).await;
+    let second = life.stand("second").await;
+    second.logs("stands by: pod first leads").await;
+
+    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(&*life.scene.namespace);
+    let locks = admin.life_locks(&LifeCarrier::config_map());
+    let read = async || locks.lock(OBJECT, PATIENCE).await.unwrap().expect("a lock");
+    let before = read().await;
+    assert_eq!(before.resource_version, first.token().0);
+    let [owner] = &*before.owners else { panic!("{before:?}") };
+    assert_eq!((&*owner.pod, &owner.state), ("first", &PodState::Phase("Pending".to_owned())));
+    life.scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    let refused = locks.evict(&before, PATIENCE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict);
+    let now = read().await;
+    assert_eq!(now.uid, before.uid, "it is still there");
+    assert!(second.is_waiting());
+
+    let mut watch = locks.watch(Some(OBJECT), PATIENCE).await.unwrap();
+    soon("what is there", watch.next()).await.unwrap().unwrap();
+    locks.evict(&now, PATIENCE).await.unwrap();
+    soon("the first one hears of it", first.lost()).await;
+    soon("who watches, too", watch.next()).await.unwrap().unwrap();
+    assert!(second.leads().await.token() > first.token());
+    let refused = locks.evict(&now, PATIENCE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "another one's");
+    for path in ["../secrets/x", "a?b", ""] {
+        let refused = locks.lock(path, PATIENCE).await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
     }
 }

@@ -300,7 +300,8 @@ impl LifeWatch {
                     | WatchEvent::Modified(object)
                     | WatchEvent::Deleted(object),
                 )) => {
-                    heard |= may_be_lock(&object);
+                    let leaves = matches!(object::read(&object), Content::Leaving);
+                    heard |= leaves || may_be_lock(&object);
                     continue;
                 }
             };
