@@ -7,7 +7,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::carrier::{Carrier, check_object_name};
-use super::lock::{ObjectLock, resource_version};
+use super::entry::resource_version;
+use super::lock::ObjectLock;
 use super::mark;
 use super::record::{self, ElectionRecord, Place};
 use crate::lock::{Content, LockError, LockErrorKind};

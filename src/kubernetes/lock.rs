@@ -7,22 +7,21 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use serde_json::Value;
 
 use super::api::Objects;
 use super::carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease, check_object_name};
 use super::cluster::Cluster;
-use super::elections::{Election, Elections, Known};
+use super::elections::Elections;
 use super::events::Recorder;
-use super::mark::{self, LONGEST_IDENTITY, Says};
+use super::mark::LONGEST_IDENTITY;
 use super::office::Office;
-use super::record::{ElectionRecord, Place, RELEASED_SECONDS};
+use super::record::Place;
 use super::timing::LeaseTiming;
 use super::watch;
 use crate::lock::{
-    Capabilities, Concession, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Release,
-    Revision, Subscription, Write,
+    Capabilities, Concession, HintSink, Lock, LockError, Reading, Release, Revision, Subscription,
+    Write,
 };
 use crate::protocol::TimingOptions;
 use crate::text::head;
@@ -49,13 +48,13 @@ pub struct ObjectLock<C: Carrier> {
 pub(super) struct Inner {
     pub(super) objects: Objects,
     pub(super) place: Place,
-    api_version: &'static str,
-    timing: LeaseTiming,
+    pub(super) api_version: &'static str,
+    pub(super) timing: LeaseTiming,
     /// The object of every election, where it is not named after the election.
-    object: Option<String>,
-    identity: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) identity: Option<String>,
     pub(super) elections: Elections,
-    recorder: Option<Recorder>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl<C: Carrier> ObjectLock<C> {
@@ -121,188 +120,6 @@ impl<C: Carrier> ObjectLock<C> {
         };
         change(&mut inner);
         Self { inner: Arc::new(inner), carrier: PhantomData }
-    }
-}
-
-impl Inner {
-    /// The object that carries an election.
-    pub(super) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
-        self.object.as_deref().unwrap_or(name)
-    }
-
-    /// Takes in an object that the server has shown, and answers what it says.
-    pub(super) fn learn(
-        &self,
-        election: &Election,
-        name: &str,
-        object: Value,
-    ) -> Result<Known, LockError> {
-        let Some(version) = resource_version(&object) else {
-            return Err(self.misconfigured(name, "its resourceVersion is no number"));
-        };
-        let found = mark::read(self.place, &object, self.timing.lease());
-        if found.record.strategy.is_some() {
-            return Err(self.misconfigured(
-                name,
-                "it has spec.strategy, so the API server chooses its holder (coordinated leader election): stand in another Lease, or remove spec.strategy",
-            ));
-        }
-        Ok(election.learn(version, object, found))
-    }
-
-    fn misconfigured(&self, name: &str, what: &str) -> LockError {
-        let message = format!("the {} cannot be used: {what}", self.objects.describe(name));
-        LockError::new(LockErrorKind::Misconfigured, message)
-    }
-
-    async fn look(
-        &self,
-        election: &Election,
-        name: &str,
-        by: Instant,
-    ) -> Result<Option<Known>, LockError> {
-        match self.objects.get(name, by).await {
-            Ok(Some(object)) => self.learn(election, name, object).map(Some),
-            Ok(None) => {
-                election.forget();
-                Ok(None)
-            }
-            Err(failure) => Err(self.objects.lock_error(failure, name, "read", "get", false)),
-        }
-    }
-
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, name) = (Instant::now() + timeout, self.object_of(name));
-        let election = self.elections.get(name);
-        match self.look(&election, name, by).await? {
-            Some(known) => {
-                election.was_read(known.revision);
-                Ok(Reading::Found(known.record()))
-            }
-            // Nothing stays of an object that was deleted, so its absence shows nothing.
-            None => Ok(Reading::Empty { proof: false }),
-        }
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let (by, name) = (Instant::now() + write.timeout, self.object_of(name));
-        let begins = write.mark.token.is_none();
-        let describe = |old: Option<&Known>, now: String| {
-            let old_record = old.map(|known| &known.record);
-            let transitions = old_record.map_or(0, |old| old.leader_transitions);
-            let acquired = old_record.and_then(|old| old.acquire_time.clone());
-            // A create that was thought lost has begun no term: the next one begins the same.
-            let again = old.is_some_and(|known| known.is_unbegun_term_of(write.mark.write.nonce));
-            let begins_anew = begins && old.is_some() && !again;
-            ElectionRecord {
-                holder_identity: write.identity.to_string(),
-                lease_duration_seconds: whole_seconds(write.life),
-                acquire_time: if begins {
-                    Some(now.clone())
-                } else {
-                    acquired.or(Some(now.clone()))
-                },
-                renew_time: Some(now),
-                leader_transitions: transitions.saturating_add(i32::from(begins_anew)),
-                strategy: None,
-            }
-        };
-        let says = Says::held(&write.mark, write.advertisement.as_deref());
-        let known = self.put(name, write.expected, by, describe, &says).await?;
-        if write.expected.is_some_and(|replaced| known.revision <= replaced) {
-            // A write that replaced another cannot come before it: the server's store was set back.
-            let message = format!("write of {name}: acknowledged as older than what it replaced");
-            return Err(LockError::new(LockErrorKind::Unknown, message));
-        }
-        if begins && let Some(recorder) = &self.recorder {
-            let object = self.objects.reference(self.api_version, name, &known.object);
-            recorder.tell(object, &format!("{} became leader", write.identity));
-        }
-        Ok(known.revision)
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let (by, name) = (Instant::now() + release.timeout, self.object_of(name));
-        let Release { expected, left, .. } = release;
-        let mut identity = String::new();
-        let describe = |old: Option<&Known>, now: String| {
-            let old = old.map(|known| known.record.clone()).unwrap_or_default();
-            identity.clone_from(&old.holder_identity);
-            // client-go's campaigners do not read what is left to wait, but do wait for a holder that does not renew.
-            let keep = !left.is_zero();
-            ElectionRecord {
-                holder_identity: if keep { old.holder_identity } else { String::new() },
-                lease_duration_seconds: if keep { whole_seconds(left) } else { RELEASED_SECONDS },
-                acquire_time: Some(now.clone()),
-                renew_time: Some(now),
-                leader_transitions: old.leader_transitions,
-                strategy: None,
-            }
-        };
-        let says = Says::released(release.by, left, release.cause);
-        let known = self.put(name, Some(expected), by, describe, &says).await?;
-        if let Some(recorder) = &self.recorder {
-            let object = self.objects.reference(self.api_version, name, &known.object);
-            recorder.tell(object, &format!("{identity} stopped leading"));
-        }
-        Ok(())
-    }
-
-    /// Writes a record over the expected one. Others may change the rest of the object meanwhile: as long as the record
-    /// is the expected one, it is tried again over what they wrote.
-    async fn put(
-        &self,
-        name: &str,
-        expected: Option<Revision>,
-        by: Instant,
-        mut describe: impl FnMut(Option<&Known>, String) -> ElectionRecord,
-        says: &Says,
-    ) -> Result<Known, LockError> {
-        let election = self.elections.get(name);
-        let mut known = match (expected, election.known()) {
-            (Some(_), None) => self.look(&election, name, by).await?,
-            (Some(_), known) => known,
-            (None, _) => None,
-        };
-        loop {
-            if known.as_ref().map(|known| known.revision) != expected {
-                return Err(self.objects.written_by_somebody_else(name));
-            }
-            let record = describe(known.as_ref(), self.place.now());
-            let answer = match &known {
-                None => {
-                    let mut object = json!({
-                        "apiVersion": self.api_version,
-                        "kind": self.objects.kind(),
-                        "metadata": { "name": name, "namespace": self.objects.namespace() },
-                    });
-                    mark::write(self.place, &mut object, &record, says.clone());
-                    self.objects.create(&object, by).await
-                }
-                Some(known) => {
-                    let mut object = Value::clone(&known.object);
-                    mark::write(self.place, &mut object, &record, says.clone());
-                    self.objects.replace(name, &object, by).await
-                }
-            };
-            let refused = match answer {
-                Ok(object) => return self.learn(&election, name, object),
-                Err(failure) => failure,
-            };
-            match (refused.code(), expected) {
-                (409, None) => {
-                    return Err(self.objects.lock_error(refused, name, "create", "create", true));
-                }
-                // Of the object, or of a part of it that is none of ours.
-                (404 | 409, Some(_)) => known = self.look(&election, name, by).await?,
-                (_, None) => {
-                    return Err(self.objects.lock_error(refused, name, "create", "create", true));
-                }
-                (_, Some(_)) => {
-                    return Err(self.objects.lock_error(refused, name, "write", "update", true));
-                }
-            }
-        }
     }
 }
 
@@ -399,37 +216,5 @@ impl<C: Carrier> fmt::Debug for ObjectLock<C> {
             .field("kind", &self.inner.objects.kind())
             .field("namespace", &self.inner.objects.namespace())
             .finish_non_exhaustive()
-    }
-}
-
-/// An object's version. Kubernetes lets it be compared as a number since 1.35, and etcd has always counted so.
-pub(super) fn resource_version(object: &Value) -> Option<u64> {
-    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
-}
-
-/// Rounded up, at least one: what others wait for must not shrink, and the server takes no zero.
-fn whole_seconds(span: Duration) -> i32 {
-    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
-    i32::try_from(seconds.max(1)).unwrap_or(i32::MAX)
-}
-
-impl Known {
-    /// Whether this is the first write of a term that its writer does not know of.
-    fn is_unbegun_term_of(&self, nonce: crate::lock::Nonce) -> bool {
-        matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(
-            |mark| mark.write.nonce == nonce && mark.token.is_none()
-        ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_rounded_up_to_seconds() {
-        assert_eq!(whole_seconds(Duration::ZERO), 1);
-        assert_eq!(whole_seconds(Duration::from_millis(1_001)), 2);
-        assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
     }
 }

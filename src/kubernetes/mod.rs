@@ -43,6 +43,7 @@ mod api;
 mod carrier;
 mod cluster;
 mod elections;
+mod entry;
 mod events;
 mod health;
 pub mod life;

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::api::{EVERY, Events, Failure, Objects};
 use super::carrier::{Carrier, check_object_name};
-use super::lock::{ObjectLock, resource_version};
+use super::entry::resource_version;
+use super::lock::ObjectLock;
 use super::mark;
 use super::record::{self, Place, RELEASED_SECONDS};
 use crate::advertisement::Advertisement;

@@ -13,7 +13,8 @@ use tracing::debug;
 
 use super::api::Events;
 use super::elections::Election;
-use super::lock::{Inner, resource_version};
+use super::entry::resource_version;
+use super::lock::Inner;
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 
 /// How long the server may take to begin a watch.

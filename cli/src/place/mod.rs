@@ -1,5 +1,6 @@
 //! Where elections are held: in a bucket of NATS, or in objects of Kubernetes.
 
+mod kind;
 mod kubernetes;
 
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use crate::connection::BucketPlace;
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
+pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
-    InNamespace, Kind, LifeKind, Locks, Namespace, Objects, Records, check_life_name,
-    namespace_is_there, timing,
+    InNamespace, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there, timing,
 };
 
 /// When to look again for a server that is out of reach.

@@ -9,8 +9,8 @@ use tracing::{debug, info, warn};
 
 use super::super::api::{Failure, Objects};
 use super::super::carrier::check_object_name;
+use super::super::entry::resource_version;
 use super::super::events::Recorder;
-use super::super::lock::resource_version;
 use super::super::record;
 use super::super::watch::{LONGEST_PAUSE, pauses};
 use super::error::{LifeError, LifeErrorKind, Stop, final_error};

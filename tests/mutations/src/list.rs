@@ -314,7 +314,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: a write that was refused is sent again over whatever stands there",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "if known.as_ref().map(|known| known.revision) != expected {",
             "if known.is_some() != expected.is_some() {",
         )],
@@ -323,7 +323,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: a release is of whatever stands there",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "let known = self.put(name, Some(expected), by, describe, &says).await?;",
             "let now = self.look(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &says).await?;",
         )],
@@ -332,7 +332,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: a renewal does not say which object it means",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "Some(known) => {\n                    let mut object = Value::clone(&known.object);",
             "Some(known) => {\n                    let mut object = Value::clone(&known.object);\n                    if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                        metadata.remove(\"uid\");\n                        metadata.remove(\"resourceVersion\");\n                    }",
         )],
@@ -341,7 +341,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: a release keeps the holder",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "holder_identity: if keep { old.holder_identity } else { String::new() },",
             "holder_identity: old.holder_identity,",
         )],
@@ -350,7 +350,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: a release keeps the duration",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "if keep { whole_seconds(left) } else { RELEASED_SECONDS },",
             "if keep { whole_seconds(left) } else { old.lease_duration_seconds },",
         )],
@@ -359,7 +359,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: the first term of all is a transition",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "let begins_anew = begins && old.is_some() && !again;",
             "let begins_anew = begins && !again;",
         )],
@@ -368,7 +368,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: a renewal is a transition",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "let begins_anew = begins && old.is_some() && !again;",
             "let begins_anew = old.is_some() && !again;",
         )],
@@ -377,7 +377,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "Lease: one whose holder the API server chooses is stood for",
         edits: &[edit(
-            "src/kubernetes/lock.rs",
+            "src/kubernetes/entry.rs",
             "if found.record.strategy.is_some() {",
             "if found.record.strategy.is_some() && name.is_empty() {",
         )],

@@ -1,0 +1,76 @@
+//! The kinds of objects that carry elections.
+
+use clap::ValueEnum;
+use incumbent::kubernetes::LifeCarrier;
+
+/// The kind of object that carries an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Kind {
+    /// A Lease.
+    #[default]
+    Lease,
+    /// The annotation of a ConfigMap, as older campaigners wrote it.
+    #[value(name = "configmap")]
+    ConfigMap,
+    /// The annotation of an Endpoints object, as older campaigners wrote it.
+    Endpoints,
+    /// An object that the leader's pod owns for as long as it lives, as `incumbent life` makes it.
+    ForLife,
+}
+
+/// The kind of object that is the lock of a leader for life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LifeKind {
+    /// A ConfigMap without data, as operator-sdk makes it.
+    #[default]
+    #[value(name = "configmap")]
+    ConfigMap,
+    /// A Lease without a holder.
+    Lease,
+}
+
+impl Kind {
+    /// The group and the name that a Role has for it.
+    pub fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Lease => LifeKind::Lease.resource(),
+            Self::ConfigMap | Self::ForLife => LifeKind::ConfigMap.resource(),
+            Self::Endpoints => ("", "endpoints"),
+        }
+    }
+
+    /// As in `the Lease my-app`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "Lease",
+            Self::ConfigMap => "ConfigMap",
+            Self::Endpoints => "Endpoints",
+            Self::ForLife => "lock of a leader for life",
+        }
+    }
+}
+
+impl LifeKind {
+    /// The group and the name that a Role has for it.
+    pub fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ConfigMap => ("", "configmaps"),
+            Self::Lease => ("coordination.k8s.io", "leases"),
+        }
+    }
+
+    /// As in `the ConfigMap my-app`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Lease => "Lease",
+        }
+    }
+
+    pub fn carrier(self) -> LifeCarrier {
+        match self {
+            Self::ConfigMap => LifeCarrier::config_map(),
+            Self::Lease => LifeCarrier::lease(),
+        }
+    }
+}
