@@ -107,7 +107,8 @@ pub enum Tombstone {
         /// How long, from now, an even earlier holder may still be leading: what was left of the holder's cool-down.
         left: Duration,
     },
-    /// The lock freed it, because nobody renewed it.
+    /// The lock freed it, because nobody renewed it. A lock that frees nothing may say so of an entry that stands there
+    /// still, under the entry's own revision, when its own clock tells that its life is over.
     Expired,
     /// Anything else: somebody deleted it.
     Deleted,

@@ -106,6 +106,10 @@ impl Campaign {
                 true
             }
             Content::Vacant(tombstone) => {
+                // The entry itself, which the lock calls expired: nothing has followed it.
+                let itself = tombstone == Tombstone::Expired
+                    && self.last_seen.as_ref().is_some_and(|s| s.revision == record.revision);
+                let previous = if itself { Some(Some(record.revision)) } else { previous };
                 self.learn_vacancy(at, Some((record.revision, tombstone)), previous, false);
                 false
             }

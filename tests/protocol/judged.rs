@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Capabilities, Coverage, Hint};
+use incumbent::lock::{Capabilities, Content, Coverage, Hint, Request, Revision, Tombstone};
 use incumbent::protocol::Event;
 use incumbent_sim::{Keeping, Server};
 
-use super::desk::{Desk, LEASE, capabilities, of_choria, of_other, settings};
+use super::desk::{Desk, LEASE, capabilities, found, of_choria, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn forever() -> Capabilities {
+    Capabilities { expires: false, ..capabilities() }
+}
+
 /// Standing by on such a lock, where somebody else has just written.
 fn standing_by(coverage: Coverage) -> Desk {
-    let lock = Capabilities { expires: false, ..capabilities() };
-    let mut desk = Desk::new(settings(), lock);
+    let mut desk = Desk::new(settings(), forever());
     desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
     desk.server.store(desk.now, of_other(LEASE), LEASE);
     desk.event(Event::Hint(Hint::Coverage(coverage)));
@@ -85,4 +88,35 @@ fn a_stranger_is_waited_for_as_long_as_it_says() {
         let begins = desk.begins();
         assert!(begins.first().is_some_and(|led| *led >= written + life), "{life:?}: {begins:?}");
     }
+}
+
+/// A lock that frees nothing may say all the same that a lease has passed, by a clock of its own, which may have been set
+/// forward. Who has watched the entry knows better.
+#[test]
+fn a_lock_that_calls_a_watched_entry_expired_is_not_believed_too_early() {
+    let mut desk = standing_by(Coverage::Full);
+    let renewed = desk.now;
+    let revision = desk.other_writes(LEASE);
+    desk.holds = true;
+    desk.event(Event::Hint(Hint::Coverage(Coverage::None)));
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.answer(found(revision.0, Content::Vacant(Tombstone::Expired)));
+    desk.holds = false;
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", desk.begins()[0]);
+}
+
+/// Who has just come has nothing else to go by.
+#[test]
+fn a_lock_that_calls_an_entry_expired_is_believed_by_a_newcomer() {
+    let mut desk = Desk::new(settings(), forever());
+    desk.server.store(desk.now, of_other(LEASE), LEASE);
+    desk.holds = true;
+    desk.event(Event::Start);
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.answer(found(1, Content::Vacant(Tombstone::Expired)));
+    assert_eq!(desk.next_write().expected, Some(Revision(1)));
+    desk.serve();
+    desk.run(LEASE / 4);
+    assert_eq!(desk.begins().len(), 1);
 }

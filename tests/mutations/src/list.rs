@@ -60,6 +60,15 @@ pub const MUTATIONS: &[Mutation] = &[
         noticed_by: &[Simulation, Model, Stories],
     },
     Mutation {
+        name: "a lock's word that a watched entry has expired is believed",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "let previous = if itself { Some(Some(record.revision)) } else { previous };",
+            "",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
         name: "a watched holder is waited for by one's own lease, not by its",
         edits: &[edit(
             "src/protocol/vacancy.rs",
