@@ -24,13 +24,13 @@ const LONGEST: usize = 1024;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(
-    any(feature = "nats", feature = "kubernetes"),
+    any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"),
     derive(serde::Serialize, serde::Deserialize)
 )]
 pub struct Advertisement {
     address: String,
     #[cfg_attr(
-        any(feature = "nats", feature = "kubernetes"),
+        any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"),
         serde(default, skip_serializing_if = "BTreeMap::is_empty")
     )]
     metadata: BTreeMap<String, String>,
@@ -87,7 +87,7 @@ impl Advertisement {
     }
 }
 
-#[cfg(any(feature = "nats", feature = "kubernetes"))]
+#[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
 impl Advertisement {
     /// As JSON, in ASCII: what cannot be told apart on the way through a server is escaped.
     pub fn to_json(&self) -> String {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    #[cfg(any(feature = "nats", feature = "kubernetes"))]
+    #[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
     proptest! {
         #[test]
         fn what_was_written_is_read_and_is_plain_ascii(

@@ -34,6 +34,10 @@
     doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
 )]
 #![cfg_attr(not(feature = "nats"), doc = "- [`memory`]: the lock in process.")]
+#![cfg_attr(
+    any(feature = "postgres", feature = "sqlite"),
+    doc = "- [`sql`]: the locks in SQL databases."
+)]
 //! - [`all_of`](mod@all_of): several locks as one.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
@@ -64,6 +68,8 @@ pub mod memory;
 pub mod nats;
 pub mod protocol;
 mod shared;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub mod sql;
 mod telemetry;
 mod term_end;
 mod text;

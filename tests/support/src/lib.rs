@@ -3,6 +3,7 @@
 //! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and reload.
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
+//! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
 //! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
 //! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
 //!   lose the reply of one chosen request.
@@ -20,6 +21,7 @@ mod http;
 mod kube;
 mod poll;
 mod ports;
+mod postgres;
 mod process;
 mod proxy;
 mod server;
@@ -31,6 +33,7 @@ pub use http::monitor;
 pub use kube::{KubeServer, go_program};
 pub use poll::eventually;
 pub use ports::Port;
+pub use postgres::PostgresServer;
 pub use process::Process;
 pub use proxy::{Flow, Proxy, Request, Trap, Way};
 pub use server::{Server, ServerBuilder};

@@ -1,0 +1,132 @@
+-- The tables in which `incumbent` keeps elections on PostgreSQL 12 or later.
+--
+-- A campaigner that may create makes them itself. For those that may not, run this once, as who shall own them:
+--
+--     psql --single-transaction --file postgres.sql DATABASE
+--
+-- and give to the role of the campaigners the least that they need:
+--
+--     GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO campaigners;
+--     GRANT SELECT ON incumbent_settings TO campaigners;
+--
+-- It may be run again. The tables are found by the search_path.
+
+CREATE TABLE IF NOT EXISTS incumbent_settings (
+    single        boolean     PRIMARY KEY DEFAULT true CHECK (single),
+    version       integer     NOT NULL,
+    -- No lease may be longer. Change it only while nobody campaigns.
+    longest_lease interval    NOT NULL CHECK (longest_lease >= interval '1 second'),
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- One row an election. It stays when its holder has gone, so that revisions, and with them tokens, never go back.
+CREATE TABLE IF NOT EXISTS incumbent_elections (
+    name           text        PRIMARY KEY CHECK (name <> ''),
+    -- What people read. NULL: nobody holds the election.
+    holder         text,
+    acquired_at    timestamptz,
+    renewed_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- For how long after renewed_at the holder must be waited for.
+    lease_duration interval    NOT NULL,
+    -- How often the election has changed hands.
+    transitions    integer     NOT NULL DEFAULT 0,
+    -- Every write has a greater one.
+    revision       bigint      NOT NULL,
+    -- Where the leader can be reached, in JSON.
+    advertised     text,
+    -- The revision of the write that began the term.
+    token          bigint,
+    -- Which campaigner wrote this, and which of its writes it was.
+    nonce          text,
+    write          bigint,
+    -- Of a release: which campaigner it was, what was left of its own wait, and why it went.
+    released_by    text,
+    released_left  interval,
+    released_cause text,
+    -- On which history of which server this was written: another one after a replica was promoted or a backup restored.
+    incarnation    text
+);
+
+CREATE OR REPLACE FUNCTION incumbent_incarnation() RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT system_identifier FROM pg_control_system())
+        || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
+EXCEPTION
+    -- A server that does not tell, as some that are rented out.
+    WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+        RETURN '';
+    -- A replica.
+    WHEN object_not_in_prerequisite_state THEN
+        RETURN NULL;
+END $$;
+
+-- Sees to it that whatever is written by hand is a write too: it gets a revision of its own, and the campaigner's mark,
+-- which is not of this write, goes.
+CREATE OR REPLACE FUNCTION incumbent_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        -- What is acknowledged must not be forgotten.
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        EXECUTE format('UPDATE %I.%I SET holder = NULL WHERE name = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME)
+            USING OLD.name;
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'UPDATE' AND NEW.revision <= OLD.revision THEN
+        NEW.revision := OLD.revision + 1;
+        NEW.renewed_at := clock_timestamp();
+        NEW.token := NULL;
+        NEW.nonce := NULL;
+        NEW.write := NULL;
+        NEW.released_by := NULL;
+        NEW.released_left := NULL;
+        NEW.released_cause := NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION incumbent_tell() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    told text;
+BEGIN
+    told := json_build_object(
+        'name', NEW.name,
+        'revision', NEW.revision,
+        -- What another history may have put between them, nobody knows.
+        'previous', CASE WHEN TG_OP = 'UPDATE' AND NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation
+            THEN OLD.revision END,
+        'holder', NEW.holder,
+        'acquired_ms', floor(extract(epoch FROM NEW.acquired_at) * 1000)::bigint,
+        'lease_ms', ceil(extract(epoch FROM NEW.lease_duration) * 1000)::bigint,
+        'token', NEW.token,
+        'nonce', NEW.nonce,
+        'write', NEW.write,
+        'released_by', NEW.released_by,
+        'left_ms', ceil(extract(epoch FROM NEW.released_left) * 1000)::bigint,
+        'advertised', NEW.advertised
+    )::text;
+    IF octet_length(told) > 7900 THEN
+        told := json_build_object('name', NEW.name)::text;
+    END IF;
+    PERFORM pg_notify('incumbent.' || TG_TABLE_SCHEMA, told);
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION incumbent_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'elections are not truncated, since their tokens must never go back: delete rows instead';
+END $$;
+
+DROP TRIGGER IF EXISTS incumbent_guard ON incumbent_elections;
+CREATE TRIGGER incumbent_guard BEFORE INSERT OR UPDATE OR DELETE ON incumbent_elections
+    FOR EACH ROW EXECUTE FUNCTION incumbent_guard();
+DROP TRIGGER IF EXISTS incumbent_tell ON incumbent_elections;
+CREATE TRIGGER incumbent_tell AFTER INSERT OR UPDATE ON incumbent_elections
+    FOR EACH ROW EXECUTE FUNCTION incumbent_tell();
+DROP TRIGGER IF EXISTS incumbent_refuse ON incumbent_elections;
+CREATE TRIGGER incumbent_refuse BEFORE TRUNCATE ON incumbent_elections
+    FOR EACH STATEMENT EXECUTE FUNCTION incumbent_refuse();
+
+INSERT INTO incumbent_settings (version, longest_lease) VALUES (1, interval '60 seconds')
+    ON CONFLICT (single) DO NOTHING RETURNING version;

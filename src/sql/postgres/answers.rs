@@ -1,0 +1,54 @@
+//! What PostgreSQL's errors mean.
+
+use sqlx::Error;
+
+use super::connections::Does;
+use crate::lock::LockErrorKind;
+use crate::sql::error::Failed;
+
+/// Why there is no connection. Nothing was asked.
+pub(super) fn no_connection(error: Error, place: &str) -> Failed {
+    let (kind, what) = match code_of(&error).as_deref() {
+        Some(code) if code.starts_with("28") => {
+            (LockErrorKind::Denied, format!("{place} does not let us in"))
+        }
+        Some("42501") => (LockErrorKind::Denied, format!("{place} does not let us in")),
+        Some("3D000") => (LockErrorKind::Misconfigured, format!("there is no database {place}")),
+        _ => (LockErrorKind::Unavailable, format!("no connection to {place}")),
+    };
+    Failed::because(kind, what, error)
+}
+
+/// Why a statement failed.
+pub(super) fn failed(error: Error, does: Does, place: &str) -> Failed {
+    let lost = match does {
+        Does::Read => LockErrorKind::Unavailable,
+        Does::Write => LockErrorKind::Unknown,
+    };
+    let Some(code) = code_of(&error) else {
+        return Failed::because(lost, format!("the connection to {place} was lost"), error);
+    };
+    let (kind, what) = match &*code {
+        "42501" => (LockErrorKind::Denied, format!("a right is missing at {place}")),
+        "25006" => (LockErrorKind::Unavailable, read_only(place)),
+        "42P01" | "42703" | "42883" | "42P10" | "3F000" => (
+            LockErrorKind::Misconfigured,
+            format!("the tables at {place} are not those of this version: run sql/postgres.sql"),
+        ),
+        "57014" => (LockErrorKind::Unavailable, format!("{place} did not do it in time")),
+        // The server ends the connection, maybe after it has written what it was told to.
+        code if code.starts_with("57P") || code.starts_with("08") || code == "40003" => {
+            (lost, format!("{place} has ended the connection"))
+        }
+        _ => (LockErrorKind::Unavailable, format!("{place} could not do it")),
+    };
+    Failed::because(kind, what, error)
+}
+
+pub(super) fn read_only(place: &str) -> String {
+    format!("{place} is a replica or read-only: elections are held on the primary")
+}
+
+fn code_of(error: &Error) -> Option<String> {
+    Some(error.as_database_error()?.code()?.into_owned())
+}

@@ -1,0 +1,205 @@
+//! Hints: a connection that listens for what the triggers tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use serde::Deserialize;
+use sqlx::postgres::{PgListener, PgNotification};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info};
+
+use super::connections::Does;
+use super::lock::Inner;
+use super::statements;
+use crate::lock::{Concession, Coverage, Hint, HintSink, Revision, Subscription, Token};
+use crate::sql::row::{Row, nonce, span};
+
+/// How long connecting and listening may take.
+const BEGINS_WITHIN: Duration = Duration::from_secs(5);
+/// How long after a write was read its notification may still come.
+const HINT_DELAY: Duration = Duration::from_secs(2);
+/// The pauses between attempts to listen.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The pause where no notification arrives at all, as behind a pooler.
+const DEAF_PAUSE: Duration = Duration::from_secs(300);
+
+/// What a trigger tells, or a campaigner.
+#[derive(Debug, Deserialize)]
+struct Told {
+    name: String,
+    previous: Option<u64>,
+    conceded: Option<Conceded>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Conceded {
+    by: String,
+    token: u64,
+    revision: u64,
+    left_ms: i64,
+}
+
+/// Ends one subscription.
+struct Guard {
+    lock: Arc<Inner>,
+    name: String,
+    id: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.lock.hearers.leave(&self.name, self.id);
+    }
+}
+
+pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
+    let Ok(runtime) = Handle::try_current() else { return Subscription::none() };
+    let (id, coverage) = lock.hearers.listen(name, sink.clone());
+    match coverage {
+        None => {
+            let task = runtime.spawn(run(Arc::clone(lock)));
+            lock.hearers.served_by(task.abort_handle());
+        }
+        Some(Coverage::None) => {}
+        Some(coverage) => sink.send(Hint::Coverage(coverage)),
+    }
+    Subscription::new(Guard { lock: Arc::clone(lock), name: name.to_owned(), id })
+}
+
+/// Why there is no listener.
+enum Silent {
+    /// There is no connection.
+    Unconnected(sqlx::Error),
+    /// It has not told what we told it.
+    Deaf,
+}
+
+/// Listens until it is aborted, with the last subscription.
+async fn run(lock: Arc<Inner>) {
+    let mut pauses = pauses();
+    loop {
+        let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
+            Ok(Ok(listener)) => {
+                lock.hearers.announce(Coverage::Full); // which has everybody look
+                let began = Instant::now();
+                listen(&lock, listener).await;
+                if began.elapsed() > LONGEST_PAUSE {
+                    pauses = self::pauses();
+                }
+                pauses.next().unwrap_or(LONGEST_PAUSE)
+            }
+            Ok(Err(Silent::Deaf)) => {
+                info!(at = lock.connections.place(), "notifications do not arrive: polling");
+                DEAF_PAUSE
+            }
+            Ok(Err(Silent::Unconnected(error))) => {
+                debug!(at = lock.connections.place(), %error, "not listening");
+                pauses.next().unwrap_or(LONGEST_PAUSE)
+            }
+            Err(_) => {
+                debug!(at = lock.connections.place(), "not listening in time");
+                pauses.next().unwrap_or(LONGEST_PAUSE)
+            }
+        };
+        lock.hearers.announce(Coverage::None);
+        sleep(pause).await;
+    }
+}
+
+/// Listens, and sees whether notifications arrive at all.
+async fn begin(lock: &Inner) -> Result<PgListener, Silent> {
+    let pool = lock.connections.for_listener();
+    let mut listener = PgListener::connect_with(&pool).await.map_err(Silent::Unconnected)?;
+    listener.eager_reconnect(false);
+    let channel = &lock.opened.channel;
+    listener.listen(channel).await.map_err(Silent::Unconnected)?;
+    let probe = format!("{:016x}", fastrand::u64(..));
+    let statement = statements::notify(channel, &probe);
+    let told = lock.connections.ask(&statement, Does::Read, BEGINS_WITHIN).await;
+    told.map_err(|_| Silent::Unconnected(sqlx::Error::PoolTimedOut))?;
+    let heard = async {
+        loop {
+            match listener.try_recv().await {
+                Ok(Some(told)) if told.payload() == probe => return Ok(()),
+                Ok(Some(told)) => hear(lock, &told),
+                Ok(None) => return Err(Silent::Unconnected(sqlx::Error::PoolClosed)),
+                Err(error) => return Err(Silent::Unconnected(error)),
+            }
+        }
+    };
+    match timeout(HINT_DELAY, heard).await {
+        Ok(heard) => heard.map(|()| listener),
+        Err(_) => Err(Silent::Deaf),
+    }
+}
+
+/// Passes on what is told, until the connection is lost or has left something out.
+async fn listen(lock: &Inner, listener: PgListener) {
+    let mut next = Box::pin(receive(listener));
+    let mut behind_since: Option<Instant> = None;
+    loop {
+        let overdue = async {
+            match behind_since {
+                Some(since) => tokio::time::sleep_until(since + HINT_DELAY).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            (listener, told) = &mut next => {
+                match told {
+                    Ok(Some(told)) => hear(lock, &told),
+                    Ok(None) => return debug!("the connection that listens is lost"),
+                    Err(error) => return debug!(%error, "the connection that listens is lost"),
+                }
+                next = Box::pin(receive(listener));
+            }
+            () = lock.hearers.news.notified() => {}
+            () = overdue => return debug!("a write was read that no notification told: listening anew"),
+        }
+        behind_since = match lock.hearers.is_behind() {
+            true => behind_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
+    }
+}
+
+/// Owns the listener, so that a message that has begun to arrive is not lost when something else happens.
+async fn receive(
+    mut listener: PgListener,
+) -> (PgListener, Result<Option<PgNotification>, sqlx::Error>) {
+    let told = listener.try_recv().await;
+    (listener, told)
+}
+
+/// Anybody who may connect can have told it.
+fn hear(lock: &Inner, told: &PgNotification) {
+    let payload = told.payload();
+    let Ok(Told { name, previous, conceded }) = serde_json::from_str(payload) else { return };
+    if let Some(conceded) = conceded {
+        let Some(by) = nonce(&conceded.by) else { return };
+        let concession = Concession {
+            by,
+            token: Token(conceded.token),
+            revision: Revision(conceded.revision),
+            left: span(conceded.left_ms),
+        };
+        lock.hearers.tell(&name, &Hint::Conceded(concession));
+    } else if let Ok(row) = serde_json::from_str::<Row>(payload) {
+        let previous = previous.map(|previous| Some(Revision(previous)));
+        lock.hearers.tell(&name, &Hint::Stored { record: row.record(), previous, age: None });
+    } else {
+        lock.hearers.tell(&name, &Hint::Look); // too long to be told
+    }
+}
+
+fn pauses() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::new()
+        .with_min_delay(SHORTEST_PAUSE)
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}

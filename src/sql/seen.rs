@@ -1,0 +1,23 @@
+//! The newest revisions that this process has seen: one that is older than them comes from a past that was put back.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+#[derive(Debug, Default)]
+pub(super) struct Seen(Mutex<HashMap<String, u64>>);
+
+impl Seen {
+    /// The greatest revision of an election that was seen; zero before the first.
+    pub fn newest(&self, name: &str) -> u64 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(name).copied().unwrap_or_default()
+    }
+
+    /// Takes a revision in, and answers the greatest that was seen.
+    pub fn see(&self, name: &str, revision: u64) -> u64 {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = all.entry(name.to_owned()).or_default();
+        *newest = revision.max(*newest);
+        *newest
+    }
+}

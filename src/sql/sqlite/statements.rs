@@ -1,0 +1,85 @@
+//! What is asked of SQLite.
+
+pub(super) const SCHEMA: &str = include_str!("schema.sql");
+
+/// The revision of a first write, or of one after which the past is not known any more: greater than any that was ever given out,
+/// as long as an election has not been written to a thousand times a second all along.
+macro_rules! after_all {
+    () => {
+        "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+    };
+}
+
+macro_rules! wall_clock {
+    () => {
+        "strftime('%Y-%m-%dT%H:%M:%fZ')"
+    };
+}
+
+pub(super) const SETTINGS: &str =
+    "SELECT version, longest_lease_ms, boot, boot_ms FROM incumbent_settings";
+
+pub(super) const SETTLE: &str = concat!(
+    "INSERT INTO incumbent_settings (single, version, longest_lease_ms, created_at, boot, boot_ms)
+    VALUES (1, 1, ?1, ",
+    wall_clock!(),
+    ", ?2, ?3) ON CONFLICT (single) DO NOTHING"
+);
+
+pub(super) const READ: &str =
+    "SELECT revision, holder, advertised, token, nonce, write, released_by,
+        CAST(round(unixepoch(acquired_at, 'subsec') * 1000) AS INTEGER) AS acquired_ms,
+        lease_duration_ms AS lease_ms, released_left_ms AS left_ms, boot, boot_ms
+    FROM incumbent_elections WHERE name = ?1";
+
+/// name, holder, lease, nonce, write, boot, boot_ms, advertised.
+pub(super) const CREATE: &str = concat!(
+    "INSERT INTO incumbent_elections (name, holder, acquired_at, renewed_at, lease_duration_ms,
+        revision, token, nonce, write, boot, boot_ms, advertised)
+    SELECT ?1, ?2, now, now, ?3, first, first, ?4, ?5, ?6, ?7, ?8
+    FROM (SELECT ",
+    after_all!(),
+    " AS first, ",
+    wall_clock!(),
+    " AS now) WHERE true ON CONFLICT (name) DO NOTHING RETURNING revision"
+);
+
+/// name, holder, lease, nonce, write, boot, boot_ms, advertised, expected, token (NULL: a term begins).
+pub(super) const WRITE: &str = concat!(
+    "UPDATE incumbent_elections SET holder = ?2, renewed_at = ",
+    wall_clock!(),
+    ", acquired_at = CASE WHEN ?10 IS NULL THEN ",
+    wall_clock!(),
+    " ELSE acquired_at END, lease_duration_ms = ?3, token = coalesce(?10, revision + 1),
+        transitions = transitions + (?10 IS NULL AND nonce IS NOT ?4),
+        revision = revision + 1, nonce = ?4, write = ?5, released_by = NULL,
+        released_left_ms = NULL, released_cause = NULL, advertised = ?8, boot = ?6, boot_ms = ?7
+    WHERE name = ?1 AND revision = ?9 RETURNING revision"
+);
+
+/// name, expected, by, left, cause, boot, boot_ms.
+pub(super) const RELEASE: &str = concat!(
+    "UPDATE incumbent_elections SET holder = NULL, renewed_at = ",
+    wall_clock!(),
+    ", revision = revision + 1, token = NULL, nonce = NULL, write = NULL, released_by = ?3,
+        released_left_ms = ?4, released_cause = ?5, advertised = NULL, boot = ?6, boot_ms = ?7
+    WHERE name = ?1 AND revision = ?2 RETURNING revision"
+);
+
+/// Older writes than were seen before stand there: an older copy was put in place. From here on nothing of the past counts but that
+/// somebody may be leading. name, expected, seen.
+pub(super) const FORGET: &str = concat!(
+    "UPDATE incumbent_elections SET holder = NULL, renewed_at = ",
+    wall_clock!(),
+    ", revision = max(?3, revision + 1000000, ",
+    after_all!(),
+    "), token = NULL, nonce = NULL, write = NULL, released_by = NULL, released_left_ms = NULL,
+        released_cause = NULL, boot = NULL, boot_ms = NULL
+    WHERE name = ?1 AND revision = ?2 RETURNING revision"
+);
+
+pub(super) const NAMES: &str = "SELECT name FROM incumbent_elections ORDER BY name";
+
+/// As an administrator does it by hand: a trigger makes a write of it. name, expected.
+pub(super) const EVICT: &str = "UPDATE incumbent_elections SET holder = NULL, advertised = NULL
+    WHERE name = ?1 AND revision = ?2 RETURNING revision";

@@ -1,0 +1,38 @@
+//! What is to be done where the tables are not there.
+
+use std::time::Duration;
+
+/// The longest lease of tables that are made.
+const LONGEST_LEASE: Duration = Duration::from_secs(60);
+
+/// How the tables are made where they are not there yet. Tables that are there stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tables {
+    pub(super) make: bool,
+    pub(super) longest_lease: Duration,
+}
+
+impl Tables {
+    /// Makes them, with a longest lease of 60 s.
+    pub fn make() -> Self {
+        Self { make: true, longest_lease: LONGEST_LEASE }
+    }
+
+    /// Takes those that are there, and makes none.
+    pub fn existing() -> Self {
+        Self { make: false, longest_lease: LONGEST_LEASE }
+    }
+
+    /// How long a lease may be at the most, from 1 s to an hour, where they are made. So long a winner waits that knows nothing of
+    /// who led before it.
+    pub fn longest_lease(mut self, longest_lease: Duration) -> Self {
+        self.longest_lease = longest_lease;
+        self
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self::make()
+    }
+}

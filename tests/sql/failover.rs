@@ -1,0 +1,159 @@
+//! A replica takes over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent::{Cause, Election, new_election};
+use incumbent_test_support::{PostgresServer, eventually};
+use tokio::sync::mpsc;
+
+use crate::behaviour::{Witness, sees, soon};
+use crate::gate::Gate;
+use crate::scene::{Scene, run, working};
+
+const LEASE: Duration = Duration::from_secs(4);
+
+/// A primary and its replica, each with an address of its own that leads to the primary.
+struct Pair {
+    scene: Scene,
+    replica: PostgresServer,
+}
+
+impl Pair {
+    async fn start(lease: Duration) -> Self {
+        let scene = Scene::alone(lease).await;
+        let tables = Tables::make().longest_lease(lease);
+        Postgres::connect_with(&scene.url(), tables).await.expect("tables");
+        let replica = scene.server.replica(&[]).await;
+        Self { scene, replica }
+    }
+
+    /// Has every write wait until the replica has it.
+    async fn be_synchronous(&self) {
+        let admin = self.scene.server.url("postgres");
+        run(&admin, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+        run(&admin, "ALTER SYSTEM SET synchronous_commit = remote_apply").await;
+        run(&admin, "SELECT pg_reload_conf()").await;
+        let sync = "SELECT sync_state FROM pg_stat_replication WHERE sync_state = 'sync'";
+        eventually("the replica is synchronous", async || {
+            (!run(&admin, sync).await.is_empty()).then_some(())
+        })
+        .await;
+    }
+
+    async fn lock_through(&self, gate: &Gate) -> PostgresLock {
+        let url = self.scene.url();
+        let url =
+            url.replace(&format!(":{}/", self.scene.server.port()), &format!(":{}/", gate.port()));
+        Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
+    }
+
+    fn stand(&self, identity: &str, lock: PostgresLock) -> Election {
+        let builder = new_election("my_app", lock).identity(identity).lease(self.scene.lease);
+        working(builder).start().expect("a start")
+    }
+}
+
+/// A replica that lacks acknowledged writes takes over: whoever led is deposed, everybody waits until that leader's right has
+/// ended, and tokens go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() {
+    let pair = Pair::start(LEASE).await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let witness = Arc::new(Witness::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let mut campaigners = Vec::new();
+    for identity in ["a", "b", "c"] {
+        let lock = pair.lock_through(&gate).await;
+        let builder = new_election("my_app", lock).identity(identity).lease(LEASE);
+        let election = witness.watch(builder, identity, won.clone()).start().unwrap();
+        campaigners.push(election);
+    }
+    let of = |name: &str| campaigners.iter().find(|c| c.identity() == name).unwrap();
+    let first = soon("a leader", wins.recv()).await.unwrap();
+    eventually("the replica has it", async || {
+        let url = pair.replica.url(&pair.scene.database);
+        let rows = run(&url, "SELECT FROM incumbent_elections WHERE holder IS NOT NULL").await;
+        (!rows.is_empty()).then_some(())
+    })
+    .await;
+    pair.replica.pause(); // and misses what follows
+    of(&first).resign();
+    let second = soon("another leader", wins.recv()).await.unwrap();
+    let token = eventually("its token", async || of(&second).token()).await;
+    let mut changes = of(&second).changes();
+    pair.scene.server.kill();
+    pair.replica.resume();
+    pair.replica.promote();
+    gate.lead_to(pair.replica.port());
+    let cause = crate::behaviour::lost(&mut changes).await;
+    assert!(matches!(cause, Cause::Evicted | Cause::Expired { .. }), "{cause:?}");
+    let third = soon("a leader on the new primary", wins.recv()).await.unwrap();
+    let next = eventually("its token", async || of(&third).token()).await;
+    assert!(next > token, "{next} after {token}");
+    witness.verdict();
+}
+
+/// Where no acknowledged write can be lost, and the lock is told so, the leader leads on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
+    let pair = Pair::start(Duration::from_secs(20)).await;
+    pair.be_synchronous().await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let leader = pair.stand("leader", lock);
+    let leadership = crate::scene::leads(&leader).await;
+    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let stand_by = pair.stand("stand-by", lock);
+    sees(&stand_by, "leader").await;
+    pair.scene.server.kill();
+    pair.replica.promote();
+    gate.lead_to(pair.replica.port());
+    let before = leadership.deadline();
+    soon("a renewal on the new primary", leadership.renewed(before)).await;
+    assert!(leadership.is_valid());
+    drop(leadership);
+    leader.stop().await;
+    drop(crate::scene::leads(&stand_by).await);
+}
+
+/// The old primary goes on beside the new one. Without a replica that confirms, it confirms no renewal either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchronous() {
+    let pair = Pair::start(LEASE).await;
+    pair.be_synchronous().await;
+    let (old, new) =
+        (Gate::to(pair.scene.server.port()).await, Gate::to(pair.scene.server.port()).await);
+    let witness = Arc::new(Witness::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let lock = pair.lock_through(&old).await.synchronous_replicas();
+    let builder = new_election("my_app", lock).identity("old").lease(LEASE);
+    let first = witness.watch(builder, "old", won.clone()).start().unwrap();
+    assert_eq!(soon("the first leads", wins.recv()).await.unwrap(), "old");
+    let lock = pair.lock_through(&new).await.synchronous_replicas();
+    let builder = new_election("my_app", lock).identity("new").lease(LEASE);
+    let second = witness.watch(builder, "new", won).start().unwrap();
+    sees(&second, "old").await;
+    pair.replica.promote();
+    new.lead_to(pair.replica.port());
+    assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "new");
+    assert!(!first.is_leader());
+    witness.verdict();
+}
+
+/// Where the promise ends: an old primary that others still reach, beside a new one, is a second lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are_not_synchronous() {
+    let pair = Pair::start(LEASE).await;
+    let (old, new) =
+        (Gate::to(pair.scene.server.port()).await, Gate::to(pair.scene.server.port()).await);
+    let first = pair.stand("old", pair.lock_through(&old).await);
+    drop(crate::scene::leads(&first).await);
+    let second = pair.stand("new", pair.lock_through(&new).await);
+    sees(&second, "old").await;
+    pair.replica.promote();
+    new.lead_to(pair.replica.port());
+    drop(crate::scene::leads(&second).await);
+    assert!(first.is_leader() && second.is_leader());
+}

@@ -1,0 +1,90 @@
+//! A SQLite file, with what an operator and a rival do to it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::Lock;
+use incumbent::sql::{Sqlite, SqliteLock, Tables};
+use incumbent::{Election, new_election};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use tempfile::TempDir;
+
+use crate::behaviour::{LEASE, Service};
+use crate::scene::working;
+
+pub struct FileScene {
+    pub directory: TempDir,
+    pub lease: Duration,
+}
+
+impl FileScene {
+    pub fn new(lease: Duration) -> Self {
+        let directory = tempfile::Builder::new().prefix("sqlite-").tempdir().expect("a directory");
+        Self { directory, lease }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("elections.db")
+    }
+
+    pub async fn sqlite_lock(&self) -> SqliteLock {
+        let tables = Tables::make().longest_lease(self.lease);
+        Sqlite::open_with(self.path(), tables).await.expect("a file").lock()
+    }
+
+    /// A campaigner with connections of its own, whose work goes on until it is told to stop.
+    pub async fn stand(&self, identity: &str) -> Election {
+        let lock = self.sqlite_lock().await;
+        working(new_election("my_app", lock).identity(identity).lease(self.lease))
+            .start()
+            .expect("a start")
+    }
+
+    /// Has an administrator do something in the file.
+    pub async fn admin(&self, statement: &str) -> Vec<SqliteRow> {
+        let options = SqliteConnectOptions::new().filename(self.path());
+        let mut connection = options.connect().await.expect("a connection");
+        let statement = AssertSqlSafe(statement.to_owned());
+        let rows = sqlx::raw_sql(statement).fetch_all(&mut connection).await.expect("an answer");
+        let _ = connection.close().await;
+        rows
+    }
+
+    /// The row of the election.
+    pub async fn row(&self) -> Option<SqliteRow> {
+        self.admin("SELECT * FROM incumbent_elections WHERE name = 'my_app'").await.pop()
+    }
+}
+
+impl Service for FileScene {
+    async fn start() -> Self {
+        Self::new(LEASE)
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        Arc::new(self.sqlite_lock().await)
+    }
+
+    async fn evict(&self, name: &str) {
+        self.admin(&format!("DELETE FROM incumbent_elections WHERE name = '{name}'")).await;
+    }
+
+    async fn overwrite(&self, name: &str, identity: &str) {
+        let statement =
+            format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'");
+        self.admin(&statement).await;
+    }
+
+    async fn holder(&self, name: &str) -> Option<String> {
+        if !self.path().exists() {
+            return None;
+        }
+        let statement = format!(
+            "SELECT holder FROM incumbent_elections WHERE name = '{name}' AND
+            (unixepoch('subsec') - unixepoch(renewed_at, 'subsec')) * 1000 < lease_duration_ms"
+        );
+        self.admin(&statement).await.pop()?.get("holder")
+    }
+}

@@ -1,0 +1,155 @@
+//! A database of a PostgreSQL server, with what an operator and a rival do to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use incumbent::lock::Lock;
+use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent_test_support::PostgresServer;
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tokio::sync::OnceCell;
+
+use crate::behaviour::{LEASE, Service, soon};
+
+const FILE: &str = include_str!("../../sql/postgres.sql");
+
+/// One server serves all tests that do not break it.
+async fn shared_server() -> Arc<PostgresServer> {
+    static SERVER: OnceCell<Arc<PostgresServer>> = OnceCell::const_new();
+    let start = || async { Arc::new(PostgresServer::start(&["max_connections=400"]).await) };
+    Arc::clone(SERVER.get_or_init(start).await)
+}
+
+pub struct Scene {
+    pub server: Arc<PostgresServer>,
+    pub database: String,
+    pub lease: Duration,
+}
+
+impl Scene {
+    pub async fn new(lease: Duration) -> Self {
+        Self::on(shared_server().await, lease).await
+    }
+
+    /// With a server of its own, to be broken.
+    pub async fn alone(lease: Duration) -> Self {
+        Self::on(Arc::new(PostgresServer::start(&[]).await), lease).await
+    }
+
+    pub async fn on(server: Arc<PostgresServer>, lease: Duration) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let database = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let scene = Self { server, database, lease };
+        run(&scene.server.url("postgres"), &format!("CREATE DATABASE {}", scene.database)).await;
+        scene
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url(&self.database)
+    }
+
+    pub async fn open(&self) -> Postgres {
+        let tables = Tables::make().longest_lease(self.lease);
+        Postgres::connect_with(&self.url(), tables).await.expect("a database")
+    }
+
+    pub async fn postgres_lock(&self) -> PostgresLock {
+        self.open().await.lock()
+    }
+
+    /// A role that the documentation's rights are given to.
+    pub fn campaigner(&self) -> String {
+        format!("campaigner_{}", self.database)
+    }
+
+    /// The lock with the least rights, on tables that an administrator has made.
+    pub async fn lock_of_campaigner(&self) -> PostgresLock {
+        let role = self.campaigner();
+        self.open().await;
+        let exists = format!("SELECT FROM pg_roles WHERE rolname = '{role}'");
+        if self.admin(&exists).await.is_empty() {
+            self.admin(&format!("CREATE ROLE {role} LOGIN")).await;
+        }
+        let grants = FILE.lines().filter_map(|line| line.strip_prefix("--     GRANT"));
+        for grant in grants {
+            self.admin(&format!("GRANT{}", grant.replace("campaigners", &role))).await;
+        }
+        let url = self.server.url_as(&role, &self.database);
+        Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
+    }
+
+    /// A campaigner with connections of its own, whose work goes on until it is told to stop.
+    pub async fn stand(&self, identity: &str) -> Election {
+        self.stand_with(identity, self.postgres_lock().await)
+    }
+
+    pub fn stand_with(&self, identity: &str, lock: PostgresLock) -> Election {
+        working(new_election("my_app", lock).identity(identity).lease(self.lease))
+            .start()
+            .expect("a start")
+    }
+
+    /// Has an administrator do something in the database.
+    pub async fn admin(&self, statement: &str) -> Vec<PgRow> {
+        run(&self.url(), statement).await
+    }
+
+    /// The row of the election.
+    pub async fn row(&self) -> Option<PgRow> {
+        self.admin("SELECT * FROM incumbent_elections WHERE name = 'my_app'").await.pop()
+    }
+}
+
+/// Runs statements on a connection of its own.
+pub async fn run(url: &str, statement: &str) -> Vec<PgRow> {
+    let mut connection = PgConnection::connect(url).await.expect("a connection");
+    let rows = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_all(&mut connection).await;
+    let _ = connection.close().await;
+    rows.unwrap_or_else(|error| panic!("{statement}: {error}"))
+}
+
+/// A campaigner whose work goes on until it is told to stop.
+pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
+    builder.on_won(|leadership| async move {
+        leadership.ended().await;
+    })
+}
+
+pub async fn leads(election: &Election) -> Leadership {
+    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
+}
+
+impl Service for Scene {
+    async fn start() -> Self {
+        Self::new(LEASE).await
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        Arc::new(self.postgres_lock().await)
+    }
+
+    async fn evict(&self, name: &str) {
+        self.admin(&format!("DELETE FROM incumbent_elections WHERE name = '{name}'")).await;
+    }
+
+    async fn overwrite(&self, name: &str, identity: &str) {
+        let statement =
+            format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'");
+        self.admin(&statement).await;
+    }
+
+    async fn holder(&self, name: &str) -> Option<String> {
+        let statement = format!(
+            "SELECT holder FROM incumbent_elections WHERE name = '{name}' AND
+            renewed_at + lease_duration > clock_timestamp()"
+        );
+        let missing = "SELECT to_regclass('incumbent_elections') IS NULL";
+        if self.admin(missing).await[0].get(0) {
+            return None;
+        }
+        self.admin(&statement).await.pop()?.get("holder")
+    }
+}

@@ -1,0 +1,292 @@
+//! What becomes of elections in a file.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use incumbent::clock::{BootClock, Clock};
+use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
+use incumbent::sql::{Sqlite, Tables};
+use incumbent::{Cause, new_election};
+use incumbent_test_support::{Process, eventually};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use sqlx::Row;
+use tempfile::TempDir;
+
+use crate::behaviour::{sees, soon};
+use crate::file::FileScene;
+use crate::scene::leads;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// What `sqlite3` shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_row_shows_who_leads_since_when_and_for_how_long() {
+    let scene = FileScene::new(LEASE);
+    let first = scene.stand("first").await;
+    let leadership = leads(&first).await;
+    let row = scene.row().await.expect("a row");
+    assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
+    assert_eq!(row.get::<i64, _>("transitions"), 0);
+    assert_eq!(row.get::<i64, _>("lease_duration_ms"), 3000);
+    assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
+    let before = leadership.deadline();
+    soon("a renewal", leadership.renewed(before)).await;
+    drop(leadership);
+    first.stop().await;
+    let row = scene.row().await.expect("a row that stays");
+    assert_eq!(row.get::<Option<&str>, _>("holder"), None);
+    assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
+    let second = scene.stand("second").await;
+    let leadership = leads(&second).await;
+    let row = scene.row().await.expect("a row");
+    assert_eq!(row.get::<i64, _>("transitions"), 1);
+    assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
+}
+
+/// Five processes in one file, of which the leader is killed again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn processes_that_are_killed_are_replaced_and_no_two_lead() {
+    let scene = FileScene::new(Duration::from_secs(1));
+    let mut campaigners: Vec<_> = (0..5).map(|i| Campaigner::start(&scene, i)).collect();
+    let mut killed = Vec::new();
+    for turn in 0..4 {
+        let leader = eventually("another leads", async || {
+            let wins = Campaigner::wins(&scene);
+            let last = wins.last().filter(|_| wins.len() > turn)?.clone();
+            (!killed.contains(&last.0)).then_some(last.0)
+        })
+        .await;
+        let index = campaigners.iter().position(|c| c.identity == leader).unwrap();
+        campaigners.swap_remove(index).process.signal(Signal::KILL);
+        killed.push(leader);
+    }
+    eventually("the last leads", async || (Campaigner::wins(&scene).len() > 4).then_some(())).await;
+    let log = Campaigner::log(&scene);
+    assert!(!log.contains("overlap"), "{log}");
+    let tokens: Vec<u64> = Campaigner::wins(&scene).into_iter().map(|(_, token)| token).collect();
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+/// A campaigner in a process of its own, whose work holds a lock of the kernel's that dies with it.
+struct Campaigner {
+    identity: String,
+    process: Process,
+}
+
+impl Campaigner {
+    fn start(scene: &FileScene, number: usize) -> Self {
+        let identity = format!("process-{number}");
+        let program = std::env::current_exe().unwrap();
+        let log = scene.directory.path().join(format!("{identity}.log"));
+        let process = Process::spawn(&program, &log, |command| {
+            command.args(["--ignored", "--exact", "sqlite::a_process", "--nocapture"]);
+            command.env("ELECTIONS", scene.path()).env("IDENTITY", &identity);
+        });
+        Self { identity, process: process.expect("a process") }
+    }
+
+    fn log(scene: &FileScene) -> String {
+        fs::read_to_string(scene.directory.path().join("wins")).unwrap_or_default()
+    }
+
+    fn wins(scene: &FileScene) -> Vec<(String, u64)> {
+        let log = Self::log(scene);
+        let wins = log.lines().filter_map(|line| line.split_once(' '));
+        wins.filter_map(|(who, token)| Some((who.to_owned(), token.parse().ok()?))).collect()
+    }
+}
+
+#[tokio::test]
+#[ignore = "a part of another test, run in processes of its own"]
+async fn a_process() {
+    let Some(path) = std::env::var_os("ELECTIONS").map(PathBuf::from) else { return };
+    let identity = std::env::var("IDENTITY").unwrap();
+    let tables = Tables::make().longest_lease(Duration::from_secs(1));
+    let lock = Sqlite::open_with(&path, tables).await.unwrap().lock();
+    let said = path.with_file_name("wins");
+    let append = || fs::OpenOptions::new().create(true).append(true).open(&said).unwrap();
+    let election = new_election("my_app", lock).identity(&*identity).start().unwrap();
+    loop {
+        let leadership = election.won().await.unwrap();
+        let mut file = append();
+        let alone = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let word = if alone { leadership.token().to_string() } else { "overlap".to_owned() };
+        file.write_all(format!("{identity} {word}\n").as_bytes()).unwrap();
+        leadership.ended().await;
+        drop(file);
+    }
+}
+
+/// Nobody can write, so nobody leads; once there is room the election goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_full_disk_ends_the_term_and_is_told_of() {
+    let Some(disk) = Disk::mount() else { return };
+    let lock = Sqlite::open_with(disk.0.path().join("elections.db"), Tables::make()).await.unwrap();
+    let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
+    let election = crate::scene::working(election).start().unwrap();
+    let leadership = leads(&election).await;
+    let filler = disk.0.path().join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+    let loss = soon("the end", leadership.ended()).await;
+    let Cause::Expired { last_error: Some(error) } = loss.cause else { panic!("{:?}", loss.cause) };
+    assert!(error.contains("is full"), "{error}");
+    drop(leadership);
+    drop(file);
+    fs::remove_file(filler).unwrap();
+    drop(leads(&election).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_file_that_cannot_be_written_is_refused() {
+    let Some(disk) = Disk::mount() else { return };
+    let path = disk.0.path().join("elections.db");
+    drop(Sqlite::open(&path).await.unwrap());
+    disk.remount_read_only();
+    let error = Sqlite::open(&path).await.unwrap_err();
+    let what = "cannot be opened: see whether it and its directory may be written";
+    assert_eq!(error.to_string(), format!("{} {what}", path.display()));
+    let error = Sqlite::open(disk.0.path().join("other.db")).await.unwrap_err();
+    assert!(error.to_string().ends_with(&format!("other.db {what}")), "{error}");
+}
+
+/// A small disk of its own.
+struct Disk(TempDir);
+
+impl Disk {
+    fn mount() -> Option<Self> {
+        let directory = tempfile::Builder::new().prefix("disk-").tempdir().unwrap();
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run: only root may mount a small disk");
+            return None;
+        }
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(directory.path());
+        assert!(mount.status().unwrap().success());
+        Some(Self(directory))
+    }
+
+    fn remount_read_only(&self) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,ro"]).arg(self.0.path());
+        let remounted = (0..500).any(|_| {
+            let done = mount.status().unwrap().success();
+            if !done {
+                std::thread::sleep(Duration::from_millis(10)); // while connections are being closed
+            }
+            done
+        });
+        assert!(remounted);
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy"]).arg(self.0.path()).status();
+    }
+}
+
+/// A file that is deleted takes the office with it, at once; who stands by says what is wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_file_that_is_deleted_ends_the_term_at_once_and_is_not_made_again() {
+    let scene = FileScene::new(Duration::from_secs(30));
+    let first = scene.stand("first").await;
+    let leadership = leads(&first).await;
+    let second = scene.stand("second").await;
+    sees(&second, "first").await;
+    let aside = scene.directory.path().join("aside");
+    fs::create_dir(&aside).unwrap();
+    let files = ["elections.db", "elections.db-wal", "elections.db-shm"];
+    for file in files {
+        fs::rename(scene.directory.path().join(file), aside.join(file)).unwrap();
+    }
+    // Long before the lease of 30 s is over.
+    let loss = soon("the end", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::Evicted);
+    drop(leadership);
+    let trouble = eventually("the trouble", async || second.trouble()).await;
+    assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
+    assert!(trouble.message.contains("was deleted: put it back"), "{}", trouble.message);
+    assert!(!scene.path().exists());
+    for file in files {
+        fs::rename(aside.join(file), scene.directory.path().join(file)).unwrap();
+    }
+    eventually("one leads", async || (first.is_leader() || second.is_leader()).then_some(())).await;
+}
+
+/// Another file in its place is another election, which nobody enters before the leases of the first one are over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_file_that_is_replaced_ends_the_term_and_the_next_one_waits() {
+    let scene = FileScene::new(LEASE);
+    let election = scene.stand("only").await;
+    let leadership = leads(&election).await;
+    let token = leadership.token();
+    let other = scene.directory.path().join("other.db");
+    let tables = Tables::make().longest_lease(LEASE);
+    drop(Sqlite::open_with(&other, tables).await.unwrap());
+    let log = scene.directory.path().join("other.db-wal");
+    eventually("the other one is closed", async || (!log.exists()).then_some(())).await;
+    let replaced = BootClock.now();
+    fs::remove_file(scene.directory.path().join("elections.db-wal")).unwrap();
+    fs::rename(other, scene.path()).unwrap();
+    assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Evicted);
+    drop(leadership);
+    let leadership = leads(&election).await;
+    assert!(BootClock.now().saturating_since(replaced) >= LEASE, "the next one waits");
+    assert!(leadership.token() > token);
+}
+
+/// A backup that is copied over the file: what it says is old, and tokens go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_backup_that_is_put_back_brings_no_token_back() {
+    let scene = FileScene::new(LEASE);
+    let election = scene.stand("only").await;
+    let backup = scene.directory.path().join("backup.db");
+    drop(leads(&election).await);
+    scene.admin(&format!("VACUUM INTO '{}'", backup.display())).await;
+    election.resign();
+    eventually("the term is over", async || (!election.is_leader()).then_some(())).await;
+    let leadership = leads(&election).await;
+    let token = leadership.token();
+    fs::remove_file(scene.directory.path().join("elections.db-wal")).unwrap();
+    fs::rename(backup, scene.path()).unwrap();
+    soon("the end", leadership.ended()).await;
+    drop(leadership);
+    assert!(leads(&election).await.token() > token);
+}
+
+/// The clock of a machine begins with it, so a row of before says more than the clock does now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_restart_of_the_machine_ends_every_lease_and_a_wall_clock_ends_none() {
+    let scene = FileScene::new(LEASE);
+    let lock = scene.sqlite_lock().await;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let write = async |revision: u64, boot: &str, boot_ms: i64, renewed_at: &str| {
+        let boot = boot.trim();
+        let statement = format!(
+            "INSERT INTO incumbent_elections (name, holder, lease_duration_ms, revision, boot, boot_ms, renewed_at)
+            VALUES ('my_app', 'before', 3600000, {revision}, '{boot}', {boot_ms}, '{renewed_at}')
+            ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, boot = excluded.boot,
+                boot_ms = excluded.boot_ms, renewed_at = excluded.renewed_at"
+        );
+        scene.admin(&statement).await;
+        match lock.read("my_app", LEASE).await.unwrap() {
+            Reading::Found(record) => record.content,
+            Reading::Empty { .. } => panic!("no row"),
+        }
+    };
+    let now = i64::try_from(BootClock.now().since_origin().as_millis()).unwrap();
+    let held = |content| matches!(content, Content::Held(_));
+    assert!(held(write(1, &boot, now, "2001-01-01T00:00:00Z").await), "a wall clock was set");
+    assert!(held(write(2, &boot, now, "2099-01-01T00:00:00Z").await), "and set again");
+    let expired = Content::Vacant(Tombstone::Expired);
+    assert_eq!(write(3, &boot, now - 3_600_001, "2099-01-01T00:00:00Z").await, expired);
+    assert_eq!(write(4, "an-earlier-start", now + 60_000, "2099-01-01T00:00:00Z").await, expired);
+    let election = scene.stand("after").await; // by the next write, which ends it
+    write(6, "an-earlier-start", now + 60_000, "2099-01-01T00:00:00Z").await;
+    drop(leads(&election).await);
+}

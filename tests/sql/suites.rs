@@ -1,0 +1,71 @@
+//! The behaviours that every lock must show.
+
+mod postgres {
+    use crate::scene::Scene;
+    use crate::suite;
+    suite!(Scene);
+}
+
+mod sqlite {
+    use crate::file::FileScene;
+    use crate::suite;
+    suite!(FileScene);
+}
+
+mod operators {
+    use std::time::Duration;
+
+    use incumbent::lock::{Content, LockErrorKind, Reading, Revision, Tombstone};
+    use incumbent::{Cause, new_election};
+
+    use crate::behaviour::{Service, sees, soon};
+    use crate::file::FileScene;
+    use crate::scene::{Scene, leads, working};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn postgres_lists_and_evicts_and_tells_where_the_leader_is() {
+        lists_and_evicts(&Scene::new(Duration::from_secs(3)).await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn sqlite_lists_and_evicts_and_tells_where_the_leader_is() {
+        lists_and_evicts(&FileScene::new(Duration::from_secs(3))).await;
+    }
+
+    async fn lists_and_evicts<S: Service>(service: &S) {
+        let patience = Duration::from_secs(5);
+        let lock = service.lock().await;
+        let stand = |name: &str, lock| {
+            let builder =
+                new_election(name, lock).identity("it's \\me").advertise("10.0.0.3:50051");
+            working(builder).start().unwrap()
+        };
+        let election = stand("my_app", service.lock().await);
+        let leadership = leads(&election).await;
+        let other = stand("quote's", service.lock().await);
+        drop(leads(&other).await);
+        assert_eq!(lock.names(patience).await.unwrap(), ["my_app", "quote's"]);
+        let observer = service.campaigner("observer").await.start().unwrap();
+        sees(&observer, "it's \\me").await;
+        let seen =
+            observer.leader().and_then(|leader| leader.advertisement).expect("it says where");
+        assert_eq!(seen.address(), "10.0.0.3:50051");
+        let Reading::Found(record) = lock.read("my_app", patience).await.unwrap() else { panic!() };
+        let stale = lock.evict("my_app", Revision(leadership.token().0 - 1), patience).await;
+        assert_eq!(stale.unwrap_err().kind(), LockErrorKind::Conflict);
+        let mut revision = record.revision;
+        while lock.evict("my_app", revision, patience).await.is_err() {
+            let Reading::Found(record) = lock.read("my_app", patience).await.unwrap() else {
+                panic!()
+            };
+            revision = record.revision; // it renews meanwhile
+        }
+        // In a file the next one may have written before anybody has looked.
+        let cause = soon("the end", leadership.ended()).await.cause;
+        assert!(matches!(cause, Cause::Evicted | Cause::Usurped { .. }), "{cause:?}");
+        let Reading::Found(record) = lock.read("quote's", patience).await.unwrap() else {
+            panic!()
+        };
+        assert!(!matches!(record.content, Content::Vacant(Tombstone::Deleted)));
+    }
+}
