@@ -27,7 +27,8 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
     let hold_back = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
     // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of Choria.
-    let foreign = scenario.chorias.is_some() || scenario.keeping == Keeping::Forever;
+    let frees_nothing = matches!(scenario.keeping, Keeping::Forever | Keeping::Rows);
+    let foreign = scenario.chorias.is_some() || frees_nothing;
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     ttl * 3
         + policies * 2

@@ -136,6 +136,10 @@ pub enum Fleet {
     SteppedClock,
     /// On a lock that never frees an entry: candidates judge by their own clocks, as on a Kubernetes Lease.
     Judged,
+    /// On rows of a database whose clock may be set back: it tells a newcomer whether a lease has passed.
+    Rows,
+    /// The same, all strict, with the clock set both ways.
+    SteppedRows,
     /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
     Forgetful,
     /// Two of client-go's campaigners among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
@@ -144,13 +148,15 @@ pub enum Fleet {
 }
 
 impl Fleet {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
         Self::ChoriaBackOff,
         Self::SteppedClock,
         Self::Judged,
+        Self::Rows,
+        Self::SteppedRows,
         Self::Forgetful,
         Self::ClientGo,
     ];
@@ -158,7 +164,8 @@ impl Fleet {
     /// Terms in a storm, at the least on the average: fewer would show little.
     pub fn least_terms(self) -> u64 {
         match self {
-            Self::Plain | Self::Mixed | Self::SteppedClock | Self::Judged => 5,
+            Self::Plain | Self::Mixed | Self::SteppedClock => 5,
+            Self::Judged | Self::Rows | Self::SteppedRows => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
         }
     }
@@ -182,6 +189,8 @@ impl fmt::Display for Fleet {
             Self::SteppedClock => "stepped-clock",
             Self::Judged => "judged",
             Self::ClientGo => "client-go",
+            Self::Rows => "rows",
+            Self::SteppedRows => "stepped-rows",
             Self::Forgetful => "forgetful",
         })
     }
@@ -197,7 +206,7 @@ fn coverage() -> impl Strategy<Value = Coverage> {
 
 fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
     match fleet {
-        Fleet::SteppedClock => Just(CoolDown::Strict).boxed(),
+        Fleet::SteppedClock | Fleet::SteppedRows => Just(CoolDown::Strict).boxed(),
         Fleet::Mixed => prop_oneof![
             4 => Just(CoolDown::Proven),
             1 => Just(CoolDown::Strict),
@@ -263,7 +272,8 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop].boxed()
         }
         Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => peer()].boxed(),
-        Fleet::SteppedClock => {
+        Fleet::Rows => one(span().prop_map(|ms| Fault::ClockStep { by_ms: -(ms as i16) }).boxed()),
+        Fleet::SteppedClock | Fleet::SteppedRows => {
             let step =
                 prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
             one(step.prop_map(|by_ms| Fault::ClockStep { by_ms }).boxed())
@@ -303,6 +313,7 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
     match fleet {
         Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
+        Fleet::Rows | Fleet::SteppedRows => Just(Keeping::Rows).boxed(),
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
     }
 }

@@ -17,6 +17,9 @@ pub enum Keeping {
     LeavesMarkers,
     /// It stays, and candidates judge for themselves.
     Forever,
+    /// The same, tombstones too, and whoever looks is told whether its life is over by the server's clock: a row of a
+    /// database.
+    Rows,
 }
 
 /// Time of the simulated world, since its beginning.
@@ -27,6 +30,19 @@ pub struct Stored {
     pub record: Record,
     pub previous: Option<Revision>,
     pub expires: Time,
+}
+
+impl Stored {
+    /// What stands there, where it is an entry whose life is over.
+    fn as_expired(&self) -> Record {
+        match self.record.content {
+            Content::Held(_) => {
+                let content = Content::Vacant(Tombstone::Expired);
+                Record { revision: self.record.revision, content }
+            }
+            Content::Vacant(_) => self.record.clone(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -90,7 +106,8 @@ impl Server {
     /// Whether nothing under the key shows that nobody wrote for a bucket's TTL.
     pub fn empty_is_proof(&self, now: Time) -> bool {
         let age = (self.age + now.saturating_sub(self.made)).as_millis() as i64 + self.stepped;
-        self.keeping == Keeping::LeavesMarkers && age > self.bucket_ttl.as_millis() as i64
+        matches!(self.keeping, Keeping::LeavesMarkers | Keeping::Rows)
+            && age > self.bucket_ttl.as_millis() as i64
     }
 
     /// Does what `request` asks, as a server does. The second answer: whether something was stored.
@@ -102,6 +119,9 @@ impl Server {
         match request {
             Request::Read { .. } => {
                 let reading = match &self.last {
+                    Some(stored) if self.keeping == Keeping::Rows && now >= stored.expires => {
+                        Reading::Found(stored.as_expired())
+                    }
                     Some(stored) => Reading::Found(stored.record.clone()),
                     None => Reading::Empty { proof: self.empty_is_proof(now) },
                 };
@@ -141,7 +161,7 @@ impl Server {
     /// Frees what has outlived its life. Answers whether a marker was stored.
     pub fn expire(&mut self, now: Time) -> bool {
         match &self.last {
-            _ if self.keeping == Keeping::Forever => false,
+            _ if matches!(self.keeping, Keeping::Forever | Keeping::Rows) => false,
             Some(stored) if now >= stored.expires => {
                 let held = matches!(stored.record.content, Content::Held(_));
                 if held && self.keeping == Keeping::LeavesMarkers {

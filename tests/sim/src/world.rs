@@ -204,7 +204,7 @@ impl World {
             reads: self.campaigners[who].setup.reads,
             empty_is_proof: self.scenario.keeping == Keeping::LeavesMarkers
                 && self.scenario.old_bucket,
-            expires: self.scenario.keeping != Keeping::Forever,
+            expires: !matches!(self.scenario.keeping, Keeping::Forever | Keeping::Rows),
             longest_identity: 100,
         }
     }

@@ -68,6 +68,16 @@ fn one_leads_beside_campaigners_of_client_go() {
 }
 
 #[test]
+fn one_leads_on_rows_whose_clock_tells_newcomers_that_a_lease_has_passed() {
+    check(Fleet::Rows);
+}
+
+#[test]
+fn one_leads_on_rows_though_their_clock_is_stepped() {
+    check(Fleet::SteppedRows);
+}
+
+#[test]
 fn one_leads_though_the_server_forgets_what_it_acknowledged() {
     check(Fleet::Forgetful);
 }
