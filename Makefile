@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 CARGO ?= cargo
 # Tests mostly wait for servers: more of them at once than there are cores.
 export RUST_TEST_THREADS ?= 4
-# `make demo LOCK=memory` runs the demo without a server.
+# `make demo LOCK=sqlite` and `LOCK=memory` run the demo without a server.
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
@@ -16,9 +16,9 @@ LOCK ?= nats
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=memory: in one process, without a server)
-	@[ "$(LOCK)" = memory ] || scripts/tools.sh 2.15.1
-	$(CARGO) build --release --example ten_workers
+demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=sqlite: in a file; LOCK=memory: in one process; neither needs a server)
+	@[ "$(LOCK)" = memory ] || [ "$(LOCK)" = sqlite ] || scripts/tools.sh 2.15.1
+	$(CARGO) build --release --example ten_workers $(if $(filter sqlite,$(LOCK)),--features sqlite)
 	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/release/examples/ten_workers"
 
 test: rust lint tools ## Lint, then run every test, against real servers
@@ -55,6 +55,7 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
+	@scripts/databases.sh
 	$(CARGO) bench --package incumbent --all-features
 
 model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)
@@ -74,8 +75,9 @@ cli-doc: rust ## Write docs/cli.md from what the program says of itself
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 
-tools: ## Install the nats-servers that the tests start, into .tools, and build the Kubernetes API server (minutes, once)
+tools: ## Install the nats-servers that the tests start, into .tools, and PostgreSQL, and build the Kubernetes API server (minutes, once)
 	@scripts/tools.sh
+	@scripts/databases.sh
 	@tests/kubeserver/build.sh
 	@tests/kubeserver/build.sh clientgo
 

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --example ten_workers                               # in process
 //! cargo run --example ten_workers -- --url nats://127.0.0.1     # on a NATS server with JetStream
+//! cargo run --example ten_workers --features sqlite -- --file elections.db
 //! ```
 //! With `--workers 1 --first 4` a process is the fourth worker alone, so that ten processes make the ten.
 
@@ -20,6 +21,10 @@ struct Args {
     /// The NATS server; without it the workers share a lock in process.
     #[arg(long)]
     url: Option<String>,
+    /// A SQLite file that the workers share, made if it is not there.
+    #[cfg(feature = "sqlite")]
+    #[arg(long, conflicts_with = "url")]
+    file: Option<std::path::PathBuf>,
     /// The bucket, made if it is not there.
     #[arg(long, default_value = "CHORIA_LEADER_ELECTION")]
     bucket: String,
@@ -38,13 +43,24 @@ struct Args {
 async fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let ttl = Duration::from_secs(args.ttl);
-    let lock: Arc<dyn Lock> = match &args.url {
-        Some(url) => {
+    #[cfg(feature = "sqlite")]
+    let file = match &args.file {
+        Some(file) => {
+            let tables = incumbent::sql::Tables::make().longest_lease(ttl);
+            Some(Arc::new(incumbent::sql::Sqlite::open_with(file, tables).await?.lock()))
+        }
+        None => None,
+    };
+    #[cfg(not(feature = "sqlite"))]
+    let file: Option<Arc<MemoryLock>> = None;
+    let lock: Arc<dyn Lock> = match (&args.url, file) {
+        (_, Some(file)) => file,
+        (Some(url), None) => {
             let client = async_nats::connect(url).await?;
             let config = nats::BucketConfig::new(&args.bucket).ttl(ttl);
             Arc::new(nats::Bucket::create_or_open(client, config).await?.lock())
         }
-        None => Arc::new(MemoryLock::with_ttl(ttl)),
+        (None, None) => Arc::new(MemoryLock::with_ttl(ttl)),
     };
 
     let mut workers = Vec::new();

@@ -2,7 +2,8 @@
 # demo.sh PROGRAM: ten workers, each a process of its own, elect a leader on a nats-server; the leader is killed, and
 # later another is asked to go; each time the next takes over.
 #
-# PROGRAM is the example `ten_workers`. LOCK=memory runs its ten workers in one process, without a server: there they
+# PROGRAM is the example `ten_workers`. LOCK=sqlite has them share a file, without a server (PROGRAM then needs the feature
+# `sqlite`). LOCK=memory runs its ten workers in one process, without a server: there they
 # elect a leader, and end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -111,10 +112,16 @@ if [ "${LOCK:-nats}" = memory ]; then
     exit 0
 fi
 
-start_server
-say "ten workers on $url"
+if [ "${LOCK:-nats}" = sqlite ]; then
+    say "ten workers in the file $directory/elections.db"
+    place=(--file "$directory/elections.db")
+else
+    start_server
+    say "ten workers on $url"
+    place=(--url "$url")
+fi
 for number in 1 2 3 4 5 6 7 8 9 10; do
-    "$example" --url "$url" --workers 1 --first "$number" >&3 &
+    "$example" "${place[@]}" --workers 1 --first "$number" >&3 &
     workers[number]=$!
 done
 watch_leader

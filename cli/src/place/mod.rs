@@ -1,5 +1,6 @@
-//! Where elections are held: in a bucket of NATS, or in objects of Kubernetes.
+//! Where elections are held: in a bucket of NATS, in objects of Kubernetes, or in a database.
 
+mod database;
 mod kind;
 mod kubernetes;
 
@@ -7,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use incumbent::lock::Lock;
 
 use crate::connection::BucketPlace;
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
+pub use database::Database;
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
     InNamespace, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there, timing,
@@ -29,8 +31,10 @@ const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
 /// Where the elections are held. What only the other lock understands is refused, not ignored.
 #[derive(Debug, Args)]
 pub struct Place {
-    /// What the elections are held with.
-    #[arg(long, global = true, value_enum, default_value_t, help_heading = "Lock")]
+    /// What the elections are held with: `nats`, entries of a NATS key-value bucket; `kubernetes`, objects of a
+    /// namespace, as client-go's campaigners use them; `sqlite:PATH`, a file for the processes of this machine; or
+    /// `postgres://USER@HOST:PORT/DATABASE`, whose password is better told in `PGPASSWORD` or `~/.pgpass`.
+    #[arg(long, global = true, value_parser = LockKind::parse, default_value = "nats", help_heading = "Lock")]
     lock: LockKind,
     #[command(flatten)]
     objects: kubernetes::ObjectPlace,
@@ -38,20 +42,32 @@ pub struct Place {
     bucket: BucketPlace,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum LockKind {
-    /// Entries of a NATS key-value bucket.
-    #[default]
     Nats,
-    /// Objects of a Kubernetes namespace, as client-go's campaigners use them.
     Kubernetes,
+    Database(Database),
+}
+
+impl LockKind {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "nats" => Ok(Self::Nats),
+            "kubernetes" => Ok(Self::Kubernetes),
+            other => match Database::parse(other) {
+                Some(database) => database.map(Self::Database),
+                None => Err("it is nats, kubernetes, sqlite:PATH or postgres://…".to_owned()),
+            },
+        }
+    }
 }
 
 /// How a lock is used by those who stand.
 #[derive(Debug, Args)]
 pub struct Standing {
     /// How long one write entitles to lead, as in 5s or 500ms. With NATS it is the TTL of a bucket that is made, too
-    /// [default: the bucket's TTL, 60s for one that is made]. With Kubernetes it is whole seconds [default: 15s].
+    /// [default: the bucket's TTL, 60s for one that is made]. With Kubernetes it is whole seconds [default: 15s]. In a
+    /// database it is the longest lease of tables that are made, too [default: the longest, 60s].
     #[arg(long, value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
     /// With NATS: use the bucket only if it is there; else it is made.
@@ -67,6 +83,7 @@ pub enum At<'a> {
     Nats(&'a BucketPlace),
     Kubernetes(Objects),
     ForLife(Locks),
+    Database(&'a Database),
 }
 
 /// A lock that is there, before standing in an election of it.
@@ -81,7 +98,7 @@ pub struct Opened {
 impl Place {
     /// The lock that was chosen; asks nobody.
     pub async fn at(&self) -> Result<At<'_>, Failure> {
-        match self.lock {
+        match &self.lock {
             LockKind::Nats => match self.objects.given() {
                 Some(flag) => Err(misplaced(flag, "kubernetes")),
                 None => Ok(At::Nats(&self.bucket)),
@@ -96,6 +113,11 @@ impl Place {
                         InNamespace::ForLife(locks) => At::ForLife(locks),
                     })
                 }
+            },
+            LockKind::Database(database) => match (self.objects.given(), self.bucket.given()) {
+                (Some(flag), _) => Err(misplaced(flag, "kubernetes")),
+                (_, Some(flag)) => Err(misplaced(flag, "nats")),
+                (None, None) => Ok(At::Database(database)),
             },
         }
     }
@@ -112,7 +134,9 @@ impl Place {
         let at = self.at().await?;
         let patient = match &at {
             At::Nats(place) => place.told_timeout().is_none(),
-            At::Kubernetes(_) | At::ForLife(_) => self.bucket.timeout_flag().is_none(),
+            At::Kubernetes(_) | At::ForLife(_) | At::Database(_) => {
+                self.bucket.timeout_flag().is_none()
+            }
         };
         (|| at.open(name, how))
             .retry(ATTEMPTS)
@@ -125,8 +149,12 @@ impl Place {
 impl At<'_> {
     async fn open(&self, name: &str, how: &Standing) -> Result<Opened, Failure> {
         match self {
-            Self::Nats(_) if how.object.is_some() => Err(misplaced("--object", "kubernetes")),
-            Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
+            Self::Nats(_) | Self::Database(_) if how.object.is_some() => {
+                Err(misplaced("--object", "kubernetes"))
+            }
+            Self::Kubernetes(_) | Self::Database(_) if how.no_create => {
+                Err(misplaced("--no-create", "nats"))
+            }
             Self::Nats(place) => {
                 let bucket = place.open(how.lease, how.no_create).await?;
                 let lease = how.lease.unwrap_or(bucket.ttl());
@@ -135,6 +163,7 @@ impl At<'_> {
             Self::Kubernetes(objects) => {
                 objects.stand(name, how.object.as_deref(), how.lease).await
             }
+            Self::Database(database) => database.open(how.lease).await,
             Self::ForLife(_) => {
                 let message = "a leader for life has no lease to stand with: use `incumbent life NAME -- COMMAND` in the pod";
                 Err(Failure::new(Code::Usage, message))

@@ -13,7 +13,7 @@ use self::bucket::{BucketEar, BucketOffices};
 use self::life::{LifeEar, LifeOffices};
 use self::objects::{ObjectEar, ObjectOffices};
 use super::office::{Holder, Office, check_name};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::place::{At, Place};
 use crate::{output, when};
 
@@ -48,7 +48,7 @@ impl<'a> Offices<'a> {
         if let Some(name) = only {
             check_name(name)?;
             match &at {
-                At::Nats(_) => {}
+                At::Nats(_) | At::Database(_) => {}
                 At::Kubernetes(objects) => objects.check_name(name)?,
                 At::ForLife(locks) => locks.check_name(name)?,
             }
@@ -57,6 +57,13 @@ impl<'a> Offices<'a> {
             At::Nats(place) => Self::Bucket(Box::new(BucketOffices::open(place).await?)),
             At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
             At::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
+            At::Database(database) => {
+                let message = format!(
+                    "--lock {} is for `run` and `campaign`: look into the table incumbent_elections",
+                    database.word()
+                );
+                return Err(Failure::new(Code::Usage, message));
+            }
         })
     }
 
