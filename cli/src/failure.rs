@@ -9,6 +9,7 @@ use async_nats::jetstream;
 use incumbent::StartError;
 use incumbent::kubernetes::{LifeError, LifeErrorKind};
 use incumbent::lock::{LockError, LockErrorKind};
+use incumbent::lock_url::{LockUrlError, LockUrlErrorKind};
 use incumbent::nats::{BucketError, BucketErrorKind};
 
 /// What scripts can rely on, as `--help` and the manual tell it.
@@ -181,6 +182,19 @@ impl From<LockError> for Failure {
         let code = match error.kind() {
             LockErrorKind::Denied => Code::Denied,
             LockErrorKind::Unavailable | LockErrorKind::Unknown => Code::Unreachable,
+            _ => Code::Failed,
+        };
+        Self::new(code, one_line(&error))
+    }
+}
+
+impl From<LockUrlError> for Failure {
+    fn from(error: LockUrlError) -> Self {
+        let code = match error.kind() {
+            LockUrlErrorKind::Malformed | LockUrlErrorKind::NotBuilt => Code::Usage,
+            LockUrlErrorKind::Unavailable => Code::Unreachable,
+            LockUrlErrorKind::Denied => Code::Denied,
+            LockUrlErrorKind::Missing => Code::NotFound,
             _ => Code::Failed,
         };
         Self::new(code, one_line(&error))

@@ -13,8 +13,12 @@ pub enum LockUrlErrorKind {
     NotBuilt,
     /// The lock cannot be reached. Trying again may help.
     Unavailable,
-    /// The lock cannot be used until somebody mends it, its rights or the URL.
-    Refused,
+    /// The server refuses us, or a right that we need.
+    Denied,
+    /// What carries the lock is not there, and was not to be made.
+    Missing,
+    /// It is not what it must be, until somebody mends it.
+    Unusable,
 }
 
 /// Why a URL names no lock that can be used.
@@ -34,7 +38,7 @@ impl LockUrlError {
         Self { kind: LockUrlErrorKind::NotBuilt, message, source: None }
     }
 
-    #[cfg(any(feature = "nats", feature = "kubernetes"))]
+    #[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
     pub(super) fn of_opening(
         kind: LockUrlErrorKind,
         message: String,

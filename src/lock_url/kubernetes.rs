@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
@@ -56,6 +57,13 @@ impl Place {
         Ok(place)
     }
 
+    /// What Kubernetes cannot say is left for the election to refuse.
+    pub fn for_lease(&mut self, lease: Duration) {
+        if let (None, Ok(timing)) = (self.timing, LeaseTiming::of_lease(lease)) {
+            self.timing = Some(timing);
+        }
+    }
+
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let cluster = match &self.kubeconfig {
             Some(file) => Cluster::from_kubeconfig(file, self.context.as_deref()).await,
@@ -63,7 +71,7 @@ impl Place {
         };
         let mut cluster = cluster.map_err(|error| {
             let message = format!("{}: {error}", self.shown);
-            LockUrlError::of_opening(LockUrlErrorKind::Refused, message, error)
+            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
         })?;
         if !self.namespace.is_empty() {
             cluster = cluster.in_namespace(&self.namespace);

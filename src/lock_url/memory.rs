@@ -16,16 +16,27 @@ static LOCKS: LazyLock<Mutex<HashMap<String, MemoryLock>>> = LazyLock::new(Mutex
 pub(super) struct Place {
     name: String,
     ttl: Option<Duration>,
+    /// The TTL of a lock that is not there yet.
+    made_for: Option<Duration>,
 }
 
 impl Place {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
-        Ok(Self { name: parts.decoded(parts.place())?, ttl: parts.take_duration("ttl")? })
+        Ok(Self {
+            name: parts.decoded(parts.place())?,
+            ttl: parts.take_duration("ttl")?,
+            made_for: None,
+        })
+    }
+
+    pub fn for_lease(&mut self, lease: Duration) {
+        self.made_for = Some(lease);
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || self.ttl.map_or_else(MemoryLock::new, MemoryLock::with_ttl);
+        let fresh =
+            || self.ttl.or(self.made_for).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
         let lock = locks.entry(self.name.clone()).or_insert_with(fresh);
         let has = lock.capabilities().longest_lease;
         match self.ttl.filter(|ttl| *ttl != has) {

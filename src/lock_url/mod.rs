@@ -19,6 +19,8 @@
 //! |---|---|---|---|
 //! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://`, `ws://`, `wss://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `domain`, `creds=FILE`, `ca=FILE` |
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
+//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `longest-lease`, and those of `libpq` |
+//! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `longest-lease` |
 //! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
 //!
 //! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or
@@ -35,10 +37,13 @@ mod memory;
 #[cfg(feature = "nats")]
 mod nats;
 mod parts;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sql;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::all_of::all_of;
 use crate::lock::{Lock, Member, Need};
@@ -63,16 +68,27 @@ enum Place {
     Nats(Box<nats::Place>),
     #[cfg(feature = "kubernetes")]
     Kubernetes(kubernetes::Place),
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    Sql(sql::Place),
 }
 
 impl LockUrl {
+    /// What [`open`](Self::open) makes where it is missing, a bucket or tables, is made for leases of this length, and a Lease of
+    /// Kubernetes is timed by it. What is there stays as it is, and [`lease`](crate::ElectionBuilder::lease) is told apart from this.
+    pub fn for_lease(mut self, lease: Duration) -> Self {
+        self.members.iter_mut().for_each(|(place, _)| place.for_lease(lease));
+        self
+    }
+
     /// Opens the lock.
     ///
     /// A NATS server is asked for the bucket, which is made where there is none, unless the URL tells the `ttl`: then nobody is
-    /// asked, the server may be out of reach, and elections are timed by that. A Kubernetes API server is not asked.
+    /// asked, the server may be out of reach, and elections are timed by that. A database is asked for its tables, and they are made
+    /// where there are none. A Kubernetes API server is not asked.
     ///
     /// # Errors
-    /// [`LockUrlErrorKind::Unavailable`], where trying again may help, and [`LockUrlErrorKind::Refused`].
+    /// [`LockUrlErrorKind::Unavailable`], where trying again may help; [`Denied`](LockUrlErrorKind::Denied),
+    /// [`Missing`](LockUrlErrorKind::Missing) and [`Unusable`](LockUrlErrorKind::Unusable), where it does not.
     ///
     /// # Cancel safety
     /// A bucket may be left behind.
@@ -98,7 +114,23 @@ impl Place {
             }
             #[cfg(feature = "kubernetes")]
             "kubernetes" => kubernetes::Place::parse(parts).map(Self::Kubernetes),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => sql::Place::parse_postgres(parts).map(Self::Sql),
+            #[cfg(feature = "sqlite")]
+            "sqlite" => sql::Place::parse_sqlite(parts).map(Self::Sql),
             scheme => Err(parts.unknown(feature_of(scheme))),
+        }
+    }
+
+    fn for_lease(&mut self, lease: Duration) {
+        match self {
+            Self::Memory(place) => place.for_lease(lease),
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => place.for_lease(lease),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(place) => place.for_lease(lease),
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.for_lease(lease),
         }
     }
 
@@ -109,6 +141,8 @@ impl Place {
             Self::Nats(place) => place.open().await,
             #[cfg(feature = "kubernetes")]
             Self::Kubernetes(place) => place.open().await,
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.open().await,
         }
     }
 }
@@ -118,6 +152,8 @@ fn feature_of(scheme: &str) -> Option<&'static str> {
     match scheme {
         "nats" | "tls" | "ws" | "wss" => Some("nats"),
         "kubernetes" => Some("kubernetes"),
+        "postgres" | "postgresql" => Some("postgres"),
+        "sqlite" => Some("sqlite"),
         _ => None,
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Place {
     servers: Vec<ServerAddr>,
     bucket: String,
     ttl: Option<Duration>,
+    /// The TTL of a bucket that is made.
+    made_for: Option<Duration>,
     create: bool,
     domain: Option<String>,
     creds: Option<PathBuf>,
@@ -48,6 +50,7 @@ impl Place {
             servers: servers?,
             bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
             ttl: parts.take_duration("ttl")?,
+            made_for: None,
             create: match parts.take("create").as_deref() {
                 None | Some("yes") => true,
                 Some("no") => false,
@@ -60,13 +63,17 @@ impl Place {
         })
     }
 
+    pub fn for_lease(&mut self, lease: Duration) {
+        self.made_for = Some(lease);
+    }
+
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let mut options = ConnectOptions::new();
         if let Some(file) = &self.creds {
             let read = options.credentials_file(file).await;
             options = read.map_err(|error| {
                 let what = format!("the credentials file {} cannot be used", file.display());
-                self.failed(LockUrlErrorKind::Refused, &what, error)
+                self.failed(LockUrlErrorKind::Unusable, &what, error)
             })?;
         }
         if let Some(file) = &self.ca {
@@ -78,15 +85,18 @@ impl Place {
         let connection = connect(&self.servers[..], options).await;
         let connection = connection.map_err(|error| {
             let kind = match error.kind() {
-                ConnectErrorKind::Authentication
-                | ConnectErrorKind::AuthorizationViolation
-                | ConnectErrorKind::ServerParse
-                | ConnectErrorKind::Tls => LockUrlErrorKind::Refused,
+                ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                    LockUrlErrorKind::Denied
+                }
+                ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => LockUrlErrorKind::Unusable,
                 _ => LockUrlErrorKind::Unavailable,
             };
             self.failed(kind, "no connection to a server", error)
         })?;
         let mut config = BucketConfig::new(&self.bucket).create_if_missing(self.create);
+        if let Some(ttl) = self.made_for {
+            config = config.ttl(ttl);
+        }
         if let Some(domain) = &self.domain {
             config = config.domain(domain);
         }
@@ -98,7 +108,9 @@ impl Place {
         let bucket = bucket.map_err(|error| {
             let kind = match error.kind() {
                 BucketErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
-                _ => LockUrlErrorKind::Refused,
+                BucketErrorKind::Denied => LockUrlErrorKind::Denied,
+                BucketErrorKind::Missing => LockUrlErrorKind::Missing,
+                _ => LockUrlErrorKind::Unusable,
             };
             self.failed(kind, &format!("bucket {} cannot be used", self.bucket), error)
         })?;

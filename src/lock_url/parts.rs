@@ -80,6 +80,16 @@ impl Parts {
         }
     }
 
+    /// The URL with the options that nobody has read, which then are read.
+    #[cfg(feature = "postgres")]
+    pub fn take_rest(&mut self) -> String {
+        let mut options = form_urlencoded::Serializer::new(String::new());
+        options.extend_pairs(self.options.drain(..));
+        let options = options.finish();
+        let mark = if options.is_empty() { "" } else { "?" };
+        format!("{}:{}{mark}{options}", self.scheme, self.place)
+    }
+
     pub fn malformed(&self, rule: &str) -> LockUrlError {
         LockUrlError::malformed(format!("{}: {rule}", self.shown))
     }
@@ -103,10 +113,19 @@ fn is_scheme(text: &str) -> bool {
 
 /// A user, a password or a token stand before an `@`; and nothing that a terminal obeys is repeated.
 fn shown(scheme: &str, rest: &str) -> String {
-    let rest = match rest.rsplit_once('@') {
+    let mut rest = match rest.rsplit_once('@') {
         Some((_, after)) => format!("//***@{after}"),
         None => rest.to_owned(),
     };
+    // PostgreSQL takes a password as an option, too.
+    if let Some((place, options)) = rest.split_once('?') {
+        let secret = |option: &str| option.to_ascii_lowercase().contains("pass");
+        let told = options.split('&').map(|option| match option.split_once('=') {
+            Some((key, _)) if secret(key) => format!("{key}=***"),
+            _ => option.to_owned(),
+        });
+        rest = format!("{place}?{}", told.collect::<Vec<_>>().join("&"));
+    }
     let colon = if scheme.is_empty() { "" } else { ":" };
     crate::text::shown(&format!("{scheme}{colon}{rest}"), 200).into_owned()
 }

@@ -52,6 +52,8 @@ fn secrets_are_never_shown() {
         "//me:secret@localhost",
         "me:secret@localhost:4222",
         "x://secret@localhost/?a=b@c",
+        "postgres://me@localhost/db?sslmode=require&password=secret",
+        "postgres://me:secret@localhost/db?create=never",
     ] {
         let told = match LockUrl::from_str(url) {
             Ok(url) => format!("{url} {url:?} {:?}", url.members),

@@ -25,7 +25,7 @@ async fn leads(lock: Arc<dyn Lock>) {
 async fn a_bucket_is_made_unless_it_must_be_there() {
     let server = Server::start().await;
     let missing = open(&format!("{}/MINE?create=no", server.url())).await.unwrap_err();
-    assert_eq!(missing.kind(), LockUrlErrorKind::Refused, "{missing}");
+    assert_eq!(missing.kind(), LockUrlErrorKind::Missing, "{missing}");
     assert!(missing.to_string().ends_with("bucket MINE cannot be used"), "{missing}");
     let lock = open(&format!("{}/MINE", server.url())).await.unwrap();
     assert_eq!(lock.capabilities().longest_lease, Duration::from_secs(60));
@@ -43,7 +43,7 @@ async fn a_user_or_a_token_of_the_url_is_used() {
         let url = |who: &str| format!("nats://{who}{}/MINE", server.address());
         leads(open(&url(&format!("{who}@"))).await.unwrap()).await;
         let refused = open(&url("")).await.unwrap_err();
-        assert_eq!(refused.kind(), LockUrlErrorKind::Refused, "{refused}: {:?}", refused);
+        assert_eq!(refused.kind(), LockUrlErrorKind::Denied, "{refused}: {:?}", refused);
     }
 }
 

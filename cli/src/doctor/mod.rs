@@ -81,8 +81,10 @@ impl Doctor {
         let mut report = Report::default();
         match self.place.at().await? {
             At::Nats(place) => self.examine_nats(place, &mut report).await?,
-            At::Database(database) => {
-                let message = format!("`doctor` knows nothing of --lock {}", database.word());
+            At::Url(url, _) => {
+                let message = format!(
+                    "`doctor` examines nats and kubernetes, and knows nothing of --lock {url}"
+                );
                 return Err(Failure::new(Code::Usage, message));
             }
             At::Kubernetes(_) | At::ForLife(_) if self.monitor.is_some() => {

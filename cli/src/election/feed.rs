@@ -113,7 +113,7 @@ impl<'a> Feed<'a> {
             .collect();
         for office in gone {
             let holding = Holding::Vacant(self.offices.cause_of_absence().to_owned());
-            self.take(Office { holding, written: OffsetDateTime::now_utc(), ..office });
+            self.take(Office { holding, written: Some(OffsetDateTime::now_utc()), ..office });
         }
         self.first = false;
         Ok(())
@@ -140,7 +140,7 @@ impl<'a> Feed<'a> {
         if changed {
             self.waiting.push_back(Event {
                 election: office.election.clone(),
-                time: office.written,
+                time: office.written.unwrap_or_else(OffsetDateTime::now_utc),
                 revision: office.revision,
                 before: held,
                 now: office.holding.clone(),

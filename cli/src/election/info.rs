@@ -105,7 +105,7 @@ fn row(office: &Office) -> [String; 5] {
         leader(office),
         or_dash(holder.and_then(|holder| holder.since).map(ago)),
         or_dash(holder.and_then(|holder| holder.token).map(|token| token.to_string())),
-        or_dash(holder.map(|_| ago(office.written))),
+        or_dash(holder.and(office.written).map(ago)),
     ]
 }
 

@@ -19,7 +19,8 @@ const COARSENESS: Duration = Duration::from_secs(1);
 pub struct Office {
     pub election: String,
     pub revision: u64,
-    pub written: OffsetDateTime,
+    /// None where the lock does not say.
+    pub written: Option<OffsetDateTime>,
     pub holding: Holding,
 }
 
@@ -80,7 +81,8 @@ impl Office {
     /// Whether the holder has not renewed for a lease, by our clock, and nobody has written that it is gone.
     pub fn is_overdue(&self) -> bool {
         let lease = self.holder().and_then(|holder| holder.lease);
-        lease.is_some_and(|lease| when::age(self.written) > lease + COARSENESS)
+        let age = self.written.map(when::age);
+        lease.zip(age).is_some_and(|(lease, age)| age > lease + COARSENESS)
     }
 
     pub fn json(&self) -> Value {
@@ -96,7 +98,7 @@ impl Office {
             "leader": holder.map(|holder| &holder.leader),
             "token": holder.and_then(|holder| holder.token),
             "since": holder.and_then(|holder| holder.since).map(when::rfc3339),
-            "renewed": holder.filter(|_| pod.is_none()).map(|_| when::rfc3339(self.written)),
+            "renewed": holder.filter(|_| pod.is_none()).and(self.written).map(when::rfc3339),
             "overdue": self.is_overdue(),
             "address": said.map(Advertisement::address),
             "metadata": said.map(Advertisement::metadata),

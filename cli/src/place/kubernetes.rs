@@ -12,11 +12,9 @@ use incumbent::kubernetes::{
 };
 use incumbent::lock::{Lock, LockError, Reading};
 
-use super::{Kind, LifeKind, Opened};
+use super::{Kind, LifeKind, Opened, PATIENCE};
 use crate::failure::{Code, Failure, one_line};
 
-/// How long to wait for an answer, unless told otherwise.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest name of a namespace.
 const LONGEST_NAMESPACE: usize = 63;
 

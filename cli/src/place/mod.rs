@@ -1,25 +1,28 @@
-//! Where elections are held: in a bucket of NATS, in objects of Kubernetes, or in a database.
+//! Where elections are held: in a bucket of NATS, in objects of Kubernetes, or where a URL says.
 
-mod database;
 mod kind;
 mod kubernetes;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
 use clap::Args;
+use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
 use crate::connection::BucketPlace;
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
-pub use database::Database;
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
     InNamespace, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there, timing,
 };
+
+/// How long to wait for an answer, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// When to look again for a server that is out of reach.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
@@ -31,33 +34,65 @@ const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
 /// Where the elections are held. What only the other lock understands is refused, not ignored.
 #[derive(Debug, Args)]
 pub struct Place {
-    /// What the elections are held with: `nats`, entries of a NATS key-value bucket; `kubernetes`, objects of a
-    /// namespace, as client-go's campaigners use them; `sqlite:PATH`, a file for the processes of this machine; or
-    /// `postgres://USER@HOST:PORT/DATABASE`, whose password is better told in `PGPASSWORD` or `~/.pgpass`.
-    #[arg(long, global = true, value_parser = LockKind::parse, default_value = "nats", help_heading = "Lock")]
-    lock: LockKind,
+    /// What the elections are held with: `nats`, `kubernetes`, or a URL.
+    ///
+    /// `nats`: entries of a NATS key-value bucket, which the flags below name. `kubernetes`: objects of a namespace, as
+    /// client-go's campaigners use them. `sqlite:PATH`: a file, for the processes of this machine; it needs no server.
+    /// `postgres://USER@HOST:PORT/DATABASE`: a database; tell its password in PGPASSWORD or ~/.pgpass, for a command line is
+    /// no place for it. `nats://HOST/BUCKET` and `kubernetes:NAMESPACE` say in one word what the flags say. Several
+    /// URLs with blanks between them are all held by whoever leads, in this order; a `?need=best-effort` behind one lets a term go on
+    /// without it. What else may stand behind a question mark: docs.rs/incumbent, lock_url.
+    #[arg(
+        long,
+        env = "INCUMBENT_LOCK",
+        global = true,
+        default_value = "nats",
+        value_name = "LOCK",
+        hide_env_values = true,
+        help_heading = "Lock"
+    )]
+    lock: Told,
     #[command(flatten)]
     objects: kubernetes::ObjectPlace,
     #[command(flatten)]
     bucket: BucketPlace,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What was told, which may have a password.
+#[derive(Clone)]
+struct Told(String);
+
+impl From<&str> for Told {
+    fn from(told: &str) -> Self {
+        Self(told.to_owned())
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[derive(Debug)]
 enum LockKind {
     Nats,
     Kubernetes,
-    Database(Database),
+    Url(LockUrl),
 }
 
 impl LockKind {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
+    fn parse(Told(text): &Told) -> Result<Self, Failure> {
+        match &**text {
             "nats" => Ok(Self::Nats),
             "kubernetes" => Ok(Self::Kubernetes),
-            other => match Database::parse(other) {
-                Some(database) => database.map(Self::Database),
-                None => Err("it is nats, kubernetes, sqlite:PATH or postgres://…".to_owned()),
-            },
+            other if !other.contains(':') => {
+                let message = format!(
+                    "--lock {other:?}: it is nats, kubernetes, or a URL as sqlite:PATH is one"
+                );
+                Err(Failure::new(Code::Usage, message))
+            }
+            url => Ok(Self::Url(url.parse()?)),
         }
     }
 }
@@ -67,7 +102,7 @@ impl LockKind {
 pub struct Standing {
     /// How long one write entitles to lead, as in 5s or 500ms. With NATS it is the TTL of a bucket that is made, too
     /// [default: the bucket's TTL, 60s for one that is made]. With Kubernetes it is whole seconds [default: 15s]. In a
-    /// database it is the longest lease of tables that are made, too [default: the longest, 60s].
+    /// database it is the longest lease of tables that are made, too [default: the longest of the tables, 60s].
     #[arg(long, value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
     /// With NATS: use the bucket only if it is there; else it is made.
@@ -83,7 +118,8 @@ pub enum At<'a> {
     Nats(&'a BucketPlace),
     Kubernetes(Objects),
     ForLife(Locks),
-    Database(&'a Database),
+    /// With how long to wait for an answer.
+    Url(LockUrl, Duration),
 }
 
 /// A lock that is there, before standing in an election of it.
@@ -98,7 +134,7 @@ pub struct Opened {
 impl Place {
     /// The lock that was chosen; asks nobody.
     pub async fn at(&self) -> Result<At<'_>, Failure> {
-        match &self.lock {
+        match LockKind::parse(&self.lock)? {
             LockKind::Nats => match self.objects.given() {
                 Some(flag) => Err(misplaced(flag, "kubernetes")),
                 None => Ok(At::Nats(&self.bucket)),
@@ -114,10 +150,10 @@ impl Place {
                     })
                 }
             },
-            LockKind::Database(database) => match (self.objects.given(), self.bucket.given()) {
+            LockKind::Url(url) => match (self.objects.given(), self.bucket.given()) {
                 (Some(flag), _) => Err(misplaced(flag, "kubernetes")),
                 (_, Some(flag)) => Err(misplaced(flag, "nats")),
-                (None, None) => Ok(At::Database(database)),
+                (None, None) => Ok(At::Url(url, self.bucket.timeout_flag().unwrap_or(PATIENCE))),
             },
         }
     }
@@ -134,7 +170,7 @@ impl Place {
         let at = self.at().await?;
         let patient = match &at {
             At::Nats(place) => place.told_timeout().is_none(),
-            At::Kubernetes(_) | At::ForLife(_) | At::Database(_) => {
+            At::Kubernetes(_) | At::ForLife(_) | At::Url(..) => {
                 self.bucket.timeout_flag().is_none()
             }
         };
@@ -149,10 +185,10 @@ impl Place {
 impl At<'_> {
     async fn open(&self, name: &str, how: &Standing) -> Result<Opened, Failure> {
         match self {
-            Self::Nats(_) | Self::Database(_) if how.object.is_some() => {
+            Self::Nats(_) | Self::Url(..) if how.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
             }
-            Self::Kubernetes(_) | Self::Database(_) if how.no_create => {
+            Self::Kubernetes(_) | Self::Url(..) if how.no_create => {
                 Err(misplaced("--no-create", "nats"))
             }
             Self::Nats(place) => {
@@ -163,7 +199,16 @@ impl At<'_> {
             Self::Kubernetes(objects) => {
                 objects.stand(name, how.object.as_deref(), how.lease).await
             }
-            Self::Database(database) => database.open(how.lease).await,
+            Self::Url(url, _) => {
+                let lock = match how.lease {
+                    Some(lease) => url.clone().for_lease(lease).open().await?,
+                    None => url.open().await?,
+                };
+                let known = lock.timing().lease;
+                let lease = how.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
+                let told = how.lease.filter(|told| known != Some(*told));
+                Ok(Opened { lock, lease, told })
+            }
             Self::ForLife(_) => {
                 let message = "a leader for life has no lease to stand with: use `incumbent life NAME -- COMMAND` in the pod";
                 Err(Failure::new(Code::Usage, message))

@@ -15,6 +15,7 @@ mod kv_buckets;
 mod kv_delete;
 mod kv_entries;
 mod kv_watch;
+mod lock_url;
 mod manual;
 mod proofs;
 mod shell;

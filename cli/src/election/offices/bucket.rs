@@ -196,5 +196,5 @@ fn of_message(
             pod: None,
         }),
     };
-    Office { election: election.to_owned(), revision, written, holding }
+    Office { election: election.to_owned(), revision, written: Some(written), holding }
 }

@@ -141,6 +141,6 @@ fn understand(lock: LifeLock) -> Office {
             }),
         }),
     };
-    let written = since.unwrap_or_else(OffsetDateTime::now_utc);
+    let written = Some(since.unwrap_or_else(OffsetDateTime::now_utc));
     Office { election: lock.name, revision: lock.resource_version, written, holding }
 }

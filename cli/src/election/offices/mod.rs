@@ -2,6 +2,7 @@
 
 mod bucket;
 mod life;
+mod lock;
 mod objects;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use self::bucket::{BucketEar, BucketOffices};
 use self::life::{LifeEar, LifeOffices};
+use self::lock::{LockEar, LockOffices};
 use self::objects::{ObjectEar, ObjectOffices};
 use super::office::{Holder, Office, check_name};
 use crate::failure::{Code, Failure};
@@ -22,6 +24,7 @@ pub enum Offices<'a> {
     Bucket(Box<BucketOffices<'a>>),
     Objects(ObjectOffices),
     ForLife(LifeOffices),
+    Lock(LockOffices),
 }
 
 /// A way to hear of changes.
@@ -29,6 +32,7 @@ pub enum Ear {
     Bucket(Box<BucketEar>),
     Objects(Box<ObjectEar>),
     ForLife(Box<LifeEar>),
+    Lock(LockEar),
 }
 
 /// What was heard.
@@ -48,7 +52,7 @@ impl<'a> Offices<'a> {
         if let Some(name) = only {
             check_name(name)?;
             match &at {
-                At::Nats(_) | At::Database(_) => {}
+                At::Nats(_) | At::Url(..) => {}
                 At::Kubernetes(objects) => objects.check_name(name)?,
                 At::ForLife(locks) => locks.check_name(name)?,
             }
@@ -57,12 +61,15 @@ impl<'a> Offices<'a> {
             At::Nats(place) => Self::Bucket(Box::new(BucketOffices::open(place).await?)),
             At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
             At::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
-            At::Database(database) => {
-                let message = format!(
-                    "--lock {} is for `run` and `campaign`: look into the table incumbent_elections",
-                    database.word()
-                );
-                return Err(Failure::new(Code::Usage, message));
+            At::Url(url, timeout) => {
+                let offices =
+                    LockOffices { lock: url.open().await?, title: url.to_string(), timeout };
+                if offices.lock.members().is_some() {
+                    let message = "each of several locks has its own leader: name one of them";
+                    return Err(Failure::new(Code::Usage, message));
+                }
+                only.map_or(Ok(()), |name| offices.check_name(name))?;
+                Self::Lock(offices)
             }
         })
     }
@@ -73,6 +80,7 @@ impl<'a> Offices<'a> {
             Self::Bucket(offices) => offices.read(name).await,
             Self::Objects(offices) => offices.read(name).await,
             Self::ForLife(offices) => offices.read(name).await,
+            Self::Lock(offices) => offices.read(name).await,
         };
         let office = office?;
         if office.is_none() {
@@ -87,6 +95,7 @@ impl<'a> Offices<'a> {
             Self::Bucket(offices) => offices.all().await,
             Self::Objects(offices) => offices.all().await,
             Self::ForLife(offices) => offices.all().await,
+            Self::Lock(offices) => offices.all().await,
         };
         let all = all?;
         if all.is_empty() {
@@ -98,7 +107,7 @@ impl<'a> Offices<'a> {
     /// Refuses a namespace that is not there: there is nothing in it, and no other request says why.
     async fn check_place(&self) -> Result<(), Failure> {
         match self {
-            Self::Bucket(_) => Ok(()),
+            Self::Bucket(_) | Self::Lock(_) => Ok(()),
             Self::Objects(ObjectOffices(objects)) => objects.check_namespace().await,
             Self::ForLife(LifeOffices(locks)) => locks.check_namespace().await,
         }
@@ -110,6 +119,7 @@ impl<'a> Offices<'a> {
             Self::Bucket(offices) => Ear::Bucket(Box::new(offices.listen(only).await?)),
             Self::Objects(offices) => Ear::Objects(Box::new(offices.listen(only).await?)),
             Self::ForLife(offices) => Ear::ForLife(Box::new(offices.listen(only).await?)),
+            Self::Lock(offices) => Ear::Lock(offices.listen(only)),
         })
     }
 
@@ -120,6 +130,7 @@ impl<'a> Offices<'a> {
             Self::Bucket(offices) => offices.evict(office, doing).await,
             Self::Objects(offices) => offices.evict(office).await,
             Self::ForLife(offices) => offices.evict(office).await,
+            Self::Lock(offices) => offices.evict(office).await,
         }
     }
 
@@ -129,6 +140,9 @@ impl<'a> Offices<'a> {
             Self::Bucket(offices) => offices.ttl(),
             Self::Objects(_) => holder.lease,
             Self::ForLife(_) => None,
+            Self::Lock(offices) => {
+                holder.lease.or_else(|| Some(offices.lock.capabilities().longest_lease))
+            }
         }
     }
 
@@ -137,6 +151,7 @@ impl<'a> Offices<'a> {
         match self {
             Self::Bucket(_) => "expired", // a deletion leaves a marker
             Self::Objects(_) => "evicted",
+            Self::Lock(_) => "gone",
             Self::ForLife(_) => "deleted", // by the garbage collector, a successor, or somebody
         }
     }
@@ -145,7 +160,7 @@ impl<'a> Offices<'a> {
     pub async fn findings(&self) -> Result<Option<Vec<Finding>>, Failure> {
         match self {
             Self::Bucket(offices) => offices.findings().await.map(Some),
-            Self::Objects(_) | Self::ForLife(_) => Ok(None),
+            Self::Objects(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
         }
     }
 
@@ -164,6 +179,7 @@ impl<'a> Offices<'a> {
                     objects.kind().name()
                 )
             }
+            Self::Lock(offices) => format!("Lock {}", output::bold(&offices.title)),
             Self::ForLife(LifeOffices(locks)) => format!(
                 "Namespace {}, leaders for life, kind {}",
                 output::bold(locks.namespace()),
@@ -179,6 +195,7 @@ impl<'a> Offices<'a> {
             Self::Objects(ObjectOffices(objects)) => {
                 json!({"namespace": objects.namespace(), "kind": objects.kind().name()})
             }
+            Self::Lock(offices) => json!({"lock": offices.title}),
             Self::ForLife(LifeOffices(locks)) => {
                 json!({"namespace": locks.namespace(), "kind": "ForLife", "carrier": locks.kind.name()})
             }
@@ -194,6 +211,7 @@ impl Ear {
             Self::Bucket(ear) => ear.hears_all(),
             Self::Objects(ear) => ear.hears_all(),
             Self::ForLife(ear) => ear.hears_all(),
+            Self::Lock(_) => false,
         }
     }
 
@@ -203,6 +221,7 @@ impl Ear {
             Self::Bucket(ear) => ear.next().await,
             Self::Objects(ear) => ear.next().await,
             Self::ForLife(ear) => ear.next().await,
+            Self::Lock(ear) => ear.next().await,
         }
     }
 }

@@ -137,10 +137,11 @@ fn understand(office: kubernetes::Office) -> Office {
         // Whoever evicts leaves the times of the holder.
         _ => (Holding::Vacant("evicted".to_owned()), now),
     };
+    let written = Some(written);
     Office { election: office.object, revision: office.resource_version, written, holding }
 }
 
 fn deleted(office: kubernetes::Office) -> Office {
     let holding = Holding::Vacant("evicted".to_owned());
-    Office { holding, written: OffsetDateTime::now_utc(), ..understand(office) }
+    Office { holding, written: Some(OffsetDateTime::now_utc()), ..understand(office) }
 }

@@ -1,0 +1,101 @@
+//! Locks that are named by URLs.
+
+use incumbent_test_support::{Server, eventually};
+
+use crate::shell::Shell;
+
+const LOCK: [&str; 2] = ["--lock", "sqlite:elections.db"];
+
+#[tokio::test]
+async fn a_file_carries_elections_without_any_server() {
+    let shell = Shell::bare();
+    let campaign = |identity| {
+        let flags = ["campaign", "my_app", "--identity", identity, "--lease", "2s"];
+        let said = ["--advertise", "c1.example.net:80"];
+        shell.start(&[&flags[..], &LOCK, &said].concat())
+    };
+    let mut first = campaign("first");
+    first.line_with("won: leading with token ");
+    let mut second = campaign("second");
+    second.line_with("leader: first");
+    let told = shell.out(&[&["election", "info", "my_app"][..], &LOCK].concat());
+    assert!(told.starts_with("Lock sqlite:elections.db\n"), "{told}");
+    let json = shell.json(&[&["election", "info", "-o", "json"][..], &LOCK].concat());
+    let election = &json["elections"][0];
+    assert_eq!((&election["leader"], &election["election"]), (&"first".into(), &"my_app".into()));
+    assert_eq!(election["address"], "c1.example.net:80");
+
+    let mut watch = shell.start(&[&["election", "watch", "my_app"][..], &LOCK].concat());
+    watch.line_with("first leads");
+    let told = shell.out(&[&["election", "evict", "my_app", "--force"][..], &LOCK].concat());
+    assert!(told.starts_with("evicted first from my_app\n"), "{told}");
+    assert!(told.contains(" leads after "), "{told}");
+    first.line_with("lost: ");
+    watch.line_with("leads with token ");
+    second.end_by("TERM");
+    first.end_by("TERM");
+    eventually("nobody leads", async || {
+        let told = shell.out(&[&["election", "list"][..], &LOCK].concat());
+        told.ends_with("my_app    nobody (released)\n").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bucket_is_named_by_its_url_or_by_the_variable() {
+    let server = Server::start().await;
+    let url = format!("{}/MINE", server.url());
+    let shell = Shell::bare().with("INCUMBENT_LOCK", &*url);
+    let mut leader = shell.start(&["campaign", "my_app"]);
+    leader.line_with("won");
+    let told = shell.out(&["election", "list"]);
+    assert!(told.contains("my_app"), "{told}");
+    let by_flags = ["election", "list", "--lock", "nats", "--bucket", "MINE", "--server"];
+    assert_eq!(shell.out(&[&by_flags[..], &[&server.url()]].concat()), told);
+    leader.end_by("TERM");
+}
+
+#[tokio::test]
+async fn both_locks_of_several_are_held() {
+    let server = Server::start().await;
+    let shell = Shell::bare();
+    let bucket = format!("{}/MINE?ttl=2s", server.url());
+    let both = format!("sqlite:elections.db {bucket}");
+    let mut leader = shell.start(&["campaign", "my_app", "--lock", &both]);
+    leader.line_with("won");
+    for one in ["sqlite:elections.db", &bucket] {
+        let json = shell.json(&["election", "info", "my_app", "--lock", one, "-o", "json"]);
+        assert!(json["elections"][0]["leader"].is_string(), "{json}");
+    }
+    let (line, code) = shell.refusal(&["election", "info", "--lock", &both]);
+    assert!(line.contains("name one of them"), "{line}");
+    assert_eq!(code, 2);
+    leader.end_by("TERM");
+}
+
+#[test]
+fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
+    let shell = Shell::bare();
+    let refused =
+        |lock: &str| shell.refusal(&["campaign", "my_app", "--timeout", "1s", "--lock", lock]);
+    for (lock, says, code) in [
+        ("mysql:x", "no lock has the scheme \"mysql\"", 2),
+        ("bucket", "it is nats, kubernetes, or a URL as sqlite:PATH is one", 2),
+        ("sqlite:", "it names no file, as sqlite:elections.db does", 2),
+        ("sqlite:a?ttl=1s", "there is no option \"ttl\" here", 2),
+        ("postgres:me:s3cret@host", "a database is named as postgres://USER@HOST:PORT/DATABASE", 2),
+        (
+            "postgres://me:s3cret@127.0.0.1:1/db",
+            "cannot be used: no connection to 127.0.0.1:1/db",
+            4,
+        ),
+        ("nats://me:s3cret@127.0.0.1:1/B", "no connection to a server", 4),
+        ("sqlite:absent/x.db", "there is no directory for absent/x.db", 1),
+    ] {
+        let (line, exit) = refused(lock);
+        assert!(line.contains(says) && !line.contains("s3cret"), "{line}");
+        assert_eq!(exit, code, "{line}");
+    }
+    let (line, code) = shell.refusal(&["campaign", "a", "--lock", "sqlite:a.db", "--bucket", "B"]);
+    assert_eq!((&*line, code), ("incumbent: --bucket says nothing without --lock nats", 2));
+}

@@ -1,0 +1,97 @@
+//! `postgres://…` and `sqlite:PATH`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{LockUrlError, LockUrlErrorKind};
+use super::parts::Parts;
+use crate::lock::Lock;
+#[cfg(feature = "postgres")]
+use crate::sql::Postgres;
+#[cfg(feature = "sqlite")]
+use crate::sql::Sqlite;
+use crate::sql::{SqlError, SqlErrorKind, Tables};
+
+#[derive(Clone)]
+pub(super) struct Place {
+    database: Database,
+    tables: Tables,
+    shown: String,
+}
+
+#[derive(Clone)]
+enum Database {
+    /// A URL, which may have a password.
+    #[cfg(feature = "postgres")]
+    Postgres(String),
+    #[cfg(feature = "sqlite")]
+    Sqlite(std::path::PathBuf),
+}
+
+impl Place {
+    #[cfg(feature = "postgres")]
+    pub fn parse_postgres(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let tables = tables(parts)?;
+        if !parts.place().starts_with("//") {
+            return Err(
+                parts.malformed("a database is named as postgres://USER@HOST:PORT/DATABASE")
+            );
+        }
+        let database = Database::Postgres(parts.take_rest());
+        Ok(Self { database, tables, shown: parts.shown().to_owned() })
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub fn parse_sqlite(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let tables = tables(parts)?;
+        let path = parts.place();
+        let path = parts.decoded(path.strip_prefix("//").unwrap_or(path))?;
+        if matches!(&*path, "" | ":memory:") {
+            return Err(parts.malformed("it names no file, as sqlite:elections.db does"));
+        }
+        let database = Database::Sqlite(path.into());
+        Ok(Self { database, tables, shown: parts.shown().to_owned() })
+    }
+
+    pub fn for_lease(&mut self, lease: Duration) {
+        self.tables = self.tables.longest_lease(lease);
+    }
+
+    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let lock: Result<Arc<dyn Lock>, SqlError> = match &self.database {
+            #[cfg(feature = "postgres")]
+            Database::Postgres(url) => Postgres::connect_with(url, self.tables)
+                .await
+                .map(|database| Arc::new(database.lock()) as _),
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite(path) => Sqlite::open_with(path, self.tables)
+                .await
+                .map(|database| Arc::new(database.lock()) as _),
+        };
+        lock.map_err(|error| {
+            let kind = match error.kind() {
+                SqlErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
+                SqlErrorKind::Denied => LockUrlErrorKind::Denied,
+                SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
+            };
+            LockUrlError::of_opening(kind, format!("{} cannot be used", self.shown), error)
+        })
+    }
+}
+
+fn tables(parts: &mut Parts) -> Result<Tables, LockUrlError> {
+    let tables = match parts.take("create").as_deref() {
+        None | Some("yes") => Tables::make(),
+        Some("no") => Tables::existing(),
+        Some(_) => return Err(parts.malformed("create is yes or no")),
+    };
+    let longest = parts.take_duration("longest-lease")?;
+    Ok(longest.map_or(tables, |longest| tables.longest_lease(longest)))
+}
+
+/// A URL may have a password.
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
