@@ -75,11 +75,12 @@ cli-doc: rust ## Write docs/cli.md from what the program says of itself
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 
-tools: ## Install the nats-servers that the tests start, into .tools, and PostgreSQL, and build the Kubernetes API server (minutes, once)
+tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL and the object stores, and build the Kubernetes API server (minutes, once)
 	@scripts/tools.sh
 	@scripts/databases.sh
 	@tests/kubeserver/build.sh
 	@tests/kubeserver/build.sh clientgo
+	@scripts/object-stores.sh
 
 clean: ## Remove what was built, and .tools
 	rm -rf .tools

@@ -24,13 +24,25 @@ const LONGEST: usize = 1024;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(
-    any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"),
+    any(
+        feature = "nats",
+        feature = "kubernetes",
+        feature = "postgres",
+        feature = "sqlite",
+        feature = "_objects"
+    ),
     derive(serde::Serialize, serde::Deserialize)
 )]
 pub struct Advertisement {
     address: String,
     #[cfg_attr(
-        any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"),
+        any(
+            feature = "nats",
+            feature = "kubernetes",
+            feature = "postgres",
+            feature = "sqlite",
+            feature = "_objects"
+        ),
         serde(default, skip_serializing_if = "BTreeMap::is_empty")
     )]
     metadata: BTreeMap<String, String>,
@@ -87,7 +99,13 @@ impl Advertisement {
     }
 }
 
-#[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(
+    feature = "nats",
+    feature = "kubernetes",
+    feature = "postgres",
+    feature = "sqlite",
+    feature = "_objects"
+))]
 impl Advertisement {
     /// As JSON, in ASCII: what cannot be told apart on the way through a server is escaped.
     pub fn to_json(&self) -> String {
@@ -184,7 +202,13 @@ mod tests {
         }
     }
 
-    #[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(
+        feature = "nats",
+        feature = "kubernetes",
+        feature = "postgres",
+        feature = "sqlite",
+        feature = "_objects"
+    ))]
     proptest! {
         #[test]
         fn what_was_written_is_read_and_is_plain_ascii(

@@ -38,6 +38,10 @@
     any(feature = "postgres", feature = "sqlite"),
     doc = "- [`sql`]: the locks in SQL databases."
 )]
+#![cfg_attr(
+    feature = "_objects",
+    doc = "- [`objects`]: the lock on Google Cloud Storage, S3 and Azure."
+)]
 //! - [`all_of`](mod@all_of): several locks as one.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
@@ -66,7 +70,11 @@ mod machine;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;
+#[cfg(feature = "_objects")]
+pub mod objects;
 pub mod protocol;
+#[cfg(any(feature = "kubernetes", feature = "_objects"))]
+mod says;
 mod shared;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod sql;

@@ -24,7 +24,13 @@ pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// The beginning of `text`, of at most `most` bytes.
-#[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(
+    feature = "nats",
+    feature = "kubernetes",
+    feature = "postgres",
+    feature = "sqlite",
+    feature = "_objects"
+))]
 pub(crate) fn head(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::elections::{Election, Known};
 use super::lock::Inner;
-use super::mark::{self, Says};
+use super::mark;
 use super::record::{ElectionRecord, RELEASED_SECONDS};
 use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
+use crate::says::Says;
 
 impl Inner {
     /// The object that carries an election.

@@ -14,7 +14,6 @@ use super::carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease, check_object_na
 use super::cluster::Cluster;
 use super::elections::Elections;
 use super::events::Recorder;
-use super::mark::LONGEST_IDENTITY;
 use super::office::Office;
 use super::record::Place;
 use super::timing::LeaseTiming;
@@ -24,6 +23,7 @@ use crate::lock::{
     Write,
 };
 use crate::protocol::TimingOptions;
+use crate::says::LONGEST_IDENTITY;
 use crate::text::head;
 
 /// The lock on a Lease of `coordination.k8s.io/v1`.

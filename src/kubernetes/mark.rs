@@ -11,17 +11,11 @@ use serde_json::Value;
 
 use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation};
 use crate::advertisement::Advertisement;
-use crate::lock::{Content, Entry, Mark, Nonce, Token, Tombstone, WriteId};
-use crate::text::head;
+use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
+use crate::says::{Said, Says, identity};
 
 const ANNOTATION: &str = "incumbent/mark";
 const CURRENT: u32 = 1;
-
-/// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour.
-const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
-
-/// The most bytes of an identity that are shown.
-pub(super) const LONGEST_IDENTITY: usize = 1024;
 
 /// The annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,47 +25,6 @@ pub(super) struct Annotation {
     says: Says,
     /// The record that it belongs to.
     of: ElectionRecord,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Says {
-    Held {
-        nonce: String,
-        write: u64,
-        lease_ms: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<u64>,
-        since_ms: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        advertisement: Option<Advertisement>,
-    },
-    Released {
-        released_by: String,
-        left_ms: u64,
-        cause: String,
-    },
-}
-
-impl Says {
-    pub(super) fn held(mark: &Mark, advertisement: Option<&Advertisement>) -> Self {
-        Self::Held {
-            nonce: mark.write.nonce.to_string(),
-            write: mark.write.number,
-            lease_ms: millis(mark.lease),
-            token: mark.token.map(|token| token.0),
-            since_ms: mark.since_unix_ms,
-            advertisement: advertisement.cloned(),
-        }
-    }
-
-    pub(super) fn released(by: Nonce, left: Duration, cause: &str) -> Self {
-        Self::Released {
-            released_by: by.to_string(),
-            left_ms: millis(left),
-            cause: cause.chars().filter(char::is_ascii_graphic).take(32).collect(),
-        }
-    }
 }
 
 /// Puts a record and what is said of it into an object.
@@ -114,24 +67,10 @@ pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<S
 }
 
 fn said(says: &Says, record: &ElectionRecord, unsaid: Duration) -> Option<Content> {
-    match says {
-        Says::Released { released_by, left_ms, .. } => {
-            let (by, left) = (nonce(released_by)?, span(*left_ms));
-            Some(Content::Vacant(Tombstone::Released { by, left }))
-        }
-        Says::Held { nonce: by, write, lease_ms, token, since_ms, advertisement }
-            if record.is_held() =>
-        {
-            let mark = Mark {
-                write: WriteId { nonce: nonce(by)?, number: *write },
-                lease: span(*lease_ms),
-                token: token.map(Token),
-                since_unix_ms: *since_ms,
-            };
-            let said = advertisement.clone().filter(|said| said.check().is_ok()).map(Arc::new);
-            Some(held(record, Some(mark), said, unsaid))
-        }
-        Says::Held { .. } => None,
+    match says.meaning()? {
+        Said::Released(tombstone) => Some(Content::Vacant(tombstone)),
+        Said::Held(mark, said) if record.is_held() => Some(held(record, Some(mark), said, unsaid)),
+        Said::Held(..) => None,
     }
 }
 
@@ -159,25 +98,6 @@ fn held(
 ) -> Content {
     let life = record.lease().unwrap_or(unsaid);
     Content::Held(Entry { identity: identity(&record.holder_identity), mark, life, advertisement })
-}
-
-/// Control characters, which no identity of ours has, are replaced: people will see it.
-fn identity(text: &str) -> Arc<str> {
-    Arc::from(head(text, LONGEST_IDENTITY).replace(char::is_control, " "))
-}
-
-fn nonce(text: &str) -> Option<Nonce> {
-    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
-}
-
-/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis).min(LONGEST_SPAN)
 }
 
 #[cfg(test)]

