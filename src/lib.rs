@@ -66,6 +66,8 @@ mod machine;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;
+#[cfg(feature = "peer")]
+pub mod peer;
 pub mod protocol;
 mod shared;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -1,0 +1,10 @@
+//! Groups of peers: with members of the npm package `democracy`, with faults between them, and with a quorum.
+
+mod faults;
+mod hostile;
+mod multicast;
+mod node;
+mod scene;
+mod sources;
+mod switchboard;
+mod with_node;
