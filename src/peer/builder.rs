@@ -14,6 +14,7 @@ use tracing::{Instrument, info_span};
 use super::driver::{Driver, Finish};
 use super::handle::Peer;
 use super::protocol::{Group, Settings, check_event};
+use super::quorum::{QuorumBuilder, Seat};
 use super::shared::{CHANGES_KEPT, Shared, Status};
 use super::sockets::{Multicast, Sockets};
 use super::source::PeerSource;
@@ -150,6 +151,20 @@ impl PeerBuilder {
     /// # Errors
     /// [`PeerStartError`], which says what is wrong. Nothing has been started then.
     pub fn start(self) -> Result<Peer, PeerStartError> {
+        self.start_with(|_, _| Ok(None))
+    }
+
+    /// Makes this member one of a quorum of `size` voters, whose lock promises exclusion: see [`quorum`](super::quorum).
+    /// Democracy's own members do not vote.
+    pub fn quorum(self, size: u32) -> QuorumBuilder {
+        QuorumBuilder::new(self, size)
+    }
+
+    /// `seat`: what makes a member one of a quorum, from its identifier and its clock.
+    pub(super) fn start_with(
+        self,
+        seat: impl FnOnce(&Arc<str>, &dyn Clock) -> Result<Option<Seat>, PeerStartError>,
+    ) -> Result<Peer, PeerStartError> {
         self.check()?;
         let runtime =
             tokio::runtime::Handle::try_current().map_err(|_| PeerStartError::NoRuntime)?;
@@ -159,6 +174,7 @@ impl PeerBuilder {
             None => format!("{:016x}", random()?).into(),
         };
         let seed = random()?;
+        let seat = seat(&id, &*self.clock)?;
         let sockets = Sockets::open(self.bind, self.multicast)
             .map_err(|error| PeerStartError::Bind { address: self.bind, error: error.into() })?;
         let bound = sockets
@@ -207,6 +223,7 @@ impl PeerBuilder {
             finds_source: source.is_none(),
             timeout: self.timeout,
             told: None,
+            seat,
         };
         runtime.spawn(driver.run(inbox).instrument(span));
         Ok(Peer::new(shared))

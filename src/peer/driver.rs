@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::protocol::{Action, Change, Event, Group};
+use super::quorum::{Seat, Voter, VoterAction, VoterEvent};
 use super::shared::{Input, Shared};
 use super::sockets::{LONGEST_DATAGRAM, Sockets, receive};
 use super::source::PeerSource;
@@ -35,6 +36,8 @@ pub(super) struct Driver {
     pub timeout: Duration,
     /// The version of the group that handles see.
     pub told: Option<u64>,
+    /// Where this member is one of a quorum.
+    pub seat: Option<Seat>,
 }
 
 /// Says that the member has left, however its task ends.
@@ -64,9 +67,11 @@ impl Driver {
         let mut buffer = vec![0; LONGEST_DATAGRAM];
         let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         self.handle(Event::Start);
+        self.vote(VoterEvent::Start);
         loop {
             self.perform().await;
-            let wake = self.group.next_wake();
+            let votes = self.seat.as_ref().and_then(|seat| seat.voter.next_wake());
+            let wake = [self.group.next_wake(), votes].into_iter().flatten().min();
             if let Some(wake) = wake {
                 let wait = wake.saturating_since(self.now());
                 sleep.as_mut().reset(tokio::time::Instant::now() + wait);
@@ -77,6 +82,25 @@ impl Driver {
                     Input::Subscribe(channel) => self.handle(Event::Subscribe(channel)),
                     Input::Publish(channel, data) => self.handle(Event::Publish(channel, data)),
                     Input::Send(event, data) => self.handle(Event::Send(event, data)),
+                    Input::Ask { name, operation, timeout, answer } => {
+                        if let Some(seat) = &mut self.seat {
+                            let ticket = seat.wait(answer);
+                            self.vote(VoterEvent::Ask { ticket, name, operation, timeout });
+                        }
+                    }
+                    Input::Concede(name, concession) => {
+                        self.vote(VoterEvent::Concede(name, concession));
+                    }
+                    Input::Listen { id, name, sink } => {
+                        if let Some(seat) = &mut self.seat {
+                            seat.listen(id, name, sink);
+                        }
+                    }
+                    Input::Deafen(id) => {
+                        if let Some(seat) = &mut self.seat {
+                            seat.deafen(id);
+                        }
+                    }
                     Input::Stop => {
                         self.handle(Event::Stop);
                         return self.perform().await;
@@ -106,7 +130,10 @@ impl Driver {
                         self.shared().tell(Change::Trouble(problem.into()));
                     }
                 },
-                () = sleep.as_mut(), if wake.is_some() => self.handle(Event::Wake),
+                () = sleep.as_mut(), if wake.is_some() => {
+                    self.handle(Event::Wake);
+                    self.vote(VoterEvent::Wake);
+                }
             }
         }
     }
@@ -144,9 +171,35 @@ impl Driver {
         }
     }
 
+    /// Passes on to the voter what is its own, and does what it wants done.
+    fn vote(&mut self, event: VoterEvent<'_>) {
+        let now = self.now();
+        let Some(seat) = &mut self.seat else { return };
+        seat.voter.handle(now, event);
+        while let Some(action) = seat.voter.poll_action() {
+            match action {
+                VoterAction::Say { to, said } => {
+                    let event = Voter::EVENT.to_owned();
+                    let say = match to {
+                        Some(to) => Event::SendTo(to, event, said),
+                        None => Event::Send(event, said),
+                    };
+                    self.group.handle(now, say);
+                }
+                VoterAction::Answer { ticket, answer } => seat.answer(ticket, answer),
+                VoterAction::Hint { name, hint } => seat.hint(&name, &hint),
+            }
+        }
+    }
+
     async fn perform(&mut self) {
         while let Some(action) = self.group.poll_action() {
             match action {
+                Action::Tell(Change::Message { from, address, event, data })
+                    if event == Voter::EVENT =>
+                {
+                    self.vote(VoterEvent::Heard { id: &from, from: address, said: &data });
+                }
                 Action::Send { to, bytes } => {
                     if let Err(error) = self.sockets.main.send_to(&bytes, to).await {
                         debug!(%to, %error, "a datagram was not sent");

@@ -42,7 +42,7 @@ impl Peer {
         Self(Arc::new(Handle(shared)))
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &(self.0).0
     }
 

@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::protocol::{Change, Member};
+use super::quorum::{Done, Operation, Refusal};
 use crate::clock::Clock;
 use crate::leadership::from_ns;
+use crate::lock::{Concession, HintSink};
 
 /// How many changes a slow reader may be behind.
 pub(super) const CHANGES_KEPT: usize = 256;
@@ -21,6 +24,20 @@ pub(super) enum Input {
     Subscribe(String),
     Publish(String, Value),
     Send(String, Value),
+    /// Of a quorum's lock.
+    Ask {
+        name: Arc<str>,
+        operation: Operation,
+        timeout: Duration,
+        answer: oneshot::Sender<Result<Done, Refusal>>,
+    },
+    Concede(Arc<str>, Concession),
+    Listen {
+        id: u64,
+        name: Arc<str>,
+        sink: HintSink,
+    },
+    Deafen(u64),
     Stop,
 }
 

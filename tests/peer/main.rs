@@ -1,10 +1,13 @@
 //! Groups of peers: with members of the npm package `democracy`, with faults between them, and with a quorum.
 
+#[path = "../behaviour/mod.rs"]
+mod behaviour;
 mod faults;
 mod hostile;
 mod multicast;
 mod node;
 mod scene;
 mod sources;
+mod suite;
 mod switchboard;
 mod with_node;

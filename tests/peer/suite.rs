@@ -1,0 +1,88 @@
+//! The behaviours that every lock must show, on the lock of a quorum of three.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use incumbent::lock::{
+    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Write, WriteId,
+};
+use incumbent::peer::QuorumPeer;
+
+use crate::behaviour::{LEASE, Service};
+use crate::scene::Net;
+use crate::suite;
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+struct Quorum {
+    members: Vec<QuorumPeer>,
+    next: AtomicUsize,
+}
+
+impl Quorum {
+    async fn found(&self, name: &str) -> Option<(Revision, Content)> {
+        let lock = self.members[0].lock();
+        let found = crate::behaviour::soon("a quorum answers", async {
+            loop {
+                match lock.read(name, TIMEOUT).await {
+                    Ok(reading) => return reading,
+                    Err(error) => assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}"),
+                }
+            }
+        });
+        match found.await {
+            Reading::Found(record) => Some((record.revision, record.content)),
+            Reading::Empty { .. } => None,
+        }
+    }
+}
+
+impl Service for Quorum {
+    async fn start() -> Self {
+        let net = Net::new();
+        let member = |host| net.ours(host, host.into()).quorum(3).lease(LEASE).start();
+        let members = (1..=3).map(|host| member(host).expect("a start")).collect();
+        let service = Self { members, next: AtomicUsize::new(0) };
+        service.found("my_app").await; // they vote
+        service
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.members.len();
+        Arc::new(self.members[next].lock())
+    }
+
+    async fn evict(&self, name: &str) {
+        self.members[1].lock().evict(name, TIMEOUT).await.expect("a quorum");
+    }
+
+    async fn overwrite(&self, name: &str, identity: &str) {
+        loop {
+            let expected = self.found(name).await.map(|(revision, _)| revision);
+            let write = WriteId { nonce: Nonce(7), number: 1 };
+            let mark = Mark { write, lease: LEASE, token: None, since_unix_ms: 0 };
+            let write = Write {
+                expected,
+                identity: identity.into(),
+                mark,
+                life: LEASE,
+                advertisement: None,
+                timeout: TIMEOUT,
+            };
+            match self.members[2].lock().write(name, write).await {
+                Ok(_) => return,
+                Err(error) => assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}"),
+            }
+        }
+    }
+
+    async fn holder(&self, name: &str) -> Option<String> {
+        match self.found(name).await?.1 {
+            Content::Held(entry) => Some(entry.identity.to_string()),
+            Content::Vacant(_) => None,
+        }
+    }
+}
+
+suite!(Quorum);
