@@ -7,6 +7,7 @@ mod hostile;
 mod multicast;
 mod node;
 mod scene;
+mod simulated;
 mod sources;
 mod suite;
 mod switchboard;

@@ -78,10 +78,12 @@ impl Service for Quorum {
     }
 
     async fn holder(&self, name: &str) -> Option<String> {
-        match self.found(name).await?.1 {
-            Content::Held(entry) => Some(entry.identity.to_string()),
-            Content::Vacant(_) => None,
-        }
+        let (revision, content) = self.found(name).await?;
+        let Content::Held(entry) = content else { return None };
+        // Nobody empties the entry of a holder whose lease has run out: it tells by not changing.
+        tokio::time::sleep(entry.life).await;
+        let now = self.found(name).await?;
+        (now.0 != revision).then(|| entry.identity.to_string())
     }
 }
 
