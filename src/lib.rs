@@ -38,6 +38,10 @@
     any(feature = "postgres", feature = "sqlite"),
     doc = "- [`sql`]: the locks in SQL databases."
 )]
+#![cfg_attr(
+    feature = "peer",
+    doc = "- [`peer`]: groups of peers without a server, and a lock on a quorum of them."
+)]
 //! - [`all_of`](mod@all_of): several locks as one.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes

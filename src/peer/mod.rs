@@ -38,6 +38,8 @@ mod driver;
 mod handle;
 pub mod protocol;
 pub mod quorum;
+#[cfg(feature = "kubernetes")]
+mod service;
 mod shared;
 mod sockets;
 mod source;
@@ -46,4 +48,6 @@ pub use builder::{BindError, PeerBuilder, PeerStartError};
 pub use handle::{Changes, EventError, Peer};
 pub use protocol::{Change, Member};
 pub use quorum::{QuorumBuilder, QuorumLock, QuorumPeer, QuorumStartError};
+#[cfg(feature = "kubernetes")]
+pub use service::Service;
 pub use source::{Dns, PeerSource, SourceError};

@@ -6,7 +6,10 @@ mod faults;
 mod hostile;
 mod multicast;
 mod node;
+mod quorum;
 mod scene;
+#[cfg(feature = "kubernetes")]
+mod service;
 mod simulated;
 mod sources;
 mod suite;
