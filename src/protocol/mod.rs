@@ -73,7 +73,7 @@ pub use joint::Joint;
 #[cfg(feature = "_model")]
 #[doc(hidden)]
 pub use sketch::Sketch;
-#[cfg(any(feature = "kubernetes", feature = "peer"))]
+#[cfg(feature = "kubernetes")]
 pub(crate) use timing::DRIFT_DIVISOR;
 pub use timing::{GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions};
 pub use vacancy::CoolDown;

@@ -150,7 +150,6 @@ impl World {
         let size = if self.broken.small_majority { 1 } else { size };
         // Whoever is replaced comes back under another name, or its own.
         let id = if self.random.bool() { format!("m{index}") } else { format!("m{index}-{life}") };
-        let lease = if self.broken.votes_at_once { Duration::from_millis(1) } else { LEASE };
         let incarnation = self.random.u64(..);
         let origin = Duration::from_secs(self.random.u64(100..10_000));
         // Wall clocks differ by less than a lease.
@@ -160,7 +159,7 @@ impl World {
             id: id.as_str().into(),
             size,
             voters: None,
-            lease,
+            lease: LEASE,
             incarnation,
             origin_unix_us: u64::try_from(unix.as_micros()).expect("fits"),
         });
@@ -199,7 +198,8 @@ impl World {
     fn begin(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let now = process.local(self.now);
-        process.voter.handle(now, VoterEvent::Start);
+        let began = if self.broken.votes_at_once { now - LEASE * 10 } else { now };
+        process.voter.handle(began, VoterEvent::Start);
         process.campaign.handle(now, Event::Start);
         process.campaign.handle(now, Event::Hint(Hint::Coverage(Coverage::Full)));
         self.settle(index);

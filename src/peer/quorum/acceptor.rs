@@ -16,7 +16,7 @@ pub(super) struct Acceptor {
     incarnation: u64,
     /// From when on it votes.
     votes_from: Instant,
-    /// Longer than any lease.
+    /// The longest lease: for so long it remembers what it accepted.
     lease: Duration,
     slots: BTreeMap<String, Slot>,
 }
@@ -24,8 +24,32 @@ pub(super) struct Acceptor {
 #[derive(Debug)]
 struct Slot {
     promised: Ballot,
-    accepted: Option<(Ballot, Value)>,
+    promised_at: Instant,
+    accepted: Option<Accepted>,
+    /// The greatest revision that was ever accepted.
+    floor: u64,
     touched: Instant,
+}
+
+#[derive(Debug)]
+struct Accepted {
+    ballot: Ballot,
+    value: Value,
+    at: Instant,
+}
+
+/// How long a round may take from its beginning to the last promise that counts, and again from a promise to its use.
+///
+/// A promise that a voter has forgotten can still be used elsewhere, in a ballot that is higher than those of later rounds,
+/// which the voter would have refused. Rounds are so short, and voters so long silent, that what such a round wrote is no
+/// longer remembered by anybody when the voter votes again.
+pub(super) fn longest_round(lease: Duration) -> Duration {
+    lease / 4
+}
+
+/// For how long a voter is silent that has forgotten: two such spans and a lease, and some for clocks that run unevenly.
+pub(super) fn silence(lease: Duration) -> Duration {
+    lease + longest_round(lease) * 2 + lease / 100
 }
 
 impl Acceptor {
@@ -45,16 +69,22 @@ impl Acceptor {
             if !self.make_room(now) {
                 return None;
             }
-            let slot = Slot { promised: ballot, accepted: None, touched: now };
+            let slot =
+                Slot { promised: ballot, promised_at: now, accepted: None, floor: 0, touched: now };
             self.slots.insert(name.to_owned(), slot);
-            return Some(Body::Promise { ballot, accepted: None });
+            return Some(Body::Promise { ballot, accepted: None, floor: 0 });
         };
         if ballot < slot.promised {
             return Some(Body::Refused { ballot, promised: slot.promised });
         }
-        slot.promised = ballot;
+        if ballot > slot.promised {
+            slot.promised = ballot;
+            slot.promised_at = now; // of the first: one that is asked for again is no younger
+        }
         slot.touched = now;
-        Some(Body::Promise { ballot, accepted: slot.accepted.clone() })
+        slot.accepted.take_if(|accepted| accepted.at + self.lease < now);
+        let accepted = slot.accepted.as_ref().map(|a| (a.ballot, a.value.clone()));
+        Some(Body::Promise { ballot, accepted, floor: slot.floor })
     }
 
     /// Accepts only what this incarnation itself has promised, and nothing later: a promise that was forgotten binds nobody,
@@ -75,7 +105,11 @@ impl Acceptor {
             let promised = slot.promised;
             return (ballot < promised).then_some(Body::Refused { ballot, promised });
         }
-        slot.accepted = Some((ballot, value));
+        if slot.promised_at + longest_round(self.lease) < now {
+            return Some(Body::NotYet { ballot });
+        }
+        slot.floor = slot.floor.max(value.revision);
+        slot.accepted = Some(Accepted { ballot, value, at: now });
         slot.touched = now;
         Some(Body::Accepted { ballot })
     }

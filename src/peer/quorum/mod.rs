@@ -30,11 +30,14 @@
 //!
 //! # Why it holds
 //! A voter keeps what it has promised and accepted in memory, so one that begins again has forgotten it. Therefore a voter is
-//! silent for a lease after its start, which also means that a group that has just been started elects nobody for a lease.
-//! Take any instant, and a leader whose last write was sent less than a lease before. A majority has accepted that write since.
-//! Any other majority that votes at this instant shares a member with it; that member has accepted the write less than
-//! a lease ago, and votes, so it has not begun again since, and remembers. Whoever asks the other majority is told.
-//! Promises are bound to the start of the voter that gave them, so one that was forgotten is good for nothing.
+//! silent for one and a half leases after its start, which also means that a group that has just been started elects nobody
+//! for so long. Take any instant, and a leader whose last write was sent less than a lease before. A majority has accepted that
+//! write since. Any other majority that votes at this instant shares a member with it; that member has accepted the write less
+//! than a lease ago, and votes, so it has not begun again since, and remembers. Whoever asks the other majority is told.
+//!
+//! What is told could be outshone by an older write of which a minority knows, in a ballot that a voter would have kept out had
+//! it not forgotten its promise. So a round lasts half a lease at the most, what was accepted is forgotten after a lease by
+//! everybody, and whoever has forgotten more is silent until that is so. A promise is good for the start of the voter that gave it.
 //!
 //! A replacement counts like the member that it replaces, also under another identifier: the old one must have ended before the
 //! new one starts. Where that is not sure, as where a node of a cluster is cut off and its pods are replaced, name the voters

@@ -34,8 +34,8 @@ impl QuorumBuilder {
         Self { member, size, lease: DEFAULT_LEASE, voters: None }
     }
 
-    /// The longest lease that a campaigner may hold, and their default: 1 s to 1 h, the same for all members. For longer than this
-    /// a member does not vote after its start. Default: 15 s.
+    /// The longest lease that a campaigner may hold, and their default: 1 s to 1 h, the same for all members. For one and a
+    /// half of it a member does not vote after its start. Default: 15 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -48,7 +48,8 @@ impl QuorumBuilder {
         self
     }
 
-    /// Checks everything, and starts the member as [`PeerBuilder::start`] does. It votes when its lease has passed.
+    /// Checks everything, and starts the member as [`PeerBuilder::start`] does. It votes when one and a half leases
+    /// have passed.
     ///
     /// # Errors
     /// [`QuorumStartError`], which says what is wrong. Nothing has been started then.

@@ -57,6 +57,8 @@ pub(super) struct Proposal {
     /// What the new thing was to replace.
     pub replaced: Option<Option<u64>>,
     pub ballot: Ballot,
+    /// When the round began.
+    pub began: Instant,
     /// When to send again, or to begin a round.
     pub resend: Instant,
     pub stage: Stage,
@@ -69,15 +71,18 @@ pub(super) enum Stage {
     /// Asks for promises.
     Prepare(BTreeMap<String, Promise>),
     /// Asks those of whose promises the value was decided, as they are.
-    Accept {
-        set: BTreeMap<String, (To, u64)>,
-        accepted: BTreeSet<String>,
-        value: Value,
-        done: Done,
-        /// `Some`: it is new, and replaces this.
-        previous: Option<Option<u64>>,
-        sends: u32,
-    },
+    Accept(Box<Accepting>),
+}
+
+#[derive(Debug)]
+pub(super) struct Accepting {
+    pub set: BTreeMap<String, (To, u64)>,
+    pub accepted: BTreeSet<String>,
+    pub value: Value,
+    pub done: Done,
+    /// `Some`: it is new, and replaces this.
+    pub previous: Option<Option<u64>>,
+    pub sends: u32,
 }
 
 #[derive(Debug)]
@@ -85,6 +90,7 @@ pub(super) struct Promise {
     pub from: To,
     pub incarnation: u64,
     pub accepted: Option<(Ballot, Value)>,
+    pub floor: u64,
 }
 
 /// What follows from what stands in a register.
@@ -94,23 +100,17 @@ pub(super) enum Decision {
 }
 
 impl Proposal {
-    pub fn promised(
-        &mut self,
-        id: &str,
-        from: To,
-        incarnation: u64,
-        accepted: Option<(Ballot, Value)>,
-    ) {
+    pub fn promised(&mut self, id: &str, promise: Promise) {
         if let Stage::Prepare(promises) = &mut self.stage {
-            promises.insert(id.to_owned(), Promise { from, incarnation, accepted });
+            promises.insert(id.to_owned(), promise);
         }
     }
 
     pub fn accepted(&mut self, id: &str, incarnation: u64) {
-        if let Stage::Accept { set, accepted, .. } = &mut self.stage
-            && set.get(id).is_some_and(|(_, promised)| *promised == incarnation)
+        if let Stage::Accept(accepting) = &mut self.stage
+            && accepting.set.get(id).is_some_and(|(_, promised)| *promised == incarnation)
         {
-            accepted.insert(id.to_owned());
+            accepting.accepted.insert(id.to_owned());
         }
     }
 
@@ -118,7 +118,7 @@ impl Proposal {
     pub fn gave_up(&self, majority: usize, votes: bool) -> Refusal {
         let heard = match &self.stage {
             Stage::Prepare(promises) => promises.len(),
-            Stage::Accept { accepted, .. } => accepted.len(),
+            Stage::Accept(accepting) => accepting.accepted.len(),
             Stage::Pause => 0,
         };
         let (mut kind, mut why) = (LockErrorKind::Unavailable, "");
@@ -126,7 +126,7 @@ impl Proposal {
             why = ": others were told another size of the quorum, or another lease";
             kind = LockErrorKind::Misconfigured;
         } else if !votes {
-            why = ": this member began less than a lease ago";
+            why = ": this member began a short time ago, and does not vote yet";
         }
         if self.sent_new {
             kind = LockErrorKind::Unknown;

@@ -2,7 +2,8 @@
 //!
 //! Each election is a register that is written by consensus: CASPaxos (D. Rystsov, "CASPaxos: Replicated State Machines
 //! without logs", 2018), whose acceptors keep nothing on disk. That is made good as in PaxosLease (M. Trencséni et al.,
-//! "PaxosLease: Diskless Paxos for Leases", 2012): whoever begins keeps silent for longer than any lease.
+//! "PaxosLease: Diskless Paxos for Leases", 2012): whoever begins keeps silent for longer than any lease, and what is older than a
+//! lease is forgotten by all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -11,12 +12,11 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::acceptor::Acceptor;
-use super::proposal::{Decision, Done, Operation, Proposal, Refusal, Stage};
+use super::acceptor::{Acceptor, longest_round, silence};
+use super::proposal::{Accepting, Decision, Done, Operation, Promise, Proposal, Refusal, Stage};
 use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, millis};
 use crate::clock::Instant;
 use crate::lock::{Concession, Hint, LockErrorKind, Revision};
-use crate::protocol::DRIFT_DIVISOR;
 
 /// How often what was stored is told again, for those who missed it.
 const TOLD_AGAIN: u8 = 2;
@@ -164,8 +164,8 @@ impl Voter {
         match event {
             VoterEvent::Start => {
                 let lease = self.settings.lease;
-                let silent = lease + lease / DRIFT_DIVISOR;
-                self.acceptor = Acceptor::new(self.settings.incarnation, now + silent, lease);
+                let votes_from = now + silence(lease);
+                self.acceptor = Acceptor::new(self.settings.incarnation, votes_from, lease);
             }
             VoterEvent::Wake => {}
             VoterEvent::Heard { id, from, said } => {
@@ -186,6 +186,7 @@ impl Voter {
                     mismatch: false,
                     replaced: None,
                     ballot: Ballot { round: 0, by: self.settings.incarnation },
+                    began: now,
                     resend: now,
                     stage: Stage::Pause,
                 };
@@ -217,7 +218,7 @@ impl Voter {
         proposals.chain(self.again.iter().map(|again| again.at)).min()
     }
 
-    /// Whether this member votes: not before it has been there for longer than a lease.
+    /// Whether this member votes: not before it has been there for one and a half leases.
     pub fn votes(&self, now: Instant) -> bool {
         self.acceptor.votes(now)
     }
@@ -342,9 +343,9 @@ impl Voter {
         let Some(at) = at.filter(|_| self.is_voter(id)) else { return };
         let mut proposal = self.proposals.swap_remove(at);
         let ended = match body {
-            Body::Promise { accepted, .. } => {
+            Body::Promise { accepted, floor, .. } => {
                 self.voted(now, id);
-                proposal.promised(id, from, incarnation, accepted);
+                proposal.promised(id, Promise { from, incarnation, accepted, floor });
                 self.decide(now, &mut proposal)
             }
             Body::Accepted { .. } => {
@@ -390,6 +391,7 @@ impl Voter {
         self.round = self.round.saturating_add(1);
         proposal.attempts = proposal.attempts.saturating_add(1);
         proposal.ballot.round = self.round;
+        proposal.began = now;
         proposal.stage = Stage::Prepare(BTreeMap::new());
         proposal.resend = now + self.patience();
         self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
@@ -408,6 +410,10 @@ impl Voter {
             );
             return Some(Err(Refusal { kind: LockErrorKind::Misconfigured, message }));
         }
+        if proposal.began + longest_round(self.settings.lease) < now {
+            self.begin_round(now, proposal);
+            return None;
+        }
         let latest = promises.values().filter_map(|promise| promise.accepted.as_ref());
         let latest = latest.max_by_key(|(ballot, _)| *ballot).cloned();
         let ballots = || promises.values().map(|p| p.accepted.as_ref().map(|(ballot, _)| *ballot));
@@ -419,6 +425,8 @@ impl Voter {
             .origin_unix_us
             .saturating_add(u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX));
         let next = current.as_ref().map_or(1, |value| value.revision.saturating_add(1)).max(wall);
+        let floor = promises.values().map(|promise| promise.floor).max().unwrap_or(0);
+        let next = next.max(floor.saturating_add(1));
         let (value, done, previous) = match proposal.operation.decide(current, me, next, settled) {
             Decision::End(answer) => return Some(answer),
             Decision::Write { value, done, previous } => (value, done, previous),
@@ -433,15 +441,17 @@ impl Voter {
         if let Stage::Prepare(promises) = std::mem::replace(&mut proposal.stage, Stage::Pause) {
             set.extend(promises.into_iter().map(|(id, p)| (id, (p.from, p.incarnation))));
         }
-        proposal.stage =
-            Stage::Accept { set, accepted: BTreeSet::new(), value, done, previous, sends: 0 };
+        let accepted = BTreeSet::new();
+        let accepting = Accepting { set, accepted, value, done, previous, sends: 0 };
+        proposal.stage = Stage::Accept(Box::new(accepting));
         self.send_accepts(now, proposal);
         None
     }
 
     fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
         proposal.resend = now + self.patience();
-        let Stage::Accept { set, accepted, value, sends, .. } = &mut proposal.stage else { return };
+        let Stage::Accept(accepting) = &mut proposal.stage else { return };
+        let Accepting { set, accepted, value, sends, .. } = &mut **accepting;
         *sends += 1;
         let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
         for (_, (from, to)) in missing {
@@ -452,9 +462,8 @@ impl Voter {
 
     /// Once a majority has accepted.
     fn finish(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
-        let Stage::Accept { accepted, value, done, previous, .. } = &proposal.stage else {
-            return None;
-        };
+        let Stage::Accept(accepting) = &proposal.stage else { return None };
+        let Accepting { accepted, value, done, previous, .. } = &**accepting;
         if accepted.len() < self.majority() {
             return None;
         }
@@ -488,15 +497,20 @@ impl Voter {
             if proposal.resend <= now {
                 match &proposal.stage {
                     Stage::Pause => self.begin_round(now, &mut proposal),
+                    Stage::Prepare(_)
+                        if proposal.began + longest_round(self.settings.lease) < now =>
+                    {
+                        self.begin_round(now, &mut proposal);
+                    }
                     Stage::Prepare(_) => {
                         proposal.resend = now + self.patience();
                         self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
                     }
                     // One of those who promised may be gone, and only they may accept.
-                    Stage::Accept { sends, .. } if *sends >= 4 => {
+                    Stage::Accept(accepting) if accepting.sends >= 4 => {
                         self.begin_round(now, &mut proposal);
                     }
-                    Stage::Accept { .. } => self.send_accepts(now, &mut proposal),
+                    Stage::Accept(_) => self.send_accepts(now, &mut proposal),
                 }
             }
             self.proposals.push(proposal);

@@ -78,6 +78,8 @@ pub(super) enum Body {
     Promise {
         ballot: Ballot,
         accepted: Option<(Ballot, Value)>,
+        /// The greatest revision that it ever accepted.
+        floor: u64,
     },
     /// To one voter, and to that incarnation of it which has promised.
     Accept {
@@ -93,7 +95,7 @@ pub(super) enum Body {
         ballot: Ballot,
         promised: Ballot,
     },
-    /// Has begun too short a time ago to vote, or does not know of the promise.
+    /// Has begun too short a time ago to vote, or does not know of the promise, or gave it too long ago.
     NotYet {
         ballot: Ballot,
     },
