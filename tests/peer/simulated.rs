@@ -475,7 +475,7 @@ fn number(variable: &str) -> Option<u64> {
 fn two_never_lead_at_once() {
     let seeds = match number("SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SEEDS").unwrap_or(60),
+        None => 0..number("SEEDS").unwrap_or(120),
     };
     let count = seeds.end - seeds.start;
     let tally = play(seeds, Broken::default());
