@@ -2,7 +2,8 @@
 
 use incumbent::clock::Instant;
 use incumbent::peer::protocol::{Action, Event, Group, Settings};
-use serde_json::json;
+use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::UdpSocket;
@@ -94,4 +95,84 @@ async fn a_group_goes_on_under_junk() {
     let third = net.ours(3, 9.0).start().unwrap();
     follows(&third, first.id()).await;
     sees(&second, 3).await;
+}
+
+/// Turns one number, word or branch of what a voter said into something else.
+fn twist(random: &mut fastrand::Rng, said: &mut Value) {
+    match said {
+        Value::Object(fields) if !fields.is_empty() && random.u8(0..20) > 0 => {
+            let at = random.usize(..fields.len());
+            if let Some((_, field)) = fields.iter_mut().nth(at) {
+                twist(random, field);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            let at = random.usize(..items.len());
+            twist(random, &mut items[at]);
+        }
+        other => {
+            *other = match random.u8(0..6) {
+                0 => json!(u64::MAX),
+                1 => json!(random.u64(..)),
+                2 => json!(random.u64(0..4)),
+                3 => json!(-1.5),
+                4 => json!("x".repeat(random.usize(0..400))),
+                _ => json!(null),
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_said_makes_a_voter_panic() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let lease = Duration::from_secs(1);
+    let voter = |index: u64| {
+        let settings = VoterSettings {
+            id: format!("v{index}").into(),
+            size: 3,
+            voters: None,
+            lease,
+            incarnation: index,
+            origin_unix_us: 0,
+        };
+        Voter::new(settings)
+    };
+    let mut voters = [voter(0), voter(1), voter(2)];
+    let mut now = Instant::from_origin(Duration::from_secs(100));
+    voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
+    now = now + lease * 2;
+    let (mut answers, mut heard) = (0, 0);
+    for ticket in 0..4_000 {
+        now = now + Duration::from_micros(random.u64(0..200_000));
+        let operation = if random.bool() { Operation::Read } else { Operation::Evict };
+        let name = format!("e{}", random.u8(0..3)).into();
+        let asks = random.usize(..3);
+        let ask = VoterEvent::Ask { ticket, name, operation, timeout: lease / 2 };
+        voters[asks].handle(now, ask);
+        for _ in 0..3 {
+            for from in 0..3 {
+                voters[from].handle(now, VoterEvent::Wake);
+                while let Some(action) = voters[from].poll_action() {
+                    let VoterAction::Say { mut said, .. } = action else {
+                        answers += u32::from(matches!(action, VoterAction::Answer { .. }));
+                        continue;
+                    };
+                    if random.u8(0..4) == 0 {
+                        twist(&mut random, &mut said);
+                    }
+                    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+                    let id = format!("v{from}");
+                    let hears = VoterEvent::Heard { id: &id, from: address, said: &said };
+                    voters[(from + 1 + random.usize(..2)) % 3].handle(now, hears);
+                    heard += 1;
+                    assert!(heard < 1_000_000, "they talk for ever");
+                }
+            }
+        }
+    }
+    assert!(answers > 1_000, "most are answered: {answers}");
 }

@@ -21,7 +21,7 @@ use crate::lock::{Concession, Hint, LockErrorKind, Revision};
 /// How often what was stored is told again, for those who missed it.
 const TOLD_AGAIN: u8 = 2;
 /// No group counts so far: whoever says so would leave no greater one.
-const GREATEST_ROUND: u64 = 1 << 60;
+const GREATEST: u64 = 1 << 60;
 /// The most elections of which the last revision that was told is remembered.
 const MOST_HEARD: usize = 1024;
 
@@ -269,7 +269,7 @@ impl Voter {
 
     fn hear(&mut self, now: Instant, id: &str, from: To, envelope: Envelope) {
         let Envelope { size, lease_ms, incarnation, name, body } = envelope;
-        if name.len() > LONGEST_NAME || body.greatest_round() > GREATEST_ROUND {
+        if name.len() > LONGEST_NAME || body.greatest() > GREATEST {
             return;
         }
         let same = size == self.settings.size && lease_ms == millis(self.settings.lease);

@@ -170,16 +170,21 @@ impl Holds {
 }
 
 impl Body {
-    pub fn greatest_round(&self) -> u64 {
+    /// The greatest of the numbers that everybody counts on from.
+    pub fn greatest(&self) -> u64 {
         match self {
             Self::Prepare { ballot }
-            | Self::Promise { ballot, .. }
-            | Self::Accept { ballot, .. }
             | Self::Accepted { ballot }
             | Self::NotYet { ballot }
             | Self::Mismatch { ballot } => ballot.round,
+            Self::Promise { ballot, accepted, floor } => {
+                let told = accepted.as_ref().map_or(0, |(b, value)| b.round.max(value.revision));
+                ballot.round.max(told).max(*floor)
+            }
+            Self::Accept { ballot, value, .. } => ballot.round.max(value.revision),
             Self::Refused { ballot, promised } => ballot.round.max(promised.round),
-            Self::Stored { .. } | Self::Conceded { .. } => 0,
+            Self::Stored { value, .. } => value.revision,
+            Self::Conceded { .. } => 0,
         }
     }
 
