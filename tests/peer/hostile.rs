@@ -148,7 +148,7 @@ fn nothing_that_is_said_makes_a_voter_panic() {
     let (mut answers, mut heard) = (0, 0);
     for ticket in 0..4_000 {
         now = now + Duration::from_micros(random.u64(0..200_000));
-        let operation = if random.bool() { Operation::Read } else { Operation::Evict };
+        let operation = if random.bool() { Operation::Read } else { Operation::Evict(None) };
         let name = format!("e{}", random.u8(0..3)).into();
         let asks = random.usize(..3);
         let ask = VoterEvent::Ask { ticket, name, operation, timeout: lease / 2 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
 use incumbent::{Cause, Change, Election, new_election};
 use serde_json::json;
@@ -71,7 +71,7 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
         assert!(matches!(lost, Cause::Expired { .. }), "{lost:?}");
         assert!(elections[second].token() > token || token.is_none());
         // Without a majority it cannot be evicted either.
-        let alone = members[first].lock().evict("my_app", LEASE).await.unwrap_err();
+        let alone = members[first].lock().evict("my_app", Revision(1), LEASE).await.unwrap_err();
         assert_eq!(alone.kind(), LockErrorKind::Unavailable, "{alone}");
         assert!(alone.to_string().starts_with("no quorum: "), "{alone}");
         board.heal();

@@ -296,7 +296,7 @@ impl World {
                     let evict = VoterEvent::Ask {
                         ticket: u64::MAX,
                         name: NAME.into(),
-                        operation: Operation::Evict,
+                        operation: Operation::Evict(None),
                         timeout: LEASE,
                     };
                     process.voter.handle(now, evict);

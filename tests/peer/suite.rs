@@ -54,7 +54,12 @@ impl Service for Quorum {
     }
 
     async fn evict(&self, name: &str) {
-        self.members[1].lock().evict(name, TIMEOUT).await.expect("a quorum");
+        while let Some((revision, Content::Held(_))) = self.found(name).await {
+            match self.members[1].lock().evict(name, revision, TIMEOUT).await {
+                Ok(()) => return,
+                Err(error) => assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}"),
+            }
+        }
     }
 
     async fn overwrite(&self, name: &str, identity: &str) {

@@ -22,7 +22,9 @@ mod chunks;
 mod group;
 mod member;
 mod wire;
+mod words;
 
+pub use group::Group;
 pub(crate) use group::check_event;
-pub use group::{Action, Change, Event, Group, Settings};
 pub use member::Member;
+pub use words::{Action, Change, Event, Settings};

@@ -30,16 +30,6 @@ impl QuorumLock {
         Self { peer, lease }
     }
 
-    /// Deletes the entry of an election, as an operator does to make its leader stand down. The next one waits out a lease, unless
-    /// the leader concedes. Whether somebody held it.
-    ///
-    /// # Errors
-    /// As every request: [`Unavailable`](LockErrorKind::Unavailable) without a quorum, and [`Unknown`](LockErrorKind::Unknown)
-    /// where it may have been done.
-    pub async fn evict(&self, name: &str, timeout: Duration) -> Result<bool, LockError> {
-        Ok(self.ask(name, Operation::Evict, timeout).await? != Done::Nothing)
-    }
-
     async fn ask(
         &self,
         name: &str,
@@ -47,7 +37,7 @@ impl QuorumLock {
         timeout: Duration,
     ) -> Result<Done, LockError> {
         let (answer, answered) = oneshot::channel();
-        let changes = !matches!(operation, Operation::Read);
+        let changes = !matches!(operation, Operation::Read | Operation::Names);
         let ask = Input::Ask { name: name.into(), operation, timeout, answer };
         self.peer.shared().ask(ask);
         match answered.await {
@@ -126,6 +116,27 @@ impl Lock for QuorumLock {
             self.ask(name, Operation::Release(release), timeout).await.map(|_| ())
         }
         .boxed()
+    }
+
+    /// Those of which this member has heard within two leases: so not at once after its start.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        async move {
+            match self.ask("", Operation::Names, timeout).await? {
+                Done::Names(names) => Ok(names),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        let evict = Operation::Evict(Some(expected));
+        async move { self.ask(name, evict, timeout).await.map(|_| ()) }.boxed()
     }
 
     fn concede<'a>(

@@ -55,9 +55,11 @@ mod proposal;
 mod seat;
 mod voter;
 mod wire;
+mod words;
 
 pub use lock::QuorumLock;
 pub use peer::{QuorumBuilder, QuorumPeer, QuorumStartError};
 pub use proposal::{Done, Operation, Refusal};
 pub(super) use seat::Seat;
-pub use voter::{Voter, VoterAction, VoterEvent, VoterSettings};
+pub use voter::Voter;
+pub use words::{VoterAction, VoterEvent, VoterSettings};

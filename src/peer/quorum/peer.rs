@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use super::lock::QuorumLock;
 use super::seat::Seat;
-use super::voter::{Voter, VoterSettings};
+use super::voter::Voter;
+use super::words::VoterSettings;
 use crate::clock::Clock;
 use crate::peer::builder::{PeerBuilder, PeerStartError};
 use crate::peer::handle::{Changes, Peer};

@@ -17,8 +17,10 @@ pub enum Operation {
     Write(Write),
     /// A conditional release.
     Release(Release),
-    /// Delete whatever is held.
-    Evict,
+    /// Delete what is held, if this is its revision; `None`: whatever it is.
+    Evict(Option<Revision>),
+    /// Which elections this member has heard of lately.
+    Names,
 }
 
 /// What was done.
@@ -30,6 +32,8 @@ pub enum Done {
     Written(Revision),
     /// There was nothing to delete.
     Nothing,
+    /// The elections.
+    Names(Vec<String>),
 }
 
 /// Why it was not.
@@ -189,7 +193,11 @@ impl Operation {
                 write(Holds::Released { by: asked.by.0, left_ms: millis(asked.left) })
             }
             Self::Release(asked) => conflict(Some(asked.expected)),
-            Self::Evict => match current.as_ref().map(|value| &value.holds) {
+            Self::Names => Decision::End(Ok(Done::Names(Vec::new()))),
+            Self::Evict(Some(expected)) if Some(expected.0) != revision => {
+                conflict(Some(*expected))
+            }
+            Self::Evict(_) => match current.as_ref().map(|value| &value.holds) {
                 Some(Holds::Held { .. }) => write(Holds::Deleted),
                 _ => Decision::End(Ok(Done::Nothing)),
             },

@@ -10,13 +10,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value as Json;
-
 use super::acceptor::{Acceptor, longest_round, silence};
 use super::proposal::{Accepting, Decision, Done, Operation, Promise, Proposal, Refusal, Stage};
 use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, millis};
+use super::words::{VoterAction, VoterEvent, VoterSettings};
 use crate::clock::Instant;
-use crate::lock::{Concession, Hint, LockErrorKind, Revision};
+use crate::lock::{Hint, LockErrorKind, Revision};
 
 /// How often what was stored is told again, for those who missed it.
 const TOLD_AGAIN: u8 = 2;
@@ -24,80 +23,6 @@ const TOLD_AGAIN: u8 = 2;
 const GREATEST: u64 = 1 << 60;
 /// The most elections of which the last revision that was told is remembered.
 const MOST_HEARD: usize = 1024;
-
-/// How a voter votes.
-#[derive(Debug, Clone)]
-pub struct VoterSettings {
-    /// What tells this member from others.
-    pub id: Arc<str>,
-    /// How many voters there are at the most at any time.
-    pub size: u32,
-    /// Who they are, where that is known.
-    pub voters: Option<BTreeSet<String>>,
-    /// The longest lease that anybody may hold.
-    pub lease: Duration,
-    /// Drawn at each start.
-    pub incarnation: u64,
-    /// The wall clock at the clock's origin, in microseconds since the Unix epoch.
-    pub origin_unix_us: u64,
-}
-
-/// What has happened to a voter.
-#[derive(Debug)]
-pub enum VoterEvent<'a> {
-    /// It begins.
-    Start,
-    /// The time of [`Voter::next_wake`] has come.
-    Wake,
-    /// A member of the group has said this under the event [`Voter::EVENT`].
-    Heard {
-        /// Who.
-        id: &'a str,
-        /// From where.
-        from: SocketAddr,
-        /// What.
-        said: &'a Json,
-    },
-    /// A lock of this member asks something.
-    Ask {
-        /// To be repeated in the answer.
-        ticket: u64,
-        /// The election.
-        name: Arc<str>,
-        /// What is asked.
-        operation: Operation,
-        /// How long to try.
-        timeout: Duration,
-    },
-    /// A lock of this member concedes.
-    Concede(Arc<str>, Concession),
-}
-
-/// What a voter wants done.
-#[derive(Debug, Clone, PartialEq)]
-pub enum VoterAction {
-    /// Say this under the event [`Voter::EVENT`], to one address or to all.
-    Say {
-        /// `None`: to all.
-        to: Option<SocketAddr>,
-        /// What.
-        said: Json,
-    },
-    /// The answer to what was asked.
-    Answer {
-        /// As asked.
-        ticket: u64,
-        /// What came of it.
-        answer: Result<Done, Refusal>,
-    },
-    /// A hint for whoever stands in this election.
-    Hint {
-        /// The election.
-        name: Arc<str>,
-        /// The hint.
-        hint: Hint,
-    },
-}
 
 /// Where an answer goes.
 #[derive(Debug, Clone, Copy)]
@@ -119,8 +44,8 @@ pub struct Voter {
     proposals: Vec<Proposal>,
     /// Who has voted, and when last: more than there can be within a lease means that the quorum's size is wrong.
     seen: BTreeMap<String, Instant>,
-    /// The last revision that was told of each election.
-    heard: BTreeMap<String, u64>,
+    /// The last revision that was told of each election, and when.
+    heard: BTreeMap<String, (u64, Instant)>,
     again: Vec<Again>,
     /// What this member says to itself.
     mine: VecDeque<Envelope>,
@@ -172,6 +97,12 @@ impl Voter {
                 if let Ok(envelope) = serde::Deserialize::deserialize(said) {
                     self.hear(now, id, To::Address(from), envelope);
                 }
+            }
+            VoterEvent::Ask { ticket, operation: Operation::Names, .. } => {
+                let lately = |told: Instant| now.saturating_since(told) < self.settings.lease * 2;
+                let heard = self.heard.iter().filter(|(_, (_, told))| lately(*told));
+                let names = heard.map(|(name, _)| name.clone()).collect();
+                self.answer(ticket, Ok(Done::Names(names)));
             }
             VoterEvent::Ask { ticket, name, operation, timeout } => {
                 self.asked += 1;
@@ -286,7 +217,7 @@ impl Voter {
                 self.acceptor.accept(now, &name, ballot, to, value)
             }
             Body::Stored { .. } | Body::Conceded { .. } => {
-                self.pass_on(&name, &body);
+                self.pass_on(now, &name, &body);
                 None
             }
             Body::Promise { ballot, .. }
@@ -306,17 +237,17 @@ impl Voter {
     }
 
     /// Tells those who stand here what others have said of the election.
-    fn pass_on(&mut self, name: &str, body: &Body) {
+    fn pass_on(&mut self, now: Instant, name: &str, body: &Body) {
         let hint = match body {
             Body::Stored { value, previous } => {
-                let known = self.heard.get(name).copied().unwrap_or(0);
+                let known = self.heard.get(name).map_or(0, |(revision, _)| *revision);
                 if value.revision <= known {
                     return;
                 }
                 if self.heard.len() >= MOST_HEARD && known == 0 {
                     self.heard.pop_first();
                 }
-                self.heard.insert(name.to_owned(), value.revision);
+                self.heard.insert(name.to_owned(), (value.revision, now));
                 let previous = Some(previous.map(Revision));
                 Hint::Stored { record: value.record(), previous, age: None }
             }
