@@ -78,6 +78,7 @@ cli-doc: rust ## Write docs/cli.md from what the program says of itself
 tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL and the object stores, and build the Kubernetes API server (minutes, once)
 	@scripts/tools.sh
 	@scripts/databases.sh
+	@scripts/democracy.sh
 	@tests/kubeserver/build.sh
 	@tests/kubeserver/build.sh clientgo
 	@scripts/object-stores.sh

@@ -23,28 +23,10 @@ const LONGEST: usize = 1024;
 /// assert_eq!(told.metadata()["zone"], "eu-1");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(
-    any(
-        feature = "nats",
-        feature = "kubernetes",
-        feature = "postgres",
-        feature = "sqlite",
-        feature = "_objects"
-    ),
-    derive(serde::Serialize, serde::Deserialize)
-)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
 pub struct Advertisement {
     address: String,
-    #[cfg_attr(
-        any(
-            feature = "nats",
-            feature = "kubernetes",
-            feature = "postgres",
-            feature = "sqlite",
-            feature = "_objects"
-        ),
-        serde(default, skip_serializing_if = "BTreeMap::is_empty")
-    )]
+    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     metadata: BTreeMap<String, String>,
 }
 
@@ -99,30 +81,12 @@ impl Advertisement {
     }
 }
 
-#[cfg(any(
-    feature = "nats",
-    feature = "kubernetes",
-    feature = "postgres",
-    feature = "sqlite",
-    feature = "_objects"
-))]
+#[cfg(feature = "_json")]
 impl Advertisement {
     /// As JSON, in ASCII: what cannot be told apart on the way through a server is escaped.
     pub fn to_json(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_default(); // strings always are JSON
-        let mut ascii = String::with_capacity(json.len());
-        for char in json.chars() {
-            match char {
-                ' '..='~' => ascii.push(char),
-                _ => {
-                    let mut units = [0; 2];
-                    for unit in char.encode_utf16(&mut units) {
-                        ascii.push_str(&format!("\\u{unit:04x}"));
-                    }
-                }
-            }
-        }
-        ascii
+        crate::text::ascii_json(&json)
     }
 
     /// Reads [`to_json`](Self::to_json); `None` for what is none, or more than anybody may say.
@@ -202,13 +166,7 @@ mod tests {
         }
     }
 
-    #[cfg(any(
-        feature = "nats",
-        feature = "kubernetes",
-        feature = "postgres",
-        feature = "sqlite",
-        feature = "_objects"
-    ))]
+    #[cfg(feature = "_json")]
     proptest! {
         #[test]
         fn what_was_written_is_read_and_is_plain_ascii(

@@ -42,6 +42,10 @@
     feature = "_objects",
     doc = "- [`objects`]: the lock on Google Cloud Storage, S3 and Azure."
 )]
+#![cfg_attr(
+    feature = "peer",
+    doc = "- [`peer`]: groups of peers without a server, and a lock on a quorum of them."
+)]
 //! - [`all_of`](mod@all_of): several locks as one.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
@@ -72,6 +76,8 @@ pub mod memory;
 pub mod nats;
 #[cfg(feature = "_objects")]
 pub mod objects;
+#[cfg(feature = "peer")]
+pub mod peer;
 pub mod protocol;
 #[cfg(any(feature = "kubernetes", feature = "_objects"))]
 mod says;

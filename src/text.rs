@@ -24,19 +24,31 @@ pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// The beginning of `text`, of at most `most` bytes.
-#[cfg(any(
-    feature = "nats",
-    feature = "kubernetes",
-    feature = "postgres",
-    feature = "sqlite",
-    feature = "_objects"
-))]
+#[cfg(feature = "_json")]
 pub(crate) fn head(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     text.get(..end).unwrap_or_default()
+}
+
+/// JSON text in ASCII: what is none is escaped.
+#[cfg(feature = "_json")]
+pub(crate) fn ascii_json(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            ' '..='~' => ascii.push(char),
+            _ => {
+                let mut units = [0; 2];
+                for unit in char.encode_utf16(&mut units) {
+                    ascii.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    ascii
 }
 
 /// Whether it is printed as itself.

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use crate::lock::{Token, WriteId};
+
 use super::*;
 
 const UNSAID: Duration = Duration::from_secs(15);

@@ -38,7 +38,7 @@ impl LockUrlError {
         Self { kind: LockUrlErrorKind::NotBuilt, message, source: None }
     }
 
-    #[cfg(any(feature = "nats", feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_json")]
     pub(super) fn of_opening(
         kind: LockUrlErrorKind,
         message: String,

@@ -1,0 +1,367 @@
+//! Describing a member of a group, and starting it.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::{broadcast, mpsc, watch};
+use tracing::{Instrument, info_span};
+
+use super::driver::{Driver, Finish};
+use super::handle::Peer;
+use super::protocol::{Group, Settings, check_event};
+use super::quorum::{QuorumBuilder, Seat};
+use super::shared::{CHANGES_KEPT, Shared, Status};
+use super::sockets::{Multicast, Sockets};
+use super::source::PeerSource;
+use crate::clock::{BootClock, Clock};
+
+/// Where democracy's members listen who say nothing else.
+const DEFAULT_BIND: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 12345));
+/// The shortest interval between hellos.
+const LEAST_INTERVAL: Duration = Duration::from_millis(10);
+/// The longest silence that may be allowed.
+const GREATEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// The least and the most bytes of a datagram.
+const PACKETS: std::ops::RangeInclusive<usize> = 128..=65_507;
+/// The most bytes of an identifier.
+const LONGEST_ID: usize = 256;
+
+/// How to take part in a group. Every duration counts on this member's own clock.
+#[must_use = "a member begins with start()"]
+pub struct PeerBuilder {
+    bind: SocketAddr,
+    sources: Vec<Box<dyn PeerSource>>,
+    list: Vec<SocketAddr>,
+    multicast: Option<Multicast>,
+    advertised: Option<SocketAddr>,
+    id: Option<String>,
+    weight: Option<f64>,
+    interval: Duration,
+    timeout: Duration,
+    channels: Vec<String>,
+    max_packet: usize,
+    clock: Arc<dyn Clock>,
+}
+
+impl PeerBuilder {
+    pub(super) fn new() -> Self {
+        let defaults = Settings::new("", 0.0);
+        Self {
+            bind: DEFAULT_BIND,
+            sources: Vec::new(),
+            list: Vec::new(),
+            multicast: None,
+            advertised: None,
+            id: None,
+            weight: None,
+            interval: defaults.interval,
+            timeout: defaults.timeout,
+            channels: Vec::new(),
+            max_packet: defaults.max_packet,
+            clock: Arc::new(BootClock),
+        }
+    }
+
+    /// The address to listen on. Default: port 12345 of every address of this machine.
+    pub fn bind(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.bind = address.into();
+        self
+    }
+
+    /// A peer's address. Once one peer is found, it is found by the peer too. May be called several times.
+    pub fn peer(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.list.push(address.into());
+        self
+    }
+
+    /// A source of peers' addresses: a list, [`Dns`](super::Dns), or one's own. May be called several times.
+    pub fn peers(mut self, source: impl PeerSource) -> Self {
+        self.sources.push(Box::new(source));
+        self
+    }
+
+    /// Reaches all members at once at this multicast address, by the interface that has the address `interface`
+    /// (unspecified: the system's choice). Members reached so need no list.
+    ///
+    /// democracy's own members hear it if their program calls `addMembership` on their socket.
+    pub fn multicast(mut self, group: SocketAddrV4, interface: Ipv4Addr) -> Self {
+        self.multicast = Some(Multicast { group, interface });
+        self
+    }
+
+    /// Where others reach this member, where that is not what a peer sees, as behind a port that a container publishes.
+    /// Default: the address listened on; if that is every one of this machine, the one that a packet to the first peer
+    /// would come from.
+    pub fn advertise(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.advertised = Some(address.into());
+        self
+    }
+
+    /// What tells this member from others: at most 256 bytes, different from every other's. Default: drawn at random.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// The heaviest member is elected where there is a choice; who leads goes on when a heavier one comes. Finite, greater
+    /// than zero, different from every other's. Default: drawn at random.
+    pub fn weight(mut self, weight: f64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// How often to say hello, at least every 10 ms. Default: each second.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// For how long a member may be silent before it is counted out: at least two intervals, at most 10 min. Default: 3 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Subscribes to a channel from the start. At most 64, 256 bytes each.
+    pub fn channel(mut self, channel: impl Into<String>) -> Self {
+        self.channels.push(channel.into());
+        self
+    }
+
+    /// The longest datagram to send, in bytes: 128 to 65,507. What is longer is sent in pieces. Default: 508, which passes
+    /// everywhere.
+    pub fn max_packet(mut self, bytes: usize) -> Self {
+        self.max_packet = bytes;
+        self
+    }
+
+    /// Another clock than [`BootClock`]: for tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Checks everything, binds the sockets, and spawns the member on the current tokio runtime. Peers may be out of reach.
+    ///
+    /// # Errors
+    /// [`PeerStartError`], which says what is wrong. Nothing has been started then.
+    pub fn start(self) -> Result<Peer, PeerStartError> {
+        self.start_with(|_, _| Ok(None))
+    }
+
+    /// Makes this member one of a quorum of `size` voters, whose lock promises exclusion: see [`quorum`](super::quorum).
+    /// Democracy's own members do not vote.
+    pub fn quorum(self, size: u32) -> QuorumBuilder {
+        QuorumBuilder::new(self, size)
+    }
+
+    /// `seat`: what makes a member one of a quorum, from its identifier and its clock.
+    pub(super) fn start_with(
+        self,
+        seat: impl FnOnce(&Arc<str>, &dyn Clock) -> Result<Option<Seat>, PeerStartError>,
+    ) -> Result<Peer, PeerStartError> {
+        self.check()?;
+        let runtime =
+            tokio::runtime::Handle::try_current().map_err(|_| PeerStartError::NoRuntime)?;
+        let random = || getrandom::u64().map_err(|_| PeerStartError::NoRandomness);
+        let id: Arc<str> = match self.id {
+            Some(id) => id.into(),
+            None => format!("{:016x}", random()?).into(),
+        };
+        let seed = random()?;
+        let seat = seat(&id, &*self.clock)?;
+        let sockets = Sockets::open(self.bind, self.multicast)
+            .map_err(|error| PeerStartError::Bind { address: self.bind, error: error.into() })?;
+        let bound = sockets
+            .main
+            .local_addr()
+            .map_err(|error| PeerStartError::Bind { address: self.bind, error: error.into() })?;
+        let multicast = self.multicast.map(|multicast| SocketAddr::V4(multicast.group));
+        let known = Some(bound).filter(|bound| !bound.ip().is_unspecified());
+        let interface = self.multicast.map(|m| m.interface).filter(|ip| !ip.is_unspecified());
+        let interface = interface.map(|ip| SocketAddr::new(ip.into(), bound.port()));
+        let source = self.advertised.or(known).or(interface);
+        let seen = || multicast.and_then(|group| Sockets::seen_from(bound, group));
+        let group = Group::new(Settings {
+            id: Arc::clone(&id),
+            // As large as democracy's, which are below the time in milliseconds.
+            weight: self.weight.unwrap_or_else(|| fastrand::Rng::with_seed(seed).f64() * 1.8e12),
+            interval: self.interval,
+            timeout: self.timeout,
+            channels: self.channels.into_iter().collect(),
+            source: source.or_else(seen),
+            multicast,
+            max_packet: self.max_packet,
+            seed,
+            ..Settings::new("", 0.0)
+        });
+        let mut sources = self.sources;
+        if !self.list.is_empty() {
+            sources.push(Box::new(self.list));
+        }
+        let (inputs, inbox) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            id,
+            bound,
+            clock: self.clock,
+            leads_until_ns: AtomicU64::new(0),
+            status: watch::Sender::new(Status { members: group.members(), ..Status::default() }),
+            changes: broadcast::Sender::new(CHANGES_KEPT),
+            inputs,
+        });
+        let span = info_span!("peer", id = %shared.id);
+        let driver = Driver {
+            finish: Finish(Arc::clone(&shared)),
+            sockets,
+            group,
+            sources,
+            finds_source: source.is_none(),
+            timeout: self.timeout,
+            told: None,
+            seat,
+        };
+        runtime.spawn(driver.run(inbox).instrument(span));
+        Ok(Peer::new(shared))
+    }
+
+    fn check(&self) -> Result<(), PeerStartError> {
+        if let Some(id) = &self.id {
+            let problem = match id {
+                id if id.is_empty() => Some("it is empty"),
+                id if id.len() > LONGEST_ID => Some("it is longer than 256 bytes"),
+                id if id.chars().any(char::is_control) => Some("it has a control character"),
+                _ => None,
+            };
+            if let Some(problem) = problem {
+                return Err(PeerStartError::Id { problem });
+            }
+        }
+        if let Some(weight) = self.weight.filter(|weight| !weight.is_finite() || *weight <= 0.0) {
+            return Err(PeerStartError::Weight { weight });
+        }
+        if self.interval < LEAST_INTERVAL {
+            return Err(PeerStartError::Interval { interval: self.interval });
+        }
+        let (timeout, least) = (self.timeout, self.interval * 2);
+        if timeout < least || timeout > GREATEST_TIMEOUT {
+            return Err(PeerStartError::Timeout { timeout, least });
+        }
+        if !PACKETS.contains(&self.max_packet) {
+            return Err(PeerStartError::MaxPacket { bytes: self.max_packet });
+        }
+        for channel in &self.channels {
+            check_event(channel).map_err(|problem| PeerStartError::Channel { problem })?;
+        }
+        if let Some(group) = self.multicast.map(|m| m.group).filter(|g| !g.ip().is_multicast()) {
+            return Err(PeerStartError::Multicast { group });
+        }
+        if let Some(address) = self.advertised.filter(|a| a.ip().is_unspecified()) {
+            return Err(PeerStartError::Advertised { address });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PeerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerBuilder")
+            .field("bind", &self.bind)
+            .field("id", &self.id)
+            .field("list", &self.list)
+            .field("sources", &self.sources)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a member cannot start.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PeerStartError {
+    /// The identifier.
+    #[error("this cannot be the identifier of a member: {problem}")]
+    Id {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The weight.
+    #[error("a weight must be finite and greater than zero: {weight} is not")]
+    Weight {
+        /// As given.
+        weight: f64,
+    },
+    /// Hellos without a pause.
+    #[error("an interval of {interval:?} is shorter than the least, 10ms")]
+    Interval {
+        /// As given.
+        interval: Duration,
+    },
+    /// Members would be counted out for one lost hello, or never.
+    #[error("a timeout of {timeout:?} is not between two intervals, {least:?}, and 600s")]
+    Timeout {
+        /// As given.
+        timeout: Duration,
+        /// The least.
+        least: Duration,
+    },
+    /// The datagrams' length.
+    #[error("datagrams of {bytes} bytes: 128 to 65507 can be sent")]
+    MaxPacket {
+        /// As given.
+        bytes: usize,
+    },
+    /// A channel.
+    #[error("this cannot be a channel: {problem}")]
+    Channel {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The multicast address.
+    #[error("{group} is no multicast address: take one of 239.0.0.0/8")]
+    Multicast {
+        /// As given.
+        group: SocketAddrV4,
+    },
+    /// The advertised address.
+    #[error("{address} cannot be advertised: nobody can send to it")]
+    Advertised {
+        /// As given.
+        address: SocketAddr,
+    },
+    /// The sockets could not be opened.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// As given.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        error: BindError,
+    },
+    /// `start` was called outside of a tokio runtime.
+    #[error("a member must be started within a tokio runtime")]
+    NoRuntime,
+    /// The operating system gave no random number.
+    #[error("the operating system gave no random number to tell this member from others")]
+    NoRandomness,
+}
+
+/// What the operating system says against a socket.
+#[derive(Debug, Clone, Error)]
+#[error(transparent)]
+pub struct BindError(Arc<io::Error>);
+
+impl From<io::Error> for BindError {
+    fn from(error: io::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl PartialEq for BindError {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.kind() == other.0.kind()
+    }
+}

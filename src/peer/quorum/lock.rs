@@ -1,0 +1,180 @@
+//! The lock of a quorum.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::proposal::{Done, Operation};
+use super::wire::{LONGEST_IDENTITY, LONGEST_NAME};
+use crate::lock::{
+    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Subscription, Write,
+};
+use crate::peer::handle::Peer;
+use crate::peer::shared::{Input, Shared};
+
+/// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the group.
+#[derive(Clone)]
+pub struct QuorumLock {
+    peer: Peer,
+    lease: Duration,
+}
+
+impl QuorumLock {
+    pub(super) fn new(peer: Peer, lease: Duration) -> Self {
+        Self { peer, lease }
+    }
+
+    async fn ask(
+        &self,
+        name: &str,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<Done, LockError> {
+        let (answer, answered) = oneshot::channel();
+        let changes = !matches!(operation, Operation::Read | Operation::Names);
+        let ask = Input::Ask { name: name.into(), operation, timeout, answer };
+        self.peer.shared().ask(ask);
+        match answered.await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(refusal)) => Err(LockError::new(refusal.kind, refusal.message)),
+            Err(_) => {
+                let kind =
+                    if changes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
+                Err(LockError::new(kind, "this member has left its group"))
+            }
+        }
+    }
+}
+
+impl Lock for QuorumLock {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            longest_lease: self.lease,
+            reads: true,
+            empty_is_proof: true,
+            expires: false,
+            longest_identity: LONGEST_IDENTITY,
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        match name.len() {
+            1..=LONGEST_NAME => Ok(()),
+            _ => Err("an election of a quorum needs a name of 1 to 256 bytes".to_owned()),
+        }
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        async move {
+            match self.ask(name, Operation::Read, timeout).await? {
+                Done::Read(reading) => Ok(reading),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        async move {
+            if write.mark.lease > self.lease {
+                let message = format!(
+                    "a lease of {:?} is longer than the quorum's longest, {:?}",
+                    write.mark.lease, self.lease
+                );
+                return Err(LockError::new(LockErrorKind::Misconfigured, message));
+            }
+            let timeout = write.timeout;
+            match self.ask(name, Operation::Write(write), timeout).await? {
+                Done::Written(revision) => Ok(revision),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        async move {
+            let timeout = release.timeout;
+            self.ask(name, Operation::Release(release), timeout).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    /// Those of which this member has heard within two leases: so not at once after its start.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        async move {
+            match self.ask("", Operation::Names, timeout).await? {
+                Done::Names(names) => Ok(names),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        let evict = Operation::Evict(Some(expected));
+        async move { self.ask(name, evict, timeout).await.map(|_| ()) }.boxed()
+    }
+
+    fn concede<'a>(
+        &'a self,
+        name: &'a str,
+        concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.peer.shared().ask(Input::Concede(name.into(), concession));
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(self.peer.shared());
+        shared.ask(Input::Listen { id, name: name.into(), sink });
+        Subscription::new(Listening { id, shared })
+    }
+}
+
+fn unexpected(done: &Done) -> LockError {
+    LockError::new(LockErrorKind::Unknown, format!("the quorum answered another request: {done:?}"))
+}
+
+/// Held by a subscription; its drop ends the hints.
+struct Listening {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.shared.ask(Input::Deafen(self.id));
+    }
+}
+
+impl fmt::Debug for QuorumLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumLock").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,454 @@
+//! One member of a quorum: its vote, and the requests of its own locks.
+//!
+//! Each election is a register that is written by consensus: CASPaxos (D. Rystsov, "CASPaxos: Replicated State Machines
+//! without logs", 2018), whose acceptors keep nothing on disk. That is made good as in PaxosLease (M. Trencséni et al.,
+//! "PaxosLease: Diskless Paxos for Leases", 2012): whoever begins keeps silent for longer than any lease, and what is older than a
+//! lease is forgotten by all.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acceptor::{Acceptor, longest_round, silence};
+use super::proposal::{Accepting, Decision, Done, Operation, Promise, Proposal, Refusal, Stage};
+use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, millis};
+use super::words::{VoterAction, VoterEvent, VoterSettings};
+use crate::clock::Instant;
+use crate::lock::{Hint, LockErrorKind, Revision};
+
+/// How often what was stored is told again, for those who missed it.
+const TOLD_AGAIN: u8 = 2;
+/// No group counts so far: whoever says so would leave no greater one.
+const GREATEST: u64 = 1 << 60;
+/// The most elections of which the last revision that was told is remembered.
+const MOST_HEARD: usize = 1024;
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum To {
+    Me,
+    Address(SocketAddr),
+}
+
+/// One member of a quorum.
+#[derive(Debug)]
+pub struct Voter {
+    settings: VoterSettings,
+    acceptor: Acceptor,
+    random: fastrand::Rng,
+    /// The greatest round that was heard of.
+    round: u64,
+    /// Its requests, counted.
+    asked: u64,
+    proposals: Vec<Proposal>,
+    /// Who has voted, and when last: more than there can be within a lease means that the quorum's size is wrong.
+    seen: BTreeMap<String, Instant>,
+    /// The last revision that was told of each election, and when.
+    heard: BTreeMap<String, (u64, Instant)>,
+    again: Vec<Again>,
+    /// What this member says to itself.
+    mine: VecDeque<Envelope>,
+    actions: VecDeque<VoterAction>,
+}
+
+#[derive(Debug)]
+struct Again {
+    at: Instant,
+    left: u8,
+    envelope: Envelope,
+}
+
+impl Voter {
+    /// The event of democracy's under which voters speak.
+    pub const EVENT: &'static str = super::wire::EVENT;
+
+    /// A voter that has not begun.
+    pub fn new(settings: VoterSettings) -> Self {
+        Self {
+            acceptor: Acceptor::new(
+                settings.incarnation,
+                Instant::from_origin(Duration::MAX),
+                settings.lease,
+            ),
+            random: fastrand::Rng::with_seed(settings.incarnation),
+            settings,
+            round: 0,
+            asked: 0,
+            proposals: Vec::new(),
+            seen: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            again: Vec::new(),
+            mine: VecDeque::new(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes in what has happened at `now`, which never goes back.
+    pub fn handle(&mut self, now: Instant, event: VoterEvent<'_>) {
+        match event {
+            VoterEvent::Start => {
+                let lease = self.settings.lease;
+                let votes_from = now + silence(lease);
+                self.acceptor = Acceptor::new(self.settings.incarnation, votes_from, lease);
+            }
+            VoterEvent::Wake => {}
+            VoterEvent::Heard { id, from, said } => {
+                if let Ok(envelope) = serde::Deserialize::deserialize(said) {
+                    self.hear(now, id, To::Address(from), envelope);
+                }
+            }
+            VoterEvent::Ask { ticket, operation: Operation::Names, .. } => {
+                let lately = |told: Instant| now.saturating_since(told) < self.settings.lease * 2;
+                let heard = self.heard.iter().filter(|(_, (_, told))| lately(*told));
+                let names = heard.map(|(name, _)| name.clone()).collect();
+                self.answer(ticket, Ok(Done::Names(names)));
+            }
+            VoterEvent::Ask { ticket, name, operation, timeout } => {
+                self.asked += 1;
+                let mut proposal = Proposal {
+                    ticket,
+                    name,
+                    operation,
+                    number: self.asked,
+                    until: now + timeout,
+                    attempts: 0,
+                    sent_new: false,
+                    mismatch: false,
+                    replaced: None,
+                    ballot: Ballot { round: 0, by: self.settings.incarnation },
+                    began: now,
+                    resend: now,
+                    stage: Stage::Pause,
+                };
+                self.begin_round(now, &mut proposal);
+                self.proposals.push(proposal);
+            }
+            VoterEvent::Concede(name, concession) => {
+                self.say_all(&name, Body::conceded(&concession));
+            }
+        }
+        let id = Arc::clone(&self.settings.id);
+        while let Some(envelope) = self.mine.pop_front() {
+            self.hear(now, &id, To::Me, envelope);
+        }
+        self.keep_time(now);
+        while let Some(envelope) = self.mine.pop_front() {
+            self.hear(now, &id, To::Me, envelope);
+        }
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<VoterAction> {
+        self.actions.pop_front()
+    }
+
+    /// When to wake this up.
+    pub fn next_wake(&self) -> Option<Instant> {
+        let proposals = self.proposals.iter().map(|proposal| proposal.resend.min(proposal.until));
+        proposals.chain(self.again.iter().map(|again| again.at)).min()
+    }
+
+    /// Whether this member votes: not before it has been there for one and a half leases.
+    pub fn votes(&self, now: Instant) -> bool {
+        self.acceptor.votes(now)
+    }
+
+    fn majority(&self) -> usize {
+        usize::try_from(self.settings.size / 2 + 1).unwrap_or(usize::MAX)
+    }
+
+    /// How long to wait for an answer before asking again.
+    fn patience(&self) -> Duration {
+        (self.settings.lease / 40).clamp(Duration::from_millis(20), Duration::from_millis(250))
+    }
+
+    fn envelope(&self, name: &str, body: Body) -> Envelope {
+        Envelope {
+            size: self.settings.size,
+            lease_ms: millis(self.settings.lease),
+            incarnation: self.settings.incarnation,
+            name: name.to_owned(),
+            body,
+        }
+    }
+
+    fn say(&mut self, to: To, name: &str, body: Body) {
+        let envelope = self.envelope(name, body);
+        match to {
+            To::Me => self.mine.push_back(envelope),
+            To::Address(to) => self.put(Some(to), &envelope),
+        }
+    }
+
+    fn say_all(&mut self, name: &str, body: Body) {
+        let envelope = self.envelope(name, body);
+        self.put(None, &envelope);
+        self.mine.push_back(envelope);
+    }
+
+    fn put(&mut self, to: Option<SocketAddr>, envelope: &Envelope) {
+        if let Ok(said) = serde_json::to_value(envelope) {
+            self.actions.push_back(VoterAction::Say { to, said });
+        }
+    }
+
+    /// Whether the member's vote counts.
+    fn is_voter(&self, id: &str) -> bool {
+        self.settings.voters.as_ref().is_none_or(|voters| voters.contains(id))
+    }
+
+    fn hear(&mut self, now: Instant, id: &str, from: To, envelope: Envelope) {
+        let Envelope { size, lease_ms, incarnation, name, body } = envelope;
+        if name.len() > LONGEST_NAME || body.greatest() > GREATEST {
+            return;
+        }
+        let same = size == self.settings.size && lease_ms == millis(self.settings.lease);
+        let answer = match body {
+            Body::Prepare { ballot } | Body::Accept { ballot, .. } if !same => {
+                Some(Body::Mismatch { ballot })
+            }
+            Body::Prepare { .. } | Body::Accept { .. } if !self.is_voter(&self.settings.id) => None,
+            Body::Prepare { ballot } => {
+                self.round = self.round.max(ballot.round);
+                self.acceptor.prepare(now, &name, ballot)
+            }
+            Body::Accept { ballot, to, value } => {
+                self.acceptor.accept(now, &name, ballot, to, value)
+            }
+            Body::Stored { .. } | Body::Conceded { .. } => {
+                self.pass_on(now, &name, &body);
+                None
+            }
+            Body::Promise { ballot, .. }
+            | Body::Accepted { ballot }
+            | Body::Refused { ballot, .. }
+            | Body::NotYet { ballot }
+            | Body::Mismatch { ballot } => {
+                if ballot.by == self.settings.incarnation {
+                    self.answered(now, id, from, incarnation, &name, ballot, body);
+                }
+                None
+            }
+        };
+        if let Some(answer) = answer {
+            self.say(from, &name, answer);
+        }
+    }
+
+    /// Tells those who stand here what others have said of the election.
+    fn pass_on(&mut self, now: Instant, name: &str, body: &Body) {
+        let hint = match body {
+            Body::Stored { value, previous } => {
+                let known = self.heard.get(name).map_or(0, |(revision, _)| *revision);
+                if value.revision <= known {
+                    return;
+                }
+                if self.heard.len() >= MOST_HEARD && known == 0 {
+                    self.heard.pop_first();
+                }
+                self.heard.insert(name.to_owned(), (value.revision, now));
+                let previous = Some(previous.map(Revision));
+                Hint::Stored { record: value.record(), previous, age: None }
+            }
+            body => match body.concession() {
+                Some(concession) => Hint::Conceded(concession),
+                None => return,
+            },
+        };
+        self.actions.push_back(VoterAction::Hint { name: name.into(), hint });
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one message")]
+    fn answered(
+        &mut self,
+        now: Instant,
+        id: &str,
+        from: To,
+        incarnation: u64,
+        name: &str,
+        ballot: Ballot,
+        body: Body,
+    ) {
+        let at = self.proposals.iter().position(|p| p.ballot == ballot && *p.name == *name);
+        let Some(at) = at.filter(|_| self.is_voter(id)) else { return };
+        let mut proposal = self.proposals.swap_remove(at);
+        let ended = match body {
+            Body::Promise { accepted, floor, .. } => {
+                self.voted(now, id);
+                proposal.promised(id, Promise { from, incarnation, accepted, floor });
+                self.decide(now, &mut proposal)
+            }
+            Body::Accepted { .. } => {
+                self.voted(now, id);
+                proposal.accepted(id, incarnation);
+                self.finish(now, &mut proposal)
+            }
+            Body::Refused { promised, .. } => {
+                self.round = self.round.max(promised.round);
+                // Whoever was first is let finish; two who meet again and again draw apart.
+                let most = self.patience() * (proposal.attempts.min(8) + 1) / 2;
+                let pause =
+                    self.random.u64(1..=u64::try_from(most.as_micros()).unwrap_or(1).max(1));
+                proposal.stage = Stage::Pause;
+                proposal.resend = now + Duration::from_micros(pause);
+                None
+            }
+            Body::Mismatch { .. } => {
+                proposal.mismatch = true;
+                None
+            }
+            _ => None,
+        };
+        match ended {
+            Some(answer) => self.answer(proposal.ticket, answer),
+            None => self.proposals.push(proposal),
+        }
+    }
+
+    fn voted(&mut self, now: Instant, id: &str) {
+        let lease = self.settings.lease;
+        self.seen.retain(|_, last| now.saturating_since(*last) < lease);
+        if self.seen.len() <= 2 * self.majority() {
+            self.seen.insert(id.to_owned(), now);
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.seen.len() > usize::try_from(self.settings.size).unwrap_or(usize::MAX)
+    }
+
+    fn begin_round(&mut self, now: Instant, proposal: &mut Proposal) {
+        self.round = self.round.saturating_add(1);
+        proposal.attempts = proposal.attempts.saturating_add(1);
+        proposal.ballot.round = self.round;
+        proposal.began = now;
+        proposal.stage = Stage::Prepare(BTreeMap::new());
+        proposal.resend = now + self.patience();
+        self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
+    }
+
+    /// Once a majority has promised.
+    fn decide(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
+        let Stage::Prepare(promises) = &proposal.stage else { return None };
+        if promises.len() < self.majority() {
+            return None;
+        }
+        if self.is_crowded() {
+            let message = format!(
+                "more than {} members vote within a lease: set the quorum's size to how many can ever run at once",
+                self.settings.size
+            );
+            return Some(Err(Refusal { kind: LockErrorKind::Misconfigured, message }));
+        }
+        if proposal.began + longest_round(self.settings.lease) < now {
+            self.begin_round(now, proposal);
+            return None;
+        }
+        let latest = promises.values().filter_map(|promise| promise.accepted.as_ref());
+        let latest = latest.max_by_key(|(ballot, _)| *ballot).cloned();
+        let ballots = || promises.values().map(|p| p.accepted.as_ref().map(|(ballot, _)| *ballot));
+        let settled = ballots().all(|ballot| ballot == latest.as_ref().map(|(ballot, _)| *ballot));
+        let current = latest.map(|(_, value)| value);
+        let me = (self.settings.incarnation, proposal.number);
+        let wall = self
+            .settings
+            .origin_unix_us
+            .saturating_add(u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX));
+        let next = current.as_ref().map_or(1, |value| value.revision.saturating_add(1)).max(wall);
+        let floor = promises.values().map(|promise| promise.floor).max().unwrap_or(0);
+        let next = next.max(floor.saturating_add(1));
+        let (value, done, previous) = match proposal.operation.decide(current, me, next, settled) {
+            Decision::End(answer) => return Some(answer),
+            Decision::Write { value, done, previous } => (value, done, previous),
+        };
+        let previous = match previous {
+            None if value.by == me => proposal.replaced,
+            previous => previous,
+        };
+        proposal.replaced = previous.or(proposal.replaced);
+        proposal.sent_new |= previous.is_some();
+        let mut set = BTreeMap::new();
+        if let Stage::Prepare(promises) = std::mem::replace(&mut proposal.stage, Stage::Pause) {
+            set.extend(promises.into_iter().map(|(id, p)| (id, (p.from, p.incarnation))));
+        }
+        let accepted = BTreeSet::new();
+        let accepting = Accepting { set, accepted, value, done, previous, sends: 0 };
+        proposal.stage = Stage::Accept(Box::new(accepting));
+        self.send_accepts(now, proposal);
+        None
+    }
+
+    fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
+        proposal.resend = now + self.patience();
+        let Stage::Accept(accepting) = &mut proposal.stage else { return };
+        let Accepting { set, accepted, value, sends, .. } = &mut **accepting;
+        *sends += 1;
+        let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
+        for (_, (from, to)) in missing {
+            let (ballot, to, value) = (proposal.ballot, *to, value.clone());
+            self.say(*from, &proposal.name, Body::Accept { ballot, to, value });
+        }
+    }
+
+    /// Once a majority has accepted.
+    fn finish(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
+        let Stage::Accept(accepting) = &proposal.stage else { return None };
+        let Accepting { accepted, value, done, previous, .. } = &**accepting;
+        if accepted.len() < self.majority() {
+            return None;
+        }
+        let (value, done, previous) = (value.clone(), done.clone(), *previous);
+        if let Some(previous) = previous {
+            let body = Body::Stored { value, previous };
+            let envelope = self.envelope(&proposal.name, body.clone());
+            self.again.push(Again { at: now + self.patience(), left: TOLD_AGAIN, envelope });
+            self.say_all(&proposal.name, body);
+        }
+        Some(Ok(done))
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        for mut again in std::mem::take(&mut self.again) {
+            if again.at <= now {
+                self.put(None, &again.envelope);
+                again.left = again.left.saturating_sub(1);
+                again.at = now + self.patience() * 4;
+            }
+            if again.left > 0 {
+                self.again.push(again);
+            }
+        }
+        for mut proposal in std::mem::take(&mut self.proposals) {
+            if proposal.until <= now {
+                let answer = Err(proposal.gave_up(self.majority(), self.votes(now)));
+                self.answer(proposal.ticket, answer);
+                continue;
+            }
+            if proposal.resend <= now {
+                match &proposal.stage {
+                    Stage::Pause => self.begin_round(now, &mut proposal),
+                    Stage::Prepare(_)
+                        if proposal.began + longest_round(self.settings.lease) < now =>
+                    {
+                        self.begin_round(now, &mut proposal);
+                    }
+                    Stage::Prepare(_) => {
+                        proposal.resend = now + self.patience();
+                        self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
+                    }
+                    // One of those who promised may be gone, and only they may accept.
+                    Stage::Accept(accepting) if accepting.sends >= 4 => {
+                        self.begin_round(now, &mut proposal);
+                    }
+                    Stage::Accept(_) => self.send_accepts(now, &mut proposal),
+                }
+            }
+            self.proposals.push(proposal);
+        }
+    }
+
+    fn answer(&mut self, ticket: u64, answer: Result<Done, Refusal>) {
+        self.actions.push_back(VoterAction::Answer { ticket, answer });
+    }
+}

@@ -1,0 +1,218 @@
+//! What voters say to each other: an event of democracy's that its own members do not know, and pass over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::advertisement::Advertisement;
+use crate::lock::{
+    Concession, Content, Entry, Mark, Nonce, Record, Revision, Token, Tombstone, WriteId,
+};
+use crate::text::head;
+
+/// The event under which all of it travels.
+pub(crate) const EVENT: &str = "incumbent/lock";
+/// The most bytes of an identity.
+pub(super) const LONGEST_IDENTITY: usize = 256;
+/// The most bytes of an election's name.
+pub(super) const LONGEST_NAME: usize = 256;
+/// The longest span that is believed.
+const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+
+/// Which attempt to write comes before which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Ballot {
+    pub round: u64,
+    /// Whose: its incarnation.
+    pub by: u64,
+}
+
+/// What a register holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Value {
+    pub revision: u64,
+    pub holds: Holds,
+    /// Which request of which incarnation wrote it.
+    pub by: (u64, u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Holds {
+    Held {
+        identity: String,
+        nonce: u64,
+        write: u64,
+        lease_ms: u64,
+        token: Option<u64>,
+        since_ms: u64,
+        life_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advertisement: Option<Advertisement>,
+    },
+    Released {
+        by: u64,
+        left_ms: u64,
+    },
+    Deleted,
+}
+
+/// A message, and in which group it counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Envelope {
+    /// How many voters there are, as the sender was told.
+    pub size: u32,
+    /// The longest lease, as the sender was told.
+    pub lease_ms: u64,
+    /// Drawn at each start of the sender's.
+    pub incarnation: u64,
+    pub name: String,
+    pub body: Body,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Body {
+    Prepare {
+        ballot: Ballot,
+    },
+    Promise {
+        ballot: Ballot,
+        accepted: Option<(Ballot, Value)>,
+        /// The greatest revision that it ever accepted.
+        floor: u64,
+    },
+    /// To one voter, and to that incarnation of it which has promised.
+    Accept {
+        ballot: Ballot,
+        to: u64,
+        value: Value,
+    },
+    Accepted {
+        ballot: Ballot,
+    },
+    /// Has promised a later one.
+    Refused {
+        ballot: Ballot,
+        promised: Ballot,
+    },
+    /// Has begun too short a time ago to vote, or does not know of the promise, or gave it too long ago.
+    NotYet {
+        ballot: Ballot,
+    },
+    /// Was told another size or lease.
+    Mismatch {
+        ballot: Ballot,
+    },
+    /// A majority has accepted this, in the place of that revision.
+    Stored {
+        value: Value,
+        previous: Option<u64>,
+    },
+    Conceded {
+        by: u64,
+        token: u64,
+        revision: u64,
+        left_ms: u64,
+    },
+}
+
+impl Value {
+    pub fn record(&self) -> Record {
+        let content = match &self.holds {
+            Holds::Held {
+                identity,
+                nonce,
+                write,
+                lease_ms,
+                token,
+                since_ms,
+                life_ms,
+                advertisement,
+            } => {
+                let mark = Mark {
+                    write: WriteId { nonce: Nonce(*nonce), number: *write },
+                    lease: span(*lease_ms),
+                    token: token.map(Token),
+                    since_unix_ms: *since_ms,
+                };
+                let advertisement = advertisement.clone().filter(|said| said.check().is_ok());
+                Content::Held(Entry {
+                    identity: head(identity, LONGEST_IDENTITY)
+                        .replace(char::is_control, " ")
+                        .into(),
+                    mark: Some(mark),
+                    life: span(*life_ms),
+                    advertisement: advertisement.map(Arc::new),
+                })
+            }
+            Holds::Released { by, left_ms } => {
+                Content::Vacant(Tombstone::Released { by: Nonce(*by), left: span(*left_ms) })
+            }
+            Holds::Deleted => Content::Vacant(Tombstone::Deleted),
+        };
+        Record { revision: Revision(self.revision), content }
+    }
+}
+
+impl Holds {
+    pub fn written(write: &crate::lock::Write) -> Self {
+        Self::Held {
+            identity: write.identity.to_string(),
+            nonce: write.mark.write.nonce.0,
+            write: write.mark.write.number,
+            lease_ms: millis(write.mark.lease),
+            token: write.mark.token.map(|token| token.0),
+            since_ms: write.mark.since_unix_ms,
+            life_ms: millis(write.life),
+            advertisement: write.advertisement.as_deref().cloned(),
+        }
+    }
+}
+
+impl Body {
+    /// The greatest of the numbers that everybody counts on from.
+    pub fn greatest(&self) -> u64 {
+        match self {
+            Self::Prepare { ballot }
+            | Self::Accepted { ballot }
+            | Self::NotYet { ballot }
+            | Self::Mismatch { ballot } => ballot.round,
+            Self::Promise { ballot, accepted, floor } => {
+                let told = accepted.as_ref().map_or(0, |(b, value)| b.round.max(value.revision));
+                ballot.round.max(told).max(*floor)
+            }
+            Self::Accept { ballot, value, .. } => ballot.round.max(value.revision),
+            Self::Refused { ballot, promised } => ballot.round.max(promised.round),
+            Self::Stored { value, .. } => value.revision,
+            Self::Conceded { .. } => 0,
+        }
+    }
+
+    pub fn conceded(concession: &Concession) -> Self {
+        Self::Conceded {
+            by: concession.by.0,
+            token: concession.token.0,
+            revision: concession.revision.0,
+            left_ms: millis(concession.left),
+        }
+    }
+
+    pub fn concession(&self) -> Option<Concession> {
+        let Self::Conceded { by, token, revision, left_ms } = self else { return None };
+        Some(Concession {
+            by: Nonce(*by),
+            token: Token(*token),
+            revision: Revision(*revision),
+            left: span(*left_ms),
+        })
+    }
+}
+
+/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(LONGEST_SPAN)
+}

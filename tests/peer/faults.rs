@@ -1,0 +1,117 @@
+//! Partitions and bad networks.
+
+use std::net::SocketAddr;
+
+use incumbent::peer::{Peer, PeerBuilder};
+use serde_json::json;
+
+use crate::node::Node;
+use crate::scene::{Net, TIMEOUT, elected, follows, quick, resigned, sees, soon};
+use crate::switchboard::{Faults, Switchboard};
+
+fn addresses(net: &Net, count: u8) -> Vec<SocketAddr> {
+    (1..=count).map(|host| net.address(host)).collect()
+}
+
+fn member(board: &Switchboard, members: &[SocketAddr], index: usize, weight: f64) -> PeerBuilder {
+    quick(members[index], weight).peers(board.faces(index))
+}
+
+/// This is what the group promises, and does not promise.
+#[tokio::test]
+async fn two_partitions_have_two_leaders_until_they_meet() {
+    let members = addresses(&Net::new(), 4);
+    let board = Switchboard::between(&members, 1).await;
+    let first = member(&board, &members, 0, 4.0).start().unwrap();
+    follows(&first, first.id()).await; // whoever comes later lets it go on
+    let later = |index: u8| {
+        member(&board, &members, index.into(), f64::from(4 - index)).start().expect("a start")
+    };
+    let peers = [first, later(1), later(2), later(3)];
+    for peer in &peers {
+        follows(peer, peers[0].id()).await;
+        sees(peer, 4).await;
+    }
+    let mut third = peers[2].changes();
+    board.part(&[0, 0, 1, 1]);
+    elected(&mut third).await;
+    follows(&peers[3], peers[2].id()).await;
+    assert!(peers[0].is_leader() && peers[2].is_leader(), "two leaders at once");
+    board.heal();
+    resigned(&mut third).await;
+    for peer in &peers {
+        follows(peer, peers[0].id()).await;
+        sees(peer, 4).await;
+    }
+}
+
+#[tokio::test]
+async fn a_partition_from_node_heals_to_one_leader() {
+    for (mine, theirs) in [(1.0, 2.0), (2.0, 1.0)] {
+        let members = addresses(&Net::new(), 2);
+        let board = Switchboard::between(&members, 2).await;
+        // Node sends to where ours says it is, which is the switchboard.
+        let ours = member(&board, &members, 0, mine).advertise(board.face(1, 0)).start().unwrap();
+        let mut changes = ours.changes();
+        board.part(&[0, 1]);
+        let mut node = Node::start(members[1], &board.faces(1), theirs, json!({})).await;
+        let mine_leads = mine > theirs;
+        let leader = if mine_leads { ours.id().to_owned() } else { node.id.clone() };
+        elected(&mut changes).await;
+        node.event("elected").await;
+        board.heal();
+        if mine_leads {
+            node.event("resigned").await;
+        } else {
+            resigned(&mut changes).await;
+        }
+        follows(&ours, &leader).await;
+        node.follows(&leader).await;
+    }
+}
+
+#[tokio::test]
+async fn a_leader_is_found_and_replaced_on_a_bad_network() {
+    let members = addresses(&Net::new(), 4);
+    let board = Switchboard::between(&members, 3).await;
+    board.set(Faults { lost: 30, doubled: 30, late_ms: 150 });
+    let peers: Vec<Peer> = (0..4)
+        .map(|index| member(&board, &members, index, 4.0 - index as f64).start().unwrap())
+        .collect();
+    // Members are counted out and come back, and whoever is elected meanwhile resigns to a heavier one that it meets.
+    soon("all follow one of them", agree(&peers)).await;
+    let leader = peers.iter().position(|peer| peer.is_leader()).unwrap_or(0);
+    peers[leader].stop().await;
+    let rest: Vec<_> =
+        peers.into_iter().enumerate().filter_map(|(i, p)| (i != leader).then_some(p)).collect();
+    soon("all others follow another", agree(&rest)).await;
+}
+
+#[tokio::test]
+async fn node_and_ours_agree_on_a_bad_network() {
+    let members = addresses(&Net::new(), 2);
+    let board = Switchboard::between(&members, 4).await;
+    board.set(Faults { lost: 25, doubled: 25, late_ms: 120 });
+    let ours = member(&board, &members, 0, 2.0).advertise(board.face(1, 0)).start().unwrap();
+    follows(&ours, ours.id()).await;
+    let mut node = Node::start(members[1], &board.faces(1), 1.0, json!({})).await;
+    follows(&ours, ours.id()).await;
+    node.follows(ours.id()).await;
+    ours.stop().await;
+    node.follows(&node.id.clone()).await;
+}
+
+/// Waits until all take the same one of them for the leader, and it does too.
+async fn agree(peers: &[Peer]) {
+    loop {
+        let leaders: Vec<_> = peers.iter().map(|peer| peer.leader().map(|l| l.id)).collect();
+        let one = peers.iter().filter(|peer| peer.is_leader()).map(|peer| peer.id());
+        if let (Some(Some(first)), [leads]) = (leaders.first(), &one.collect::<Vec<_>>()[..])
+            && **first == **leads
+            && leaders.iter().all(|leader| leader.as_ref() == Some(first))
+        {
+            return;
+        }
+        tokio::time::sleep(TIMEOUT / 20).await;
+    }
+}

@@ -1,0 +1,178 @@
+//! Datagrams of strangers.
+
+use incumbent::clock::Instant;
+use incumbent::peer::protocol::{Action, Event, Group, Settings};
+use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::UdpSocket;
+
+use crate::scene::{Net, follows, sees};
+
+fn junk(random: &mut fastrand::Rng, own: &str) -> Vec<u8> {
+    let names = ["hello", "leader", "vote", "subscribe", "ciao", "", own, "x"];
+    let name = |random: &mut fastrand::Rng| match random.u8(0..4) {
+        0 => json!(random.u64(..)),
+        1 => json!("\u{202e}é".repeat(random.usize(0..300))),
+        _ => json!(names[random.usize(..names.len())]),
+    };
+    let mut message = json!({
+        "event": name(random),
+        "id": format!("stranger-{}", random.u32(0..5_000)),
+        "weight": match random.u8(0..5) { 0 => json!(-1), 1 => json!(null), 2 => json!("9"), 3 => json!(1e308), _ => json!(random.f64()) },
+        "state": (["citizen", "leader", "removed", "voter"][random.usize(..4)]),
+        "channels": match random.u8(0..3) { 0 => json!(vec!["c"; random.usize(0..500)]), 1 => json!({}), _ => json!([[], {}, 1, "a"]) },
+        "candidate": name(random),
+        "extra": match random.u8(0..3) { 0 => json!({ "channel": name(random) }), 1 => json!(7), _ => json!(null) },
+        "source": "0.0.0.0:0",
+    });
+    if random.u8(0..4) == 0 {
+        message = json!({ "chunk": message.to_string(), "id": random.u8(..).to_string(), "c": random.u64(0..300), "i": random.u64(0..300) });
+    }
+    let mut bytes = message.to_string().into_bytes();
+    match random.u8(0..4) {
+        0 => bytes.truncate(random.usize(..=bytes.len())),
+        1 => (0..8).for_each(|_| {
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
+        }),
+        2 if random.u8(0..10) == 0 => bytes = b"[".repeat(60_000),
+        _ => {}
+    }
+    bytes
+}
+
+#[test]
+fn no_datagram_makes_a_member_panic_or_grow_without_bound() {
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| fastrand::u64(..));
+    println!("SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let source: SocketAddr = "127.0.0.1:12345".parse().unwrap();
+    let mut group =
+        Group::new(Settings { source: Some(source), capacity: 64, ..Settings::new("me", 1.0) });
+    let mut now = Instant::from_origin(Duration::from_secs(100));
+    group.handle(now, Event::Start);
+    for _ in 0..40_000 {
+        now = now + Duration::from_micros(random.u64(0..20_000));
+        let from = SocketAddr::from(([127, 0, 0, random.u8(..)], random.u16(1..)));
+        let bytes = junk(&mut random, "me");
+        group.handle(now, Event::Datagram { from, multicast: random.bool(), bytes: &bytes });
+        let mut actions = 0;
+        while let Some(action) = group.poll_action() {
+            actions += 1;
+            if let Action::Send { bytes, .. } = action {
+                assert!(bytes.len() <= 508 && bytes.is_ascii());
+            }
+        }
+        assert!(actions < 1_000, "{actions} actions on one datagram");
+        assert!(group.members().len() <= 65);
+        assert!(group.next_wake().is_some_and(|wake| wake <= now + Duration::from_secs(1)));
+    }
+}
+
+#[tokio::test]
+async fn a_group_goes_on_under_junk() {
+    let net = Net::new();
+    let first = net.ours(1, 2.0).start().unwrap();
+    follows(&first, first.id()).await;
+    let second = net.ours(2, 1.0).start().unwrap();
+    follows(&second, first.id()).await;
+    let stranger = UdpSocket::bind(net.address(9)).await.unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..2_000 {
+        // Nothing that is understood: that anybody who is understood can depose is documented.
+        let mut bytes = junk(&mut random, first.id());
+        bytes.insert(0, b'!');
+        bytes.truncate(60_000);
+        for host in [1, 2] {
+            stranger.send_to(&bytes, net.address(host)).await.unwrap();
+        }
+    }
+    let third = net.ours(3, 9.0).start().unwrap();
+    follows(&third, first.id()).await;
+    sees(&second, 3).await;
+}
+
+/// Turns one number, word or branch of what a voter said into something else.
+fn twist(random: &mut fastrand::Rng, said: &mut Value) {
+    match said {
+        Value::Object(fields) if !fields.is_empty() && random.u8(0..20) > 0 => {
+            let at = random.usize(..fields.len());
+            if let Some((_, field)) = fields.iter_mut().nth(at) {
+                twist(random, field);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            let at = random.usize(..items.len());
+            twist(random, &mut items[at]);
+        }
+        other => {
+            *other = match random.u8(0..6) {
+                0 => json!(u64::MAX),
+                1 => json!(random.u64(..)),
+                2 => json!(random.u64(0..4)),
+                3 => json!(-1.5),
+                4 => json!("x".repeat(random.usize(0..400))),
+                _ => json!(null),
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_said_makes_a_voter_panic() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let lease = Duration::from_secs(1);
+    let voter = |index: u64| {
+        let settings = VoterSettings {
+            id: format!("v{index}").into(),
+            size: 3,
+            voters: None,
+            lease,
+            incarnation: index,
+            origin_unix_us: 0,
+        };
+        Voter::new(settings)
+    };
+    let mut voters = [voter(0), voter(1), voter(2)];
+    let mut now = Instant::from_origin(Duration::from_secs(100));
+    voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
+    now = now + lease * 2;
+    let (mut answers, mut heard) = (0, 0);
+    for ticket in 0..4_000 {
+        now = now + Duration::from_micros(random.u64(0..200_000));
+        let operation = if random.bool() { Operation::Read } else { Operation::Evict(None) };
+        let name = format!("e{}", random.u8(0..3)).into();
+        let asks = random.usize(..3);
+        let ask = VoterEvent::Ask { ticket, name, operation, timeout: lease / 2 };
+        voters[asks].handle(now, ask);
+        for _ in 0..3 {
+            for from in 0..3 {
+                voters[from].handle(now, VoterEvent::Wake);
+                while let Some(action) = voters[from].poll_action() {
+                    let VoterAction::Say { mut said, .. } = action else {
+                        answers += u32::from(matches!(action, VoterAction::Answer { .. }));
+                        continue;
+                    };
+                    if random.u8(0..4) == 0 {
+                        twist(&mut random, &mut said);
+                    }
+                    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+                    let id = format!("v{from}");
+                    let hears = VoterEvent::Heard { id: &id, from: address, said: &said };
+                    voters[(from + 1 + random.usize(..2)) % 3].handle(now, hears);
+                    heard += 1;
+                    assert!(heard < 1_000_000, "they talk for ever");
+                }
+            }
+        }
+    }
+    assert!(answers > 1_000, "most are answered: {answers}");
+}

@@ -1,0 +1,17 @@
+//! Groups of peers: with members of the npm package `democracy`, with faults between them, and with a quorum.
+
+#[path = "../behaviour/mod.rs"]
+mod behaviour;
+mod faults;
+mod hostile;
+mod multicast;
+mod node;
+mod quorum;
+mod scene;
+#[cfg(feature = "kubernetes")]
+mod service;
+mod simulated;
+mod sources;
+mod suite;
+mod switchboard;
+mod with_node;

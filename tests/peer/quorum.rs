@@ -1,0 +1,170 @@
+//! A quorum on real sockets, in partitions and beside Node's members.
+
+use std::time::Duration;
+
+use incumbent::lock::{Lock, LockErrorKind, Revision};
+use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
+use incumbent::{Cause, Change, Election, new_election};
+use serde_json::json;
+
+use crate::node::Node;
+use crate::scene::{Net, quick, soon};
+use crate::switchboard::{Faults, Switchboard};
+
+const LEASE: Duration = Duration::from_secs(1);
+
+fn stand(member: &QuorumPeer) -> Election {
+    let working = |leadership: incumbent::Leadership| async move {
+        leadership.ended().await;
+    };
+    let builder = new_election("my_app", member.lock()).identity(member.id());
+    builder.on_won(working).start().expect("a start")
+}
+
+async fn leader(elections: &[Election]) -> usize {
+    soon("one leads", async {
+        loop {
+            if let Some(leader) = elections.iter().position(Election::is_leader) {
+                return leader;
+            }
+            tokio::time::sleep(LEASE / 50).await;
+        }
+    })
+    .await
+}
+
+/// Three voters of ours, and two members of Node's in the same group that know them all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
+    let net = Net::new();
+    let addresses: Vec<_> = (1..=3).map(|host| net.address(host)).collect();
+    let board = Switchboard::between(&addresses, 7).await;
+    board.set(Faults { lost: 10, doubled: 10, late_ms: 20 });
+    let node = Node::start(net.address(9), &addresses, 99.0, json!({})).await;
+    let members: Vec<_> = (0..3)
+        .map(|index| {
+            let member = quick(addresses[index], 1.0 + index as f64).peers(board.faces(index));
+            member.quorum(3).lease(LEASE).start().expect("a start")
+        })
+        .collect();
+    let elections: Vec<_> = members.iter().map(stand).collect();
+    for _ in 0..2 {
+        let first = leader(&elections).await;
+        let mut changes = elections[first].changes();
+        let token = elections[first].token();
+        let mut sides = [0; 3];
+        sides[first] = 1;
+        board.part(&sides);
+        let second = soon("another leads", async {
+            loop {
+                let leading = |index: &usize| elections[*index].is_leader();
+                let leading: Vec<_> = (0..3).filter(leading).collect();
+                assert!(leading.len() < 2, "two lead at once: {leading:?}");
+                if let Some(second) = leading.into_iter().find(|index| *index != first) {
+                    return second;
+                }
+                tokio::time::sleep(LEASE / 100).await;
+            }
+        })
+        .await;
+        let lost = crate::behaviour::lost(&mut changes).await;
+        assert!(matches!(lost, Cause::Expired { .. }), "{lost:?}");
+        assert!(elections[second].token() > token || token.is_none());
+        // Without a majority it cannot be evicted either.
+        let alone = members[first].lock().evict("my_app", Revision(1), LEASE).await.unwrap_err();
+        assert_eq!(alone.kind(), LockErrorKind::Unavailable, "{alone}");
+        assert!(alone.to_string().starts_with("no quorum: "), "{alone}");
+        board.heal();
+    }
+    drop(node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
+    let net = Net::new();
+    let peers: Vec<_> = (1..=3).map(|host| net.address(host)).collect();
+    let mut node = Node::start(net.address(1), &peers, 9.0, json!({})).await;
+    node.event("elected").await;
+    let first = net.ours(2, 1.0).quorum(3).lease(LEASE).start().unwrap();
+    let alone = stand(&first);
+    let mut changes = alone.changes();
+    // One of three answers, however many of Node's are there.
+    let trouble = crate::behaviour::change(&mut changes, "it is told", |change| match change {
+        Change::Trouble(failure) => Some(failure.message.to_string()),
+        _ => None,
+    });
+    assert!(trouble.await.starts_with("no quorum"));
+    assert!(!alone.is_leader());
+    let second = net.ours(3, 2.0).quorum(3).lease(LEASE).start().unwrap();
+    let elections = [alone, stand(&second)];
+    leader(&elections).await;
+    node.follows(&node.id.clone()).await;
+    for election in &elections {
+        election.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn voters_that_were_told_another_size_do_not_count() {
+    let net = Net::new();
+    let first = net.ours(1, 1.0).quorum(2).lease(LEASE).start().unwrap();
+    let _second = net.ours(2, 1.0).quorum(3).lease(LEASE).start().unwrap();
+    let refused = first.lock().read("my_app", LEASE * 3).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
+}
+
+#[tokio::test]
+async fn more_members_than_the_quorum_has_are_refused() {
+    let net = Net::new();
+    let member = |host| net.ours(host, host.into()).quorum(2).lease(LEASE).start().unwrap();
+    let members = [member(1), member(2), member(3)];
+    let crowded = soon("it is found out", async {
+        loop {
+            for member in &members {
+                let read = member.lock().read("my_app", LEASE).await;
+                if let Err(error) = read.as_ref()
+                    && error.kind() == LockErrorKind::Misconfigured
+                {
+                    return error.to_string();
+                }
+            }
+        }
+    });
+    assert!(crowded.await.starts_with("more than 2 members vote"));
+
+    // Unless it is said who votes.
+    let net = Net::new();
+    let ids: Vec<_> = (1..=2).map(|host| format!("ours-{}", net.address(host))).collect();
+    let member = |host| net.ours(host, host.into()).quorum(2).voters(&ids).lease(LEASE).start();
+    let members = [member(1).unwrap(), member(2).unwrap(), member(3).unwrap()];
+    for member in &members {
+        soon("it is answered", async {
+            while member.lock().read("my_app", LEASE).await.is_err() {}
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_no_quorum_can_be_is_refused_with_the_reason() {
+    let net = Net::new();
+    let refused =
+        |builder: incumbent::peer::QuorumBuilder| builder.start().unwrap_err().to_string();
+    let member = || net.ours(1, 1.0);
+    assert_eq!(
+        refused(member().quorum(1)),
+        "a quorum of 1: it takes 2 to 31 voters, best an odd number"
+    );
+    assert_eq!(
+        refused(member().quorum(3).lease(LEASE / 2)),
+        "a lease of 500ms is not between 1s and 3600s"
+    );
+    assert_eq!(
+        refused(member().quorum(3).voters(["a", "b"])),
+        "2 voters are named for a quorum of 3"
+    );
+    let weightless = member().weight(-1.0).quorum(3).start().unwrap_err();
+    let QuorumStartError::Member(PeerStartError::Weight { .. }) = weightless else {
+        panic!("{weightless}");
+    };
+}

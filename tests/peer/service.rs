@@ -1,0 +1,66 @@
+//! Peers behind a Service, on a real API server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use incumbent::kubernetes::Cluster;
+use incumbent::peer::{Peer, PeerSource, Service};
+use incumbent_test_support::KubeServer;
+use serde_json::{Value, json};
+
+use crate::scene::{Net, follows, quick, sees};
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+async fn send(cluster: &Cluster, method: &str, path: &str, object: &Value) -> Value {
+    let body = serde_json::to_vec(object).expect("JSON");
+    let request = http::Request::builder().method(method).uri(path);
+    let request = request.header("content-type", "application/json").body(body).expect("a request");
+    cluster.client().request::<Value>(request).await.expect("an answer")
+}
+
+fn slice(name: &str, service: &str, endpoints: Value) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": { "name": name, "labels": { "kubernetes.io/service-name": service } },
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{ "name": "peers", "port": 9, "protocol": "UDP" }],
+    })
+}
+
+/// The server takes no loopback addresses, so what is asked for is looked at, and who is there comes from elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_service_are_peers_while_they_do_not_end() {
+    let server = KubeServer::start(&[]).await;
+    let cluster = Cluster::from_kubeconfig(server.kubeconfig(), None).await.unwrap();
+    let pod = |ip: &str, conditions: Value| json!({ "addresses": [ip], "conditions": conditions });
+    let first = json!([
+        pod("10.0.0.1", json!({ "ready": true })),
+        pod("10.0.0.2", json!({ "ready": false, "serving": false, "terminating": true })),
+    ]);
+    let second = json!([pod("10.0.0.3", json!({ "ready": false }))]);
+    send(&cluster, "POST", SLICES, &slice("app-1", "app", first)).await;
+    send(&cluster, "POST", SLICES, &slice("app-2", "app", second)).await;
+    send(&cluster, "POST", SLICES, &slice("other-1", "other", json!([pod("10.0.0.9", json!({}))])))
+        .await;
+    let service = Service::new(&cluster, "app", 12345);
+    let mut found = service.addresses().await.unwrap();
+    found.sort();
+    let expected: [SocketAddr; 2] =
+        ["10.0.0.1:12345".parse().unwrap(), "10.0.0.3:12345".parse().unwrap()];
+    assert_eq!(found, expected);
+
+    let odd = Service::new(&cluster, "app%2Cx", 12345).addresses().await.unwrap_err();
+    assert_eq!(odd.to_string(), "the pods of the Service default/app%2Cx cannot be listed");
+
+    // A member goes on without its source.
+    server.kill();
+    let failing = Service::new(&cluster, "app", 12345).refresh(Duration::from_millis(100));
+    let net = Net::new();
+    let one = quick(net.address(1), 2.0).peers(failing).start().unwrap();
+    let other: Peer = quick(net.address(2), 1.0).peer(net.address(1)).start().unwrap();
+    follows(&other, one.id()).await;
+    sees(&one, 2).await;
+}

@@ -1,0 +1,497 @@
+//! Random schedules of a quorum in virtual time: the production voters and campaigns, on clocks that drift, behind a network that
+//! loses, doubles, delays and parts, with restarts, replacements, pauses and evictions. Two never lead at once.
+//!
+//! `SEEDS=5000 cargo test --test peer --features peer simulated` plays more; `SEED=17` one of them again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{Capabilities, Coverage, Hint, LockErrorKind, Nonce, Request, Revision};
+use incumbent::peer::quorum::{
+    Done, Operation, Refusal, Voter, VoterAction, VoterEvent, VoterSettings,
+};
+use incumbent::protocol::{
+    Action, Answer, Campaign, Event, Failure, Settings, Timing, TimingOptions,
+};
+use serde_json::Value;
+
+const LEASE: Duration = Duration::from_secs(1);
+/// The true time for which a schedule goes on.
+const LENGTH: Duration = Duration::from_secs(40);
+const NAME: &str = "my_app";
+
+/// What the simulated voters get wrong, to see that it shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Broken {
+    /// They vote at once after a start.
+    votes_at_once: bool,
+    /// A third of them is told that two of five are a majority.
+    small_majority: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub terms: u32,
+    pub overlaps: u32,
+    pub backward: u32,
+    pub restarts: u32,
+}
+
+type Time = Duration;
+
+enum Due {
+    Wake(usize, u64),
+    Datagram { to: usize, from: usize, id: String, said: Value },
+    Restart(usize),
+    Fault,
+}
+
+struct Process {
+    voter: Voter,
+    campaign: Campaign,
+    id: String,
+    /// Counts its starts: what belongs to an earlier one is void.
+    life: u64,
+    origin: Duration,
+    ppm: i64,
+    /// The requests of its campaign under way, by their tickets.
+    tickets: BTreeMap<u64, (u64, Kind)>,
+    next_ticket: u64,
+    deadline: Option<Instant>,
+    paused_until: Time,
+    up: bool,
+    /// When it is woken up next.
+    wakes: Time,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Written,
+    Released,
+}
+
+struct World {
+    random: fastrand::Rng,
+    now: Time,
+    queue: BTreeMap<(Time, u64), Due>,
+    order: u64,
+    processes: Vec<Process>,
+    sides: Vec<u8>,
+    lost: u8,
+    doubled: u8,
+    late: Duration,
+    token: u64,
+    tally: Tally,
+    broken: Broken,
+    wipes: bool,
+}
+
+fn address(index: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 1000 + u16::try_from(index).expect("few")))
+}
+
+impl Process {
+    fn local(&self, now: Time) -> Instant {
+        let nanos = i128::try_from(now.as_nanos()).expect("small");
+        let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
+        Instant::from_origin(
+            self.origin + Duration::from_nanos(u64::try_from(local).expect("small")),
+        )
+    }
+
+    fn real(&self, local: Instant) -> Time {
+        let nanos = local.since_origin().saturating_sub(self.origin).as_nanos();
+        let nanos = i128::try_from(nanos.min(1 << 62)).expect("small");
+        let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
+        Duration::from_nanos(u64::try_from(real).expect("small") + 2)
+    }
+
+    fn leads(&self, now: Time) -> bool {
+        self.up && self.deadline.is_some_and(|deadline| self.local(now) < deadline)
+    }
+}
+
+impl World {
+    fn new(seed: u64, broken: Broken) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let size = [3, 3, 5][random.usize(..3)];
+        let mut world = Self {
+            now: Duration::ZERO,
+            queue: BTreeMap::new(),
+            order: 0,
+            processes: Vec::new(),
+            sides: vec![0; size],
+            lost: random.u8(0..30),
+            doubled: random.u8(0..30),
+            late: Duration::from_millis(random.u64(1..80)),
+            token: 0,
+            tally: Tally::default(),
+            broken,
+            wipes: random.bool(),
+            random,
+        };
+        for index in 0..size {
+            let process = world.process(index, 1);
+            world.processes.push(process);
+        }
+        for index in 0..size {
+            world.begin(index);
+        }
+        world.push(Duration::from_millis(500), Due::Fault);
+        world
+    }
+
+    fn process(&mut self, index: usize, life: u64) -> Process {
+        let size = u32::try_from(self.sides.len()).expect("few");
+        let size = if self.broken.small_majority { 1 } else { size };
+        // Whoever is replaced comes back under another name, or its own.
+        let id = if self.random.bool() { format!("m{index}") } else { format!("m{index}-{life}") };
+        let incarnation = self.random.u64(..);
+        let origin = Duration::from_secs(self.random.u64(100..10_000));
+        // Wall clocks differ by less than a lease.
+        let skew = Duration::from_millis(self.random.u64(0..400));
+        let unix = Duration::from_secs(1_800_000_000) + skew - origin;
+        let voter = Voter::new(VoterSettings {
+            id: id.as_str().into(),
+            size,
+            voters: None,
+            lease: LEASE,
+            incarnation,
+            origin_unix_us: u64::try_from(unix.as_micros()).expect("fits"),
+        });
+        let options = TimingOptions { lease: Some(LEASE), ..TimingOptions::default() };
+        let timing = Timing::new(options, LEASE).expect("valid");
+        let capabilities = Capabilities {
+            longest_lease: LEASE,
+            reads: true,
+            empty_is_proof: true,
+            expires: false,
+            longest_identity: 256,
+        };
+        let nonce = Nonce(self.random.u64(..));
+        let campaign = Campaign::new(Settings::new(id.as_str(), nonce, timing), capabilities);
+        Process {
+            voter,
+            campaign,
+            id,
+            life,
+            origin,
+            ppm: self.random.i64(-900..=900),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            deadline: None,
+            paused_until: Duration::ZERO,
+            up: true,
+            wakes: Duration::MAX,
+        }
+    }
+
+    fn push(&mut self, at: Time, due: Due) {
+        self.order += 1;
+        self.queue.insert((at, self.order), due);
+    }
+
+    fn begin(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let now = process.local(self.now);
+        let began = if self.broken.votes_at_once { now - LEASE * 10 } else { now };
+        process.voter.handle(began, VoterEvent::Start);
+        process.campaign.handle(now, Event::Start);
+        process.campaign.handle(now, Event::Hint(Hint::Coverage(Coverage::Full)));
+        self.settle(index);
+    }
+
+    fn run(mut self) -> Tally {
+        while let Some(((at, _), due)) = self.queue.pop_first() {
+            self.now = at;
+            if at > LENGTH {
+                break;
+            }
+            match due {
+                Due::Wake(index, life) => {
+                    let process = &mut self.processes[index];
+                    if process.life != life || !process.up || process.wakes != at {
+                        continue;
+                    }
+                    if process.paused_until > at {
+                        let until = process.paused_until;
+                        process.wakes = until;
+                        self.push(until, Due::Wake(index, life));
+                        continue;
+                    }
+                    process.wakes = Duration::MAX;
+                    let now = process.local(at);
+                    process.voter.handle(now, VoterEvent::Wake);
+                    if process.campaign.next_wake().is_some_and(|wake| wake <= now) {
+                        process.campaign.handle(now, Event::Wake);
+                    }
+                    self.settle(index);
+                }
+                Due::Datagram { to, from, id, said } => {
+                    let process = &mut self.processes[to];
+                    if !process.up {
+                        continue;
+                    }
+                    if process.paused_until > at {
+                        let until = process.paused_until;
+                        self.push(until, Due::Datagram { to, from, id, said });
+                        continue;
+                    }
+                    let now = process.local(at);
+                    let heard = VoterEvent::Heard { id: &id, from: address(from), said: &said };
+                    process.voter.handle(now, heard);
+                    self.settle(to);
+                }
+                Due::Restart(index) => {
+                    let life = self.processes[index].life + 1;
+                    self.processes[index] = self.process(index, life);
+                    self.tally.restarts += 1;
+                    self.begin(index);
+                }
+                Due::Fault => self.fault(),
+            }
+        }
+        self.tally
+    }
+
+    fn fault(&mut self) {
+        let index = self.random.usize(..self.processes.len());
+        match self.random.u8(0..13) {
+            12 => {
+                // The leader is cut off, and all others forget.
+                let at = self.now;
+                let leader = self.processes.iter().position(|process| process.leads(at));
+                let alone = |index| u8::from(Some(index) == leader);
+                self.sides = (0..self.sides.len()).map(alone).collect();
+                let others = (0..self.processes.len()).filter(|index| Some(*index) != leader);
+                others.for_each(|index| self.crash(index));
+            }
+            0..=2 => self.crash(index),
+            3 if self.wipes => (0..self.processes.len()).for_each(|index| self.crash(index)),
+            4 | 5 => {
+                let pause = Duration::from_millis(self.random.u64(50..3_000));
+                self.processes[index].paused_until = self.now + pause;
+            }
+            6 | 7 => {
+                let sides = self.sides.len();
+                self.sides = (0..sides).map(|_| self.random.u8(0..2)).collect();
+            }
+            8 | 9 => self.sides.fill(0),
+            10 => {
+                let now = self.processes[index].local(self.now);
+                let process = &mut self.processes[index];
+                if process.up && process.paused_until <= self.now {
+                    process.campaign.handle(now, Event::Resign);
+                    self.settle(index);
+                }
+            }
+            _ => {
+                let process = &mut self.processes[index];
+                if process.up && process.paused_until <= self.now {
+                    let now = process.local(self.now);
+                    let evict = VoterEvent::Ask {
+                        ticket: u64::MAX,
+                        name: NAME.into(),
+                        operation: Operation::Evict(None),
+                        timeout: LEASE,
+                    };
+                    process.voter.handle(now, evict);
+                    self.settle(index);
+                }
+            }
+        }
+        let next = self.now + Duration::from_millis(self.random.u64(100..1_500));
+        self.push(next, Due::Fault);
+    }
+
+    /// Its memory is lost. It comes back a little later.
+    fn crash(&mut self, index: usize) {
+        if std::mem::take(&mut self.processes[index].up) {
+            let back = self.now + Duration::from_millis(self.random.u64(1..1_500));
+            self.push(back, Due::Restart(index));
+        }
+    }
+
+    /// Does what a process wants done, until it wants nothing.
+    fn settle(&mut self, index: usize) {
+        loop {
+            let now = self.processes[index].local(self.now);
+            if let Some(action) = self.processes[index].campaign.poll_action() {
+                self.act(index, now, action);
+            } else if let Some(action) = self.processes[index].voter.poll_action() {
+                self.vote(index, now, action);
+            } else {
+                break;
+            }
+        }
+        let process = &mut self.processes[index];
+        let wakes = [process.voter.next_wake(), process.campaign.next_wake()];
+        if let Some(wake) = wakes.into_iter().flatten().min() {
+            let at = process.real(wake).max(self.now + Duration::from_micros(10));
+            if at < process.wakes {
+                process.wakes = at;
+                let life = process.life;
+                self.push(at, Due::Wake(index, life));
+            }
+        }
+    }
+
+    fn act(&mut self, index: usize, now: Instant, action: Action) {
+        match action {
+            Action::Request { id, request } => {
+                let process = &mut self.processes[index];
+                let (operation, timeout, kind) = match request {
+                    Request::Read { timeout } => (Operation::Read, timeout, Kind::Read),
+                    Request::Write(write) => {
+                        let timeout = write.timeout;
+                        (Operation::Write(write), timeout, Kind::Written)
+                    }
+                    Request::Release(release) => {
+                        let timeout = release.timeout;
+                        (Operation::Release(release), timeout, Kind::Released)
+                    }
+                    Request::Concede(concession) => {
+                        process.voter.handle(now, VoterEvent::Concede(NAME.into(), concession));
+                        let answer = Answer::Conceded(Ok(()));
+                        return process.campaign.handle(now, Event::Answered { id, answer });
+                    }
+                };
+                process.tickets.clear(); // what is under way is dropped
+                process.next_ticket += 1;
+                let ticket = process.next_ticket;
+                process.tickets.insert(ticket, (id, kind));
+                let ask = VoterEvent::Ask { ticket, name: NAME.into(), operation, timeout };
+                process.voter.handle(now, ask);
+            }
+            Action::Begin { token, deadline } => {
+                self.tally.terms += 1;
+                self.tally.backward += u32::from(token.0 <= self.token);
+                self.token = self.token.max(token.0);
+                self.lead_until(index, deadline);
+            }
+            Action::Extend { deadline } => self.lead_until(index, deadline),
+            Action::End { .. } => {
+                let process = &mut self.processes[index];
+                process.deadline = None;
+                process.campaign.handle(now, Event::Ended { work_stopped: true });
+            }
+            _ => {}
+        }
+    }
+
+    fn lead_until(&mut self, index: usize, deadline: Instant) {
+        self.processes[index].deadline = Some(deadline);
+        let at = self.now;
+        if !self.processes[index].leads(at) {
+            return;
+        }
+        let others = self.processes.iter().enumerate().filter(|(other, _)| *other != index);
+        let others = others.filter(|(_, process)| process.leads(at)).count();
+        self.tally.overlaps += u32::from(others > 0);
+    }
+
+    fn vote(&mut self, index: usize, now: Instant, action: VoterAction) {
+        match action {
+            VoterAction::Say { to, said } => {
+                let everybody = 0..self.processes.len();
+                let to: BTreeSet<usize> = match to {
+                    Some(to) => [usize::from(to.port() - 1000)].into(),
+                    None => everybody.filter(|to| *to != index).collect(),
+                };
+                to.into_iter().for_each(|to| self.send(index, to, &said));
+            }
+            VoterAction::Answer { ticket, answer } => {
+                let process = &mut self.processes[index];
+                let Some((id, kind)) = process.tickets.remove(&ticket) else { return };
+                let answer = told(kind, answer);
+                process.campaign.handle(now, Event::Answered { id, answer });
+            }
+            VoterAction::Hint { hint, .. } => {
+                self.processes[index].campaign.handle(now, Event::Hint(hint));
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, said: &Value) {
+        if self.sides[from] != self.sides[to] || self.random.u8(0..100) < self.lost {
+            return;
+        }
+        let copies = 1 + usize::from(self.random.u8(0..100) < self.doubled);
+        for _ in 0..copies {
+            let mut late = self.late.mul_f64(self.random.f64());
+            if self.random.u8(0..200) == 0 {
+                late += LEASE.mul_f64(3.0 * self.random.f64()); // somewhere it lay for long
+            }
+            let (id, said) = (self.processes[from].id.clone(), said.clone());
+            self.push(self.now + late, Due::Datagram { to, from, id, said });
+        }
+    }
+}
+
+fn told(kind: Kind, answer: Result<Done, Refusal>) -> Answer {
+    let failure =
+        |refusal: Refusal| Failure { kind: refusal.kind, message: refusal.message.into() };
+    let odd = || Failure { kind: LockErrorKind::Unknown, message: Arc::from("another answer") };
+    match kind {
+        Kind::Read => Answer::Read(match answer {
+            Ok(Done::Read(reading)) => Ok(reading),
+            Ok(_) => Err(odd()),
+            Err(refusal) => Err(failure(refusal)),
+        }),
+        Kind::Written => Answer::Written(match answer {
+            Ok(Done::Written(revision)) => Ok::<Revision, _>(revision),
+            Ok(_) => Err(odd()),
+            Err(refusal) => Err(failure(refusal)),
+        }),
+        Kind::Released => Answer::Released(answer.map(|_| ()).map_err(failure)),
+    }
+}
+
+fn play(seeds: std::ops::Range<u64>, broken: Broken) -> Tally {
+    let mut sum = Tally::default();
+    for seed in seeds {
+        let tally = World::new(seed, broken).run();
+        if broken == Broken::default() {
+            assert_eq!(tally.overlaps, 0, "SEED={seed}: two lead at once");
+            assert_eq!(tally.backward, 0, "SEED={seed}: a token is not greater than the last");
+        }
+        sum.terms += tally.terms;
+        sum.overlaps += tally.overlaps;
+        sum.backward += tally.backward;
+        sum.restarts += tally.restarts;
+    }
+    sum
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn two_never_lead_at_once() {
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(120),
+    };
+    let count = seeds.end - seeds.start;
+    let tally = play(seeds, Broken::default());
+    println!("{count} schedules: {tally:?}");
+    assert!(u64::from(tally.terms) >= count, "leaders are found: {tally:?}");
+}
+
+/// The schedules would show it.
+#[test]
+fn voters_that_vote_too_soon_or_with_too_few_are_found_out() {
+    for broken in [
+        Broken { votes_at_once: true, small_majority: false },
+        Broken { votes_at_once: false, small_majority: true },
+    ] {
+        let tally = play(0..40, broken);
+        println!("{broken:?}: {tally:?}");
+        assert!(tally.overlaps > 0, "{broken:?}: {tally:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Where addresses come from.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use incumbent::peer::{Change, Dns, Peer, PeerSource, PeerStartError, SourceError};
+
+use crate::scene::{Net, change, follows, quick, sees};
+
+/// A source whose answer a test changes; `None`: it fails.
+#[derive(Debug, Clone)]
+struct Book(Arc<Mutex<Option<Vec<SocketAddr>>>>);
+
+impl PeerSource for Book {
+    fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>> {
+        let written = self.0.lock().expect("nobody panicked").clone();
+        let answer = written.ok_or_else(|| SourceError::new("the book is closed", "it rains"));
+        std::future::ready(answer).boxed()
+    }
+
+    fn refresh(&self) -> Option<Duration> {
+        Some(Duration::from_millis(50))
+    }
+}
+
+#[tokio::test]
+async fn a_source_is_asked_again_and_its_failures_are_told() {
+    let net = Net::new();
+    let book = Book(Arc::new(Mutex::new(None)));
+    let first = quick(net.address(1), 2.0).peers(book.clone()).start().unwrap();
+    let mut changes = first.changes();
+    let told = change(&mut changes, "the trouble is told", |change| match change {
+        Change::Trouble(what) => Some(what.to_string()),
+        _ => None,
+    });
+    assert_eq!(told.await, "the book is closed: it rains");
+    let second = quick(net.address(2), 1.0).start().unwrap();
+    *book.0.lock().unwrap() = Some(vec![net.address(1), net.address(2)]);
+    sees(&first, 2).await;
+    follows(&second, first.id()).await;
+}
+
+#[tokio::test]
+async fn peers_are_found_by_a_name_and_told_the_address_that_they_see() {
+    // One address for a name on this machine, so the members differ by their ports.
+    let probe = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (a, b) = (probe(), probe());
+    let (a, b, _) = (a.local_addr().unwrap(), b.local_addr().unwrap(), drop((a, b)));
+    let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+    let soon = Duration::from_millis(50);
+    let dns = |to: SocketAddr| Dns::new("localhost", to.port()).refresh(soon);
+    let first = quick(any(a.port()), 2.0).peers(dns(b)).start().unwrap();
+    let second = quick(any(b.port()), 1.0).peers(dns(a)).start().unwrap();
+    follows(&second, first.id()).await;
+    let me = |peer: &Peer| peer.members().into_iter().find(|m| m.is_me).unwrap().address;
+    sees(&first, 2).await;
+    assert_eq!((me(&first), me(&second)), (Some(a), Some(b)));
+    assert_eq!(second.leader().unwrap().address, Some(a));
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_with_the_reason() {
+    let net = Net::new();
+    let refused = |builder: incumbent::peer::PeerBuilder| builder.start().unwrap_err().to_string();
+    let member = || quick(net.address(1), 1.0);
+    assert_eq!(
+        refused(member().weight(0.0)),
+        "a weight must be finite and greater than zero: 0 is not"
+    );
+    assert_eq!(
+        refused(member().timeout(Duration::from_millis(150))),
+        "a timeout of 150ms is not between two intervals, 200ms, and 600s"
+    );
+    assert_eq!(
+        refused(member().channel("vote")),
+        "this cannot be a channel: it is one of the protocol's own"
+    );
+    assert_eq!(
+        refused(member().advertise(([0, 0, 0, 0], 1))),
+        "0.0.0.0:1 cannot be advertised: nobody can send to it"
+    );
+    let _first = member().start().unwrap();
+    let taken = member().start().unwrap_err();
+    assert!(matches!(taken, PeerStartError::Bind { .. }));
+    assert!(std::error::Error::source(&taken).unwrap().to_string().contains("in use"));
+}

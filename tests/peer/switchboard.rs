@@ -1,0 +1,113 @@
+//! A network between members on which datagrams are lost, doubled and late: each member sees each other one at an address
+//! of the switchboard's.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+/// Of a hundred datagrams, how many.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    pub lost: u8,
+    pub doubled: u8,
+    /// Each is late by up to so many milliseconds, so they overtake each other.
+    pub late_ms: u64,
+}
+
+pub struct Switchboard {
+    members: Vec<SocketAddr>,
+    /// By who sees whom.
+    faces: BTreeMap<(usize, usize), Arc<UdpSocket>>,
+    state: Arc<Mutex<State>>,
+    _tasks: JoinSet<()>,
+}
+
+struct State {
+    random: fastrand::Rng,
+    faults: Faults,
+    /// The side on which each member is.
+    sides: Vec<u8>,
+}
+
+impl Switchboard {
+    pub async fn between(members: &[SocketAddr], seed: u64) -> Self {
+        println!("seed {seed}");
+        let mut faces = BTreeMap::new();
+        for viewer in 0..members.len() {
+            for seen in (0..members.len()).filter(|seen| *seen != viewer) {
+                let face = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+                faces.insert((viewer, seen), Arc::new(face));
+            }
+        }
+        let state = Arc::new(Mutex::new(State {
+            random: fastrand::Rng::with_seed(seed),
+            faults: Faults::default(),
+            sides: vec![0; members.len()],
+        }));
+        let mut tasks = JoinSet::new();
+        for ((from, to), face) in &faces {
+            let (out, target) = (Arc::clone(&faces[&(*to, *from)]), members[*to]);
+            tasks.spawn(carry(Arc::clone(face), out, target, (*from, *to), Arc::clone(&state)));
+        }
+        Self { members: members.to_vec(), faces, state, _tasks: tasks }
+    }
+
+    /// Where `viewer` sees `seen`.
+    pub fn face(&self, viewer: usize, seen: usize) -> SocketAddr {
+        self.faces[&(viewer, seen)].local_addr().expect("an address")
+    }
+
+    /// Where a member sees the others.
+    pub fn faces(&self, viewer: usize) -> Vec<SocketAddr> {
+        let others = (0..self.members.len()).filter(|seen| *seen != viewer);
+        others.map(|seen| self.face(viewer, seen)).collect()
+    }
+
+    pub fn set(&self, faults: Faults) {
+        self.state.lock().expect("nobody panicked").faults = faults;
+    }
+
+    /// Members on one side hear each other only.
+    pub fn part(&self, sides: &[u8]) {
+        self.state.lock().expect("nobody panicked").sides = sides.to_vec();
+    }
+
+    pub fn heal(&self) {
+        self.part(&vec![0; self.members.len()]);
+    }
+}
+
+async fn carry(
+    face: Arc<UdpSocket>,
+    out: Arc<UdpSocket>,
+    target: SocketAddr,
+    (from, to): (usize, usize),
+    state: Arc<Mutex<State>>,
+) {
+    let mut late = JoinSet::new();
+    let mut buffer = vec![0; 65_536];
+    loop {
+        let Ok((length, _)) = face.recv_from(&mut buffer).await else { continue };
+        let delays: Vec<u64> = {
+            let state = &mut *state.lock().expect("nobody panicked");
+            let Faults { lost, doubled, late_ms } = state.faults;
+            if state.sides[from] != state.sides[to] || state.random.u8(0..100) < lost {
+                continue;
+            }
+            let copies = if state.random.u8(0..100) < doubled { 2 } else { 1 };
+            (0..copies).map(|_| state.random.u64(0..=late_ms)).collect()
+        };
+        for delay in delays {
+            let (bytes, out) = (buffer[..length].to_vec(), Arc::clone(&out));
+            late.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+                let _ = out.send_to(&bytes, target).await;
+            });
+        }
+        while late.try_join_next().is_some() {}
+    }
+}
