@@ -21,6 +21,8 @@
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
 //! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `longest-lease`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `longest-lease` |
+//! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `longest-lease`, `max-clock-skew`; credentials and the rest from the environment |
+//! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which must be told; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease` |
 //! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
 //!
 //! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or
@@ -36,7 +38,11 @@ mod kubernetes;
 mod memory;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(feature = "_objects")]
+mod objects;
 mod parts;
+#[cfg(feature = "peer")]
+mod peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 
@@ -70,6 +76,10 @@ enum Place {
     Kubernetes(kubernetes::Place),
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     Sql(sql::Place),
+    #[cfg(feature = "_objects")]
+    Objects(objects::Place),
+    #[cfg(feature = "peer")]
+    Peer(Box<peer::Place>),
 }
 
 impl LockUrl {
@@ -84,7 +94,8 @@ impl LockUrl {
     ///
     /// A NATS server is asked for the bucket, which is made where there is none, unless the URL tells the `ttl`: then nobody is
     /// asked, the server may be out of reach, and elections are timed by that. A database is asked for its tables, and they are made
-    /// where there are none. A Kubernetes API server is not asked.
+    /// where there are none. A Kubernetes API server is not asked, nor is an object store. A peer
+    /// begins to listen, and leaves its group with the last clone of what it got.
     ///
     /// # Errors
     /// [`LockUrlErrorKind::Unavailable`], where trying again may help; [`Denied`](LockUrlErrorKind::Denied),
@@ -118,6 +129,14 @@ impl Place {
             "postgres" | "postgresql" => sql::Place::parse_postgres(parts).map(Self::Sql),
             #[cfg(feature = "sqlite")]
             "sqlite" => sql::Place::parse_sqlite(parts).map(Self::Sql),
+            #[cfg(feature = "gcs")]
+            "gs" => objects::Place::parse(parts).map(Self::Objects),
+            #[cfg(feature = "s3")]
+            "s3" => objects::Place::parse(parts).map(Self::Objects),
+            #[cfg(feature = "azure")]
+            "az" => objects::Place::parse(parts).map(Self::Objects),
+            #[cfg(feature = "peer")]
+            "peer" => peer::Place::parse(parts).map(|place| Self::Peer(Box::new(place))),
             scheme => Err(parts.unknown(feature_of(scheme))),
         }
     }
@@ -131,6 +150,10 @@ impl Place {
             Self::Kubernetes(place) => place.for_lease(lease),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             Self::Sql(place) => place.for_lease(lease),
+            #[cfg(feature = "_objects")]
+            Self::Objects(place) => place.for_lease(lease),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => place.for_lease(lease),
         }
     }
 
@@ -143,6 +166,10 @@ impl Place {
             Self::Kubernetes(place) => place.open().await,
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             Self::Sql(place) => place.open().await,
+            #[cfg(feature = "_objects")]
+            Self::Objects(place) => place.open(),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => place.open(),
         }
     }
 }
@@ -154,6 +181,10 @@ fn feature_of(scheme: &str) -> Option<&'static str> {
         "kubernetes" => Some("kubernetes"),
         "postgres" | "postgresql" => Some("postgres"),
         "sqlite" => Some("sqlite"),
+        "gs" => Some("gcs"),
+        "s3" => Some("s3"),
+        "az" => Some("azure"),
+        "peer" => Some("peer"),
         _ => None,
     }
 }

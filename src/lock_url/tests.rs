@@ -23,6 +23,13 @@ fn what_names_no_lock_is_refused_with_the_reason() {
             "memory:a?tttl=1s: there is no option \"tttl\" here, or it is told twice",
         ),
         ("memory:a?ttl=soon", "memory:a?ttl=soon: ttl=soon is no duration, as 10s and 500ms are"),
+        #[cfg(feature = "peer")]
+        (
+            "peer:12345?peers=10.0.0.4:12345",
+            "peer:12345?peers=10.0.0.4:12345: without a quorum two peers may lead at once: say how many there are, as in quorum=3",
+        ),
+        #[cfg(feature = "gcs")]
+        ("gs:///a", "gs:///a: it names no bucket, as gs://my-bucket/elections does"),
         ("memory:a?need=no", "memory:a?need=no: need is required or best-effort"),
         (
             "memory:a?need=best-effort",

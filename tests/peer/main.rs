@@ -14,4 +14,6 @@ mod simulated;
 mod sources;
 mod suite;
 mod switchboard;
+#[cfg(feature = "url")]
+mod url;
 mod with_node;

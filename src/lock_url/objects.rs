@@ -1,0 +1,52 @@
+//! `gs://BUCKET/PREFIX`, `s3://…`, `az://…`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{LockUrlError, LockUrlErrorKind};
+use super::parts::Parts;
+use crate::lock::Lock;
+use crate::objects::Bucket;
+
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// Without options.
+    url: String,
+    longest_lease: Option<Duration>,
+    max_clock_skew: Option<Duration>,
+    shown: String,
+}
+
+impl Place {
+    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let bucket = parts.place().strip_prefix("//").unwrap_or_default();
+        if bucket.starts_with('/') || bucket.is_empty() || bucket.contains('@') {
+            return Err(parts.malformed("it names no bucket, as gs://my-bucket/elections does"));
+        }
+        Ok(Self {
+            url: format!("{}:{}", parts.scheme(), parts.decoded(parts.place())?),
+            longest_lease: parts.take_duration("longest-lease")?,
+            max_clock_skew: parts.take_duration("max-clock-skew")?,
+            shown: parts.shown().to_owned(),
+        })
+    }
+
+    pub fn for_lease(&mut self, lease: Duration) {
+        self.longest_lease.get_or_insert(lease);
+    }
+
+    pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let bucket = Bucket::from_url(&self.url).map_err(|error| {
+            let message = format!("{} cannot be used", self.shown);
+            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
+        });
+        let mut bucket = bucket?;
+        if let Some(longest) = self.longest_lease {
+            bucket = bucket.longest_lease(longest);
+        }
+        if let Some(skew) = self.max_clock_skew {
+            bucket = bucket.max_clock_skew(skew);
+        }
+        Ok(Arc::new(bucket.lock()))
+    }
+}

@@ -1,0 +1,100 @@
+//! `peer:[ADDRESS:]PORT?peers=…&quorum=…`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{LockUrlError, LockUrlErrorKind};
+use super::parts::Parts;
+use crate::lock::Lock;
+use crate::peer::{Dns, Peer};
+
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    bind: SocketAddr,
+    peers: Vec<SocketAddr>,
+    /// A name, and the port of all its addresses.
+    dns: Option<(String, u16)>,
+    id: Option<String>,
+    quorum: u32,
+    voters: Option<Vec<String>>,
+    lease: Option<Duration>,
+    shown: String,
+}
+
+impl Place {
+    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let here = parts.place().trim_start_matches('/');
+        let port = here.parse().map(|port: u16| (Ipv4Addr::UNSPECIFIED, port).into());
+        let bind = port.or_else(|_| here.parse());
+        let bind = bind.map_err(|_| {
+            parts.malformed(
+                "it names no port to listen at, as peer:12345 and peer:10.0.0.3:12345 do",
+            )
+        })?;
+        let listed = parts.take("peers").unwrap_or_default();
+        let peers: Result<Vec<SocketAddr>, _> =
+            listed.split(',').filter(|peer| !peer.is_empty()).map(str::parse).collect();
+        let peers = peers.map_err(|_| {
+            parts.malformed(
+                "peers are addresses with ports, as in peers=10.0.0.4:12345,10.0.0.5:12345",
+            )
+        })?;
+        let dns = match parts.take("dns") {
+            None => None,
+            Some(told) => {
+                let named = told
+                    .rsplit_once(':')
+                    .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+                let rule = || {
+                    parts.malformed("dns is a name and a port, as in dns=peers.example.net:12345")
+                };
+                Some(named.ok_or_else(rule)?)
+            }
+        };
+        let quorum = parts.take("quorum").and_then(|told| told.parse().ok()).ok_or_else(|| {
+            parts.malformed(
+                "without a quorum two peers may lead at once: say how many there are, as in quorum=3",
+            )
+        })?;
+        Ok(Self {
+            bind,
+            peers,
+            dns,
+            id: parts.take("id"),
+            quorum,
+            voters: parts.take("voters").map(|ids| ids.split(',').map(str::to_owned).collect()),
+            lease: parts.take_duration("lease")?,
+            shown: parts.shown().to_owned(),
+        })
+    }
+
+    pub fn for_lease(&mut self, lease: Duration) {
+        self.lease.get_or_insert(lease);
+    }
+
+    pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let mut member = Peer::builder().bind(self.bind);
+        for peer in &self.peers {
+            member = member.peer(*peer);
+        }
+        if let Some((host, port)) = &self.dns {
+            member = member.peers(Dns::new(host, *port));
+        }
+        if let Some(id) = &self.id {
+            member = member.id(id);
+        }
+        let mut member = member.quorum(self.quorum);
+        if let Some(lease) = self.lease {
+            member = member.lease(lease);
+        }
+        if let Some(voters) = &self.voters {
+            member = member.voters(voters);
+        }
+        let member = member.start().map_err(|error| {
+            let message = format!("{} cannot be used", self.shown);
+            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
+        })?;
+        Ok(Arc::new(member.lock()))
+    }
+}
