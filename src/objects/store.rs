@@ -117,7 +117,10 @@ impl Store {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        let failure = Failure { error, outcome: Outcome::default(), ambiguous: false };
+        // A list takes no extensions, so its status is in the text of its error only.
+        let status = error.as_ref().and_then(status_in);
+        let outcome = Outcome { sent: true, status, retry_after: None };
+        let failure = Failure { error, outcome, ambiguous: false };
         Err(self.lock_error(failure, &prefix, false))
     }
 
@@ -189,12 +192,29 @@ impl Store {
                 ),
                 Some(503) => (unknown, format!("{what}: the store is too busy: {said}")),
                 Some(408 | 500 | 502..) => (unknown, format!("{what}: the store failed: {said}")),
+                Some(401 | 403) => (
+                    LockErrorKind::Denied,
+                    format!("{what}: the store refuses the credentials, or a right: {said}"),
+                ),
                 Some(300..) => (LockErrorKind::Misconfigured, format!("{what}: {said}")),
                 _ => (unknown, format!("{what}: no answer of the store: {said}")),
             },
         };
         LockError::new(kind, message)
     }
+}
+
+/// The HTTP status that an error tells of, as object_store words it.
+fn status_in(error: &object_store::Error) -> Option<u16> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if let Some((_, status)) = text.split_once("status code: ") {
+            return status.get(..3).and_then(|digits| digits.parse().ok());
+        }
+        cause = error.source();
+    }
+    None
 }
 
 impl Failure {

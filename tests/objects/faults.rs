@@ -54,6 +54,9 @@ async fn refusals_are_told_apart() {
         assert_eq!(error.kind(), kind, "{status}: {error}");
         assert!(!error.to_string().contains('\n'), "{error}");
     }
+    scene.gate.once("GET", Fault::Answer(refusal("403 Forbidden", "AccessDenied", "said so")));
+    let error = lock.names(LEASE).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Denied, "a list: {error}");
     assert_eq!(scene.gate.left(), 0, "each was sent once");
     assert_eq!(scene.object().await, None);
 }
