@@ -190,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    /// What Go's `proto.Marshal` makes of a campaigner's entry.
+    /// What Go's `proto.Marshal` made of vimeo's `storagepb.RaceEntry` 0.2.2.
     const OF_GO: &[u8] =
-        b"\x08\x07\x12\x02g1\x1a\x0a10.0.0.1:1\x22\x0b\x08\x80\xa0\xbe\xd0\x06\x10\xe8\x07*\x02{}";
+        b"\x08\x07\x12\x02g1\x1a\x0a10.0.0.1:1\x22\x09\x08\x80\x80\xbe\xd0\x06\x10\xe8\x07*\x02{}";
 
     #[test]
     fn what_go_has_written_is_read_and_written_alike() {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((entry.election_number, &*entry.leader_id), (7, "g1"));
         assert_eq!(entry.host_port, ["10.0.0.1:1"]);
         assert_eq!(entry.connection_parameters, b"{}");
-        assert_eq!(entry.term_expiry.unwrap().nanos, 1000);
+        assert_eq!(entry.term_expiry, Some(Timestamp { seconds: 1_779_400_704, nanos: 1000 }));
         assert_eq!(entry.encode(), OF_GO);
     }
 
