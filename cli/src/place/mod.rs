@@ -209,9 +209,9 @@ impl At<'_> {
                 let told = how.lease.filter(|told| known != Some(*told));
                 Ok(Opened { lock, lease, told })
             }
+            // Whoever stands for life does not come here.
             Self::ForLife(_) => {
-                let message = "a leader for life has no lease to stand with: use `incumbent life NAME -- COMMAND` in the pod";
-                Err(Failure::new(Code::Usage, message))
+                Err(Failure::new(Code::Usage, "a leader for life has no lease to stand with"))
             }
         }
     }

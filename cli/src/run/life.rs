@@ -87,6 +87,17 @@ Examples:
   incumbent life my-operator -- my-operator --verbose
   incumbent life my-app --namespace prod --carrier lease -- my-daemon";
 
+/// A leader for life, and its program.
+pub(super) struct ForLife {
+    pub name: String,
+    pub program: Program,
+    pub grace: Duration,
+    pub cluster: Cluster,
+    pub carrier: LifeKind,
+    pub pod: Option<String>,
+    pub poll: Duration,
+}
+
 impl Life {
     pub async fn run(self) -> Result<ExitCode, Failure> {
         let mut signals = match self.program.prepare()? {
@@ -94,28 +105,40 @@ impl Life {
             Err(code) => return Ok(code),
         };
         let cluster = self.namespace.open(self.context.as_deref()).await?;
-        check_life_name(&cluster, self.carrier, &self.name)?;
-        let leadership = match self.elected(&cluster, &mut signals).await? {
+        let Self { name, program, grace, pod, carrier, poll, .. } = self;
+        let leader = ForLife { name, program, grace, cluster, carrier, pod, poll };
+        leader.run(&mut signals).await
+    }
+}
+
+impl ForLife {
+    /// How long a command may take to stop, unless told otherwise.
+    pub const GRACE: Duration = Duration::from_secs(10);
+    /// How often to look, unless told otherwise.
+    pub const POLL: Duration = Duration::from_secs(15);
+
+    pub async fn run(self, signals: &mut Signals) -> Result<ExitCode, Failure> {
+        check_life_name(&self.cluster, self.carrier, &self.name)?;
+        let leadership = match self.elected(signals).await? {
             Ok(Ok(leadership)) => leadership,
             Ok(Err(error)) => {
                 if error.kind() == LifeErrorKind::Misconfigured {
-                    namespace_is_there(&cluster, PATIENCE).await?;
+                    namespace_is_there(&self.cluster, PATIENCE).await?;
                 }
                 return Err(error.into());
             }
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
-        self.work(&leadership, &mut signals).await.map(ExitCode::from)
+        self.work(&leadership, signals).await.map(ExitCode::from)
     }
 
     /// Waits until this pod owns the lock, or for the signal that ends the waiting.
     async fn elected(
         &self,
-        cluster: &Cluster,
         signals: &mut Signals,
     ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, Failure> {
-        let mut candidate =
-            leader_for_life(&self.name, cluster).carrier(self.carrier.carrier()).poll(self.poll);
+        let candidate = leader_for_life(&self.name, &self.cluster);
+        let mut candidate = candidate.carrier(self.carrier.carrier()).poll(self.poll);
         if let Some(pod) = &self.pod {
             candidate = candidate.pod(pod);
         }

@@ -29,12 +29,14 @@ use rustix::process::{getpid, set_child_subreaper};
 
 use self::deadline::DeadlineFile;
 use self::grace::Grace;
+use self::life::ForLife;
 pub use self::life::Life;
-use self::options::Program;
 pub use self::options::Run;
+use self::options::{OnExit, Program};
 use self::signals::{Signals, exit_code};
 use self::term::Campaigner;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
+use crate::place::{At, Locks};
 
 /// This program, even when its file has been replaced or removed since it started.
 const OURSELVES: &str = "/proc/self/exe";
@@ -73,6 +75,9 @@ impl Run {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
         };
+        if let At::ForLife(locks) = self.place.at().await? {
+            return self.for_life(locks)?.run(&mut signals).await;
+        }
         let entrance = match self.candidacy.open(&self.place, signals.end()).await? {
             Ok(entrance) => entrance,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
@@ -82,5 +87,24 @@ impl Run {
         let candidate = self.candidacy.stand(entrance, Some(grace.total()))?;
         let campaigner = Campaigner { candidate, signals, file, grace, options: self };
         campaigner.run().await.map(ExitCode::from)
+    }
+
+    /// The same for a leader for life, whose flags are fewer.
+    fn for_life(self, locks: Locks) -> Result<ForLife, Failure> {
+        let flags = [("--keep", self.keep), ("--on-exit", self.on_exit != OnExit::Resign)];
+        let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
+        if let Some(flag) = flag.or_else(|| self.candidacy.given()) {
+            let message = format!("{flag} says nothing with --kind for-life");
+            return Err(Failure::new(Code::Usage, message));
+        }
+        Ok(ForLife {
+            pod: self.candidacy.identity().map(str::to_owned),
+            name: self.candidacy.name,
+            program: self.program,
+            grace: self.grace.unwrap_or(ForLife::GRACE),
+            cluster: locks.cluster,
+            carrier: locks.kind,
+            poll: ForLife::POLL,
+        })
     }
 }

@@ -25,6 +25,8 @@ pub struct Program {
 /// COMMAND is started when this process is elected, and stopped when its term ends; then it stands again. Of all that
 /// run this with one NAME, on however many hosts, one has COMMAND running, and never two. A server that is out of reach
 /// is waited for, unless `--timeout` says for how long.
+///
+/// With --kind for-life it is `incumbent life`, whose manual says what is different: there is no lease, and COMMAND is run once.
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Run {

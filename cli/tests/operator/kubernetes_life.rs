@@ -259,11 +259,38 @@ async fn leaders_for_life_are_seen_watched_and_moved() {
     let (line, code) = scene.shell.refusal(&evict);
     assert!(line.contains("election my-app: nobody leads"), "{line}");
     assert_eq!(code, 3);
-    for command in ["run", "campaign"] {
-        let args = scene.for_life(&[command, "my-app"]);
-        let args = if command == "run" { [&*args, &["--", "/bin/true"]].concat() } else { args };
-        let (line, code) = scene.shell.refusal(&args);
-        assert!(line.contains("use `incumbent life NAME -- COMMAND`"), "{line}");
+}
+
+/// `run` and `campaign` know leaders for life as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_commands_stand_for_life_where_they_are_told_so() {
+    let scene = Scene::new().await;
+    scene.pod("first").await;
+    scene.pod("second").await;
+    let first = scene.for_life(&["run", "my-app", "--identity", "first"]);
+    let mut first = scene.shell.start(&[&*first, &["--", "/bin/sh", "-c", SERVE]].concat());
+    first.line_with("serves my-app first");
+    let campaign = scene.for_life(&["campaign", "my-app", "--identity", "second"]);
+    let mut second = scene.shell.start(&campaign);
+    second.line_with("waiting: pod first leads");
+    scene.delete_pod("first").await;
+    second.line_with("won: leading with token ");
+    let evict = scene.for_life(&["election", "evict", "my-app", "--force", "--wait", "0s"]);
+    scene.shell.out(&evict);
+    second.line_with("lost: the lock was taken");
+    second.line_with("won: leading with token ");
+    assert_eq!(second.end_by("TERM"), Some(15));
+    assert_eq!(scene.lock().await["metadata"]["ownerReferences"][0]["name"], "second");
+
+    let mut json = scene.shell.start(&[&*campaign, &["-o", "json"]].concat());
+    json.line_with(r#"{"event":"won","resumed":true,"token":"#);
+    assert_eq!(json.end_by("TERM"), Some(15));
+    for flags in [["--lease", "5s"], ["--http", "0"]] {
+        let (line, code) = scene.shell.refusal(&[&*campaign, &flags].concat());
+        assert!(
+            line.contains(&format!("{} says nothing with --kind for-life", flags[0])),
+            "{line}"
+        );
         assert_eq!(code, 2);
     }
 }

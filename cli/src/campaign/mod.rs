@@ -1,5 +1,7 @@
 //! `incumbent campaign`: stand in an election and print each transition.
 
+mod life;
+
 use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
@@ -9,7 +11,7 @@ use serde_json::json;
 use crate::candidate::{Candidacy, Ends, describe};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::output::printable;
-use crate::place::Place;
+use crate::place::{At, Place};
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
@@ -17,6 +19,9 @@ use crate::place::Place;
 /// server. On SIGINT or SIGTERM the office is released before the program ends. A server that is out of reach is waited
 /// for, unless `--timeout` says for how long. A systemd service of Type=notify is ready once it campaigns, and its status
 /// says who leads.
+///
+/// With --kind for-life it stands as `incumbent life` does, for the pod that it runs in or that --identity names: it prints what is
+/// waited for, won and lost, and the lock stays with the pod when the program ends.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Campaign {
@@ -40,6 +45,9 @@ enum Output {
 impl Campaign {
     pub async fn run(self) -> Result<(), Failure> {
         let mut ends = Ends::listen()?;
+        if let At::ForLife(locks) = self.place.at().await? {
+            return self.run_for_life(&locks, &mut ends).await;
+        }
         let entrance = match self.candidacy.open(&self.place, ends.next()).await? {
             Ok(entrance) => entrance,
             Err(signal) => return Err(Failure::Signal(signal)),
