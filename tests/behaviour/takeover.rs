@@ -130,7 +130,13 @@ pub async fn an_operator_lists_elections_and_evicts_the_leader_that_was_seen<S: 
     let election = service.campaigner("only").await.start().unwrap();
     let mut changes = election.changes();
     drop(soon("it leads", election.won()).await.unwrap());
-    assert_eq!(lock.names(PATIENCE).await.unwrap().len(), 1);
+    // Where there is no server, others hear of it a little later than its leader.
+    soon("it is listed", async {
+        while lock.names(PATIENCE).await.unwrap().len() != 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     let revision = async || match lock.read("my_app", PATIENCE).await.unwrap() {
         Reading::Found(record) => record.revision,
         Reading::Empty { .. } => panic!("it leads"),
