@@ -3,20 +3,19 @@
 //!
 //! `SEEDS=5000 cargo test --test peer --features peer simulated` plays more; `SEED=17` one of them again.
 
+mod process;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{Capabilities, Coverage, Hint, LockErrorKind, Nonce, Request, Revision};
-use incumbent::peer::quorum::{
-    Done, Operation, Refusal, Voter, VoterAction, VoterEvent, VoterSettings,
-};
-use incumbent::protocol::{
-    Action, Answer, Campaign, Event, Failure, Settings, Timing, TimingOptions,
-};
+use incumbent::lock::{Coverage, Hint, Request};
+use incumbent::peer::quorum::{Operation, VoterAction, VoterEvent};
+use incumbent::protocol::{Action, Answer, Event};
 use serde_json::Value;
+
+use process::{Kind, Process, told};
 
 const LEASE: Duration = Duration::from_secs(1);
 /// The true time for which a schedule goes on.
@@ -49,31 +48,6 @@ enum Due {
     Fault,
 }
 
-struct Process {
-    voter: Voter,
-    campaign: Campaign,
-    id: String,
-    /// Counts its starts: what belongs to an earlier one is void.
-    life: u64,
-    origin: Duration,
-    ppm: i64,
-    /// The requests of its campaign under way, by their tickets.
-    tickets: BTreeMap<u64, (u64, Kind)>,
-    next_ticket: u64,
-    deadline: Option<Instant>,
-    paused_until: Time,
-    up: bool,
-    /// When it is woken up next.
-    wakes: Time,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Read,
-    Written,
-    Released,
-}
-
 struct World {
     random: fastrand::Rng,
     now: Time,
@@ -92,27 +66,6 @@ struct World {
 
 fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 1000 + u16::try_from(index).expect("few")))
-}
-
-impl Process {
-    fn local(&self, now: Time) -> Instant {
-        let nanos = i128::try_from(now.as_nanos()).expect("small");
-        let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
-        Instant::from_origin(
-            self.origin + Duration::from_nanos(u64::try_from(local).expect("small")),
-        )
-    }
-
-    fn real(&self, local: Instant) -> Time {
-        let nanos = local.since_origin().saturating_sub(self.origin).as_nanos();
-        let nanos = i128::try_from(nanos.min(1 << 62)).expect("small");
-        let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
-        Duration::from_nanos(u64::try_from(real).expect("small") + 2)
-    }
-
-    fn leads(&self, now: Time) -> bool {
-        self.up && self.deadline.is_some_and(|deadline| self.local(now) < deadline)
-    }
 }
 
 impl World {
@@ -148,46 +101,7 @@ impl World {
     fn process(&mut self, index: usize, life: u64) -> Process {
         let size = u32::try_from(self.sides.len()).expect("few");
         let size = if self.broken.small_majority { 1 } else { size };
-        // Whoever is replaced comes back under another name, or its own.
-        let id = if self.random.bool() { format!("m{index}") } else { format!("m{index}-{life}") };
-        let incarnation = self.random.u64(..);
-        let origin = Duration::from_secs(self.random.u64(100..10_000));
-        // Wall clocks differ by less than a lease.
-        let skew = Duration::from_millis(self.random.u64(0..400));
-        let unix = Duration::from_secs(1_800_000_000) + skew - origin;
-        let voter = Voter::new(VoterSettings {
-            id: id.as_str().into(),
-            size,
-            voters: None,
-            lease: LEASE,
-            incarnation,
-            origin_unix_us: u64::try_from(unix.as_micros()).expect("fits"),
-        });
-        let options = TimingOptions { lease: Some(LEASE), ..TimingOptions::default() };
-        let timing = Timing::new(options, LEASE).expect("valid");
-        let capabilities = Capabilities {
-            longest_lease: LEASE,
-            reads: true,
-            empty_is_proof: true,
-            expires: false,
-            longest_identity: 256,
-        };
-        let nonce = Nonce(self.random.u64(..));
-        let campaign = Campaign::new(Settings::new(id.as_str(), nonce, timing), capabilities);
-        Process {
-            voter,
-            campaign,
-            id,
-            life,
-            origin,
-            ppm: self.random.i64(-900..=900),
-            tickets: BTreeMap::new(),
-            next_ticket: 0,
-            deadline: None,
-            paused_until: Duration::ZERO,
-            up: true,
-            wakes: Duration::MAX,
-        }
+        Process::new(&mut self.random, size, index, life)
     }
 
     fn push(&mut self, at: Time, due: Due) {
@@ -429,25 +343,6 @@ impl World {
             let (id, said) = (self.processes[from].id.clone(), said.clone());
             self.push(self.now + late, Due::Datagram { to, from, id, said });
         }
-    }
-}
-
-fn told(kind: Kind, answer: Result<Done, Refusal>) -> Answer {
-    let failure =
-        |refusal: Refusal| Failure { kind: refusal.kind, message: refusal.message.into() };
-    let odd = || Failure { kind: LockErrorKind::Unknown, message: Arc::from("another answer") };
-    match kind {
-        Kind::Read => Answer::Read(match answer {
-            Ok(Done::Read(reading)) => Ok(reading),
-            Ok(_) => Err(odd()),
-            Err(refusal) => Err(failure(refusal)),
-        }),
-        Kind::Written => Answer::Written(match answer {
-            Ok(Done::Written(revision)) => Ok::<Revision, _>(revision),
-            Ok(_) => Err(odd()),
-            Err(refusal) => Err(failure(refusal)),
-        }),
-        Kind::Released => Answer::Released(answer.map(|_| ()).map_err(failure)),
     }
 }
 

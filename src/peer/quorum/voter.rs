@@ -5,17 +5,19 @@
 //! "PaxosLease: Diskless Paxos for Leases", 2012): whoever begins keeps silent for longer than any lease, and what is older than a
 //! lease is forgotten by all.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod proposing;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::acceptor::{Acceptor, longest_round, silence};
-use super::proposal::{Accepting, Decision, Done, Operation, Promise, Proposal, Refusal, Stage};
+use super::proposal::{Done, Operation, Proposal, Refusal, Stage};
 use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, millis};
 use super::words::{VoterAction, VoterEvent, VoterSettings};
 use crate::clock::Instant;
-use crate::lock::{Hint, LockErrorKind, Revision};
+use crate::lock::{Hint, Revision};
 
 /// How often what was stored is told again, for those who missed it.
 const TOLD_AGAIN: u8 = 2;
@@ -257,155 +259,6 @@ impl Voter {
             },
         };
         self.actions.push_back(VoterAction::Hint { name: name.into(), hint });
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the parts of one message")]
-    fn answered(
-        &mut self,
-        now: Instant,
-        id: &str,
-        from: To,
-        incarnation: u64,
-        name: &str,
-        ballot: Ballot,
-        body: Body,
-    ) {
-        let at = self.proposals.iter().position(|p| p.ballot == ballot && *p.name == *name);
-        let Some(at) = at.filter(|_| self.is_voter(id)) else { return };
-        let mut proposal = self.proposals.swap_remove(at);
-        let ended = match body {
-            Body::Promise { accepted, floor, .. } => {
-                self.voted(now, id);
-                proposal.promised(id, Promise { from, incarnation, accepted, floor });
-                self.decide(now, &mut proposal)
-            }
-            Body::Accepted { .. } => {
-                self.voted(now, id);
-                proposal.accepted(id, incarnation);
-                self.finish(now, &mut proposal)
-            }
-            Body::Refused { promised, .. } => {
-                self.round = self.round.max(promised.round);
-                // Whoever was first is let finish; two who meet again and again draw apart.
-                let most = self.patience() * (proposal.attempts.min(8) + 1) / 2;
-                let pause =
-                    self.random.u64(1..=u64::try_from(most.as_micros()).unwrap_or(1).max(1));
-                proposal.stage = Stage::Pause;
-                proposal.resend = now + Duration::from_micros(pause);
-                None
-            }
-            Body::Mismatch { .. } => {
-                proposal.mismatch = true;
-                None
-            }
-            _ => None,
-        };
-        match ended {
-            Some(answer) => self.answer(proposal.ticket, answer),
-            None => self.proposals.push(proposal),
-        }
-    }
-
-    fn voted(&mut self, now: Instant, id: &str) {
-        let lease = self.settings.lease;
-        self.seen.retain(|_, last| now.saturating_since(*last) < lease);
-        if self.seen.len() <= 2 * self.majority() {
-            self.seen.insert(id.to_owned(), now);
-        }
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.seen.len() > usize::try_from(self.settings.size).unwrap_or(usize::MAX)
-    }
-
-    fn begin_round(&mut self, now: Instant, proposal: &mut Proposal) {
-        self.round = self.round.saturating_add(1);
-        proposal.attempts = proposal.attempts.saturating_add(1);
-        proposal.ballot.round = self.round;
-        proposal.began = now;
-        proposal.stage = Stage::Prepare(BTreeMap::new());
-        proposal.resend = now + self.patience();
-        self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
-    }
-
-    /// Once a majority has promised.
-    fn decide(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
-        let Stage::Prepare(promises) = &proposal.stage else { return None };
-        if promises.len() < self.majority() {
-            return None;
-        }
-        if self.is_crowded() {
-            let message = format!(
-                "more than {} members vote within a lease: set the quorum's size to how many can ever run at once",
-                self.settings.size
-            );
-            return Some(Err(Refusal { kind: LockErrorKind::Misconfigured, message }));
-        }
-        if proposal.began + longest_round(self.settings.lease) < now {
-            self.begin_round(now, proposal);
-            return None;
-        }
-        let latest = promises.values().filter_map(|promise| promise.accepted.as_ref());
-        let latest = latest.max_by_key(|(ballot, _)| *ballot).cloned();
-        let ballots = || promises.values().map(|p| p.accepted.as_ref().map(|(ballot, _)| *ballot));
-        let settled = ballots().all(|ballot| ballot == latest.as_ref().map(|(ballot, _)| *ballot));
-        let current = latest.map(|(_, value)| value);
-        let me = (self.settings.incarnation, proposal.number);
-        let wall = self
-            .settings
-            .origin_unix_us
-            .saturating_add(u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX));
-        let next = current.as_ref().map_or(1, |value| value.revision.saturating_add(1)).max(wall);
-        let floor = promises.values().map(|promise| promise.floor).max().unwrap_or(0);
-        let next = next.max(floor.saturating_add(1));
-        let (value, done, previous) = match proposal.operation.decide(current, me, next, settled) {
-            Decision::End(answer) => return Some(answer),
-            Decision::Write { value, done, previous } => (value, done, previous),
-        };
-        let previous = match previous {
-            None if value.by == me => proposal.replaced,
-            previous => previous,
-        };
-        proposal.replaced = previous.or(proposal.replaced);
-        proposal.sent_new |= previous.is_some();
-        let mut set = BTreeMap::new();
-        if let Stage::Prepare(promises) = std::mem::replace(&mut proposal.stage, Stage::Pause) {
-            set.extend(promises.into_iter().map(|(id, p)| (id, (p.from, p.incarnation))));
-        }
-        let accepted = BTreeSet::new();
-        let accepting = Accepting { set, accepted, value, done, previous, sends: 0 };
-        proposal.stage = Stage::Accept(Box::new(accepting));
-        self.send_accepts(now, proposal);
-        None
-    }
-
-    fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
-        proposal.resend = now + self.patience();
-        let Stage::Accept(accepting) = &mut proposal.stage else { return };
-        let Accepting { set, accepted, value, sends, .. } = &mut **accepting;
-        *sends += 1;
-        let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
-        for (_, (from, to)) in missing {
-            let (ballot, to, value) = (proposal.ballot, *to, value.clone());
-            self.say(*from, &proposal.name, Body::Accept { ballot, to, value });
-        }
-    }
-
-    /// Once a majority has accepted.
-    fn finish(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
-        let Stage::Accept(accepting) = &proposal.stage else { return None };
-        let Accepting { accepted, value, done, previous, .. } = &**accepting;
-        if accepted.len() < self.majority() {
-            return None;
-        }
-        let (value, done, previous) = (value.clone(), done.clone(), *previous);
-        if let Some(previous) = previous {
-            let body = Body::Stored { value, previous };
-            let envelope = self.envelope(&proposal.name, body.clone());
-            self.again.push(Again { at: now + self.patience(), left: TOLD_AGAIN, envelope });
-            self.say_all(&proposal.name, body);
-        }
-        Some(Ok(done))
     }
 
     fn keep_time(&mut self, now: Instant) {

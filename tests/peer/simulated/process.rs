@@ -1,0 +1,124 @@
+//! A simulated process: a voter and a campaign, on a clock that drifts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{Capabilities, LockErrorKind, Nonce, Revision};
+use incumbent::peer::quorum::{Done, Refusal, Voter, VoterSettings};
+use incumbent::protocol::{Answer, Campaign, Failure, Settings, Timing, TimingOptions};
+
+use super::{LEASE, Time};
+
+pub struct Process {
+    pub voter: Voter,
+    pub campaign: Campaign,
+    pub id: String,
+    /// Counts its starts: what belongs to an earlier one is void.
+    pub life: u64,
+    origin: Duration,
+    ppm: i64,
+    /// The requests of its campaign under way, by their tickets.
+    pub tickets: BTreeMap<u64, (u64, Kind)>,
+    pub next_ticket: u64,
+    pub deadline: Option<Instant>,
+    pub paused_until: Time,
+    pub up: bool,
+    /// When it is woken up next.
+    pub wakes: Time,
+}
+
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Read,
+    Written,
+    Released,
+}
+
+impl Process {
+    /// One that has not begun. `size`: of its quorum.
+    pub fn new(random: &mut fastrand::Rng, size: u32, index: usize, life: u64) -> Self {
+        // Whoever is replaced comes back under another name, or its own.
+        let id = if random.bool() { format!("m{index}") } else { format!("m{index}-{life}") };
+        let incarnation = random.u64(..);
+        let origin = Duration::from_secs(random.u64(100..10_000));
+        // Wall clocks differ by less than a lease.
+        let skew = Duration::from_millis(random.u64(0..400));
+        let unix = Duration::from_secs(1_800_000_000) + skew - origin;
+        let voter = Voter::new(VoterSettings {
+            id: id.as_str().into(),
+            size,
+            voters: None,
+            lease: LEASE,
+            incarnation,
+            origin_unix_us: u64::try_from(unix.as_micros()).expect("fits"),
+        });
+        let options = TimingOptions { lease: Some(LEASE), ..TimingOptions::default() };
+        let timing = Timing::new(options, LEASE).expect("valid");
+        let capabilities = Capabilities {
+            longest_lease: LEASE,
+            reads: true,
+            empty_is_proof: true,
+            expires: false,
+            longest_identity: 256,
+        };
+        let nonce = Nonce(random.u64(..));
+        let campaign = Campaign::new(Settings::new(id.as_str(), nonce, timing), capabilities);
+        Self {
+            voter,
+            campaign,
+            id,
+            life,
+            origin,
+            ppm: random.i64(-900..=900),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            deadline: None,
+            paused_until: Duration::ZERO,
+            up: true,
+            wakes: Duration::MAX,
+        }
+    }
+
+    /// What its clock says.
+    pub fn local(&self, now: Time) -> Instant {
+        let nanos = i128::try_from(now.as_nanos()).expect("small");
+        let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
+        Instant::from_origin(
+            self.origin + Duration::from_nanos(u64::try_from(local).expect("small")),
+        )
+    }
+
+    /// The true time at which its clock says so.
+    pub fn real(&self, local: Instant) -> Time {
+        let nanos = local.since_origin().saturating_sub(self.origin).as_nanos();
+        let nanos = i128::try_from(nanos.min(1 << 62)).expect("small");
+        let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
+        Duration::from_nanos(u64::try_from(real).expect("small") + 2)
+    }
+
+    pub fn leads(&self, now: Time) -> bool {
+        self.up && self.deadline.is_some_and(|deadline| self.local(now) < deadline)
+    }
+}
+
+/// A voter's answer, as a campaign takes it.
+pub fn told(kind: Kind, answer: Result<Done, Refusal>) -> Answer {
+    let failure =
+        |refusal: Refusal| Failure { kind: refusal.kind, message: refusal.message.into() };
+    let odd = || Failure { kind: LockErrorKind::Unknown, message: Arc::from("another answer") };
+    match kind {
+        Kind::Read => Answer::Read(match answer {
+            Ok(Done::Read(reading)) => Ok(reading),
+            Ok(_) => Err(odd()),
+            Err(refusal) => Err(failure(refusal)),
+        }),
+        Kind::Written => Answer::Written(match answer {
+            Ok(Done::Written(revision)) => Ok::<Revision, _>(revision),
+            Ok(_) => Err(odd()),
+            Err(refusal) => Err(failure(refusal)),
+        }),
+        Kind::Released => Answer::Released(answer.map(|_| ()).map_err(failure)),
+    }
+}
