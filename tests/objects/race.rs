@@ -56,6 +56,6 @@ async fn of_many_writes_to_fake_gcs_server_one_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn of_many_writes_to_minio_one_is_applied() {
+async fn of_many_writes_to_versitygw_one_is_applied() {
     of_many_writes_one_is_applied::<S3>().await;
 }

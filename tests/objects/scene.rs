@@ -74,7 +74,7 @@ impl Kind for Gcs {
 }
 
 impl Kind for S3 {
-    const PROGRAM: Program = Program::Minio;
+    const PROGRAM: Program = Program::Versitygw;
 
     fn shared() -> &'static OnceCell<Arc<Server>> {
         static SERVER: OnceCell<Arc<Server>> = OnceCell::const_new();
@@ -162,7 +162,7 @@ impl<K: Kind> Scene<K> {
     }
 
     pub async fn delete(&self) {
-        if K::PROGRAM == Program::Minio {
+        if K::PROGRAM == Program::Versitygw {
             return self.store.delete(&self.path()).await.unwrap();
         }
         let object = self.path().to_string().replace('/', "%2F");

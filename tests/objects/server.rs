@@ -1,4 +1,4 @@
-//! The stores: fake-gcs-server for Google Cloud Storage, MinIO for S3.
+//! The stores: fake-gcs-server for Google Cloud Storage, versitygw for S3.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,10 +14,12 @@ pub const ACCESS_KEY: &str = "administrator";
 pub const SECRET_KEY: &str = "the-secret-of-the-tests";
 pub const BUCKET: &str = "bucket";
 
+const HEALTH: &str = "/health";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     FakeGcs,
-    Minio,
+    Versitygw,
 }
 
 /// Where they are. Installs what is not there.
@@ -29,7 +31,7 @@ fn programs() -> &'static [PathBuf; 2] {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut lines = said.lines().map(PathBuf::from);
-        [lines.next().expect("fake-gcs-server"), lines.next().expect("minio")]
+        [lines.next().expect("fake-gcs-server"), lines.next().expect("versitygw")]
     })
 }
 
@@ -44,7 +46,8 @@ pub struct Server {
 impl Server {
     pub async fn start(program: Program) -> Self {
         tokio::task::spawn_blocking(programs).await.expect("the programs");
-        let directory = tempfile::tempdir().expect("a directory");
+        // versitygw keeps ETags in extended attributes, which a /tmp in memory need not have.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         std::fs::create_dir_all(directory.path().join("data").join(BUCKET)).unwrap();
         let server = Self { program, port: Port::pick(), process: Mutex::new(None), directory };
         server.restart().await;
@@ -63,18 +66,17 @@ impl Server {
                 command.args(["-port", &port.to_string()]);
                 command.args(["-public-host", &format!("127.0.0.1:{port}")]);
             }),
-            Program::Minio => Process::spawn(s3, &log, |command| {
-                command.env("MINIO_ROOT_USER", ACCESS_KEY);
-                command.env("MINIO_ROOT_PASSWORD", SECRET_KEY);
-                command.env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off");
-                command.args(["server", "--quiet", "--address", &format!("127.0.0.1:{port}")]);
+            Program::Versitygw => Process::spawn(s3, &log, |command| {
+                command.env("ROOT_ACCESS_KEY", ACCESS_KEY).env("ROOT_SECRET_KEY", SECRET_KEY);
+                command.args(["--quiet", "--health", HEALTH]);
+                command.args(["--port", &format!("127.0.0.1:{port}"), "posix"]);
                 command.arg(&data);
             }),
         };
         *self.process.lock().unwrap() = Some(process.expect("the store starts"));
         let ready = match self.program {
             Program::FakeGcs => "/_internal/healthcheck",
-            Program::Minio => "/minio/health/ready",
+            Program::Versitygw => HEALTH,
         };
         let ready = Message::new(format!("GET {ready} HTTP/1.1"));
         let ready = ready.with("host", format!("127.0.0.1:{port}"));
