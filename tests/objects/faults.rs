@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::lock::{Content, Lock, LockErrorKind, Mark, Nonce, Reading, Write, WriteId};
+use incumbent::lock::{
+    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Write, WriteId,
+};
 use incumbent::{Cause, Change};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -110,6 +112,41 @@ async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() 
     let nobody = Gcs::bucket(1).lock();
     let error = nobody.write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+}
+
+/// A write, a renewal and a release name what they replace, so that what somebody else has written since stays.
+async fn what_others_wrote_stays<K: Kind>() {
+    let scene = Scene::<K>::new(LEASE).await;
+    let (ours, theirs) = (scene.bucket().lock(), scene.bucket().lock());
+    let conflict = |error: incumbent::lock::LockError| {
+        assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}");
+    };
+    let first = ours.write("my_app", write(1)).await.unwrap();
+    conflict(theirs.write("my_app", write(2)).await.unwrap_err());
+    let over = |number| Write { expected: Some(first), ..write(number) };
+    theirs.write("my_app", over(3)).await.unwrap();
+    let theirs = scene.object().await;
+    conflict(ours.write("my_app", over(4)).await.unwrap_err());
+    conflict(ours.evict("my_app", first, TIMEOUT).await.unwrap_err());
+    let release = Release {
+        expected: first,
+        by: Nonce(7),
+        left: Duration::ZERO,
+        cause: "stopped",
+        timeout: TIMEOUT,
+    };
+    conflict(ours.release("my_app", release).await.unwrap_err());
+    assert_eq!(scene.object().await, theirs);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_others_wrote_stays_on_s3() {
+    what_others_wrote_stays::<S3>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_others_wrote_stays_on_gcs() {
+    what_others_wrote_stays::<Gcs>().await;
 }
 
 /// A store that applies conditional writes in any case would elect everybody.

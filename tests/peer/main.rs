@@ -4,6 +4,7 @@
 mod behaviour;
 mod faults;
 mod hostile;
+mod late;
 mod multicast;
 mod node;
 mod quorum;

@@ -26,6 +26,10 @@ pub enum Instrument {
     Records,
     /// Locks on Kubernetes, against a real API server.
     Objects,
+    /// Stories and random schedules of a quorum of peers, in virtual time.
+    Voters,
+    /// Locks on object storage, against real stores.
+    Stores,
 }
 
 /// What an instrument said.
@@ -49,6 +53,24 @@ impl Instrument {
             Self::Several => &["test", "--all-features", "--test", "all_of", "--no-run"],
             Self::Records => &["test", "--all-features", "--lib", "--no-run"],
             Self::Objects => &["test", "--all-features", "--test", "kubernetes", "--no-run"],
+            Self::Voters => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "peer",
+                "--test",
+                "peer",
+                "--no-run",
+            ],
+            Self::Stores => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "object-store",
+                "--test",
+                "objects",
+                "--no-run",
+            ],
         }
     }
 
@@ -80,6 +102,29 @@ impl Instrument {
                 "a_lease_of_coordinated_elections_is_left_alone",
                 "a_pod_with_the_leaders_name_is_a_stranger",
                 "a_refused_token_is_read_again",
+            ],
+            Self::Voters => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "peer",
+                "--test",
+                "peer",
+                "--",
+                "simulated::",
+                "late::",
+            ],
+            Self::Stores => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "object-store",
+                "--test",
+                "objects",
+                "--",
+                "what_others_wrote_stays",
+                "ones_own_older_entry_is_not_ones_term",
+                "a_go_leader_is_waited_for",
             ],
         }
     }
@@ -169,6 +214,8 @@ impl fmt::Display for Instrument {
             Self::Several => "tests of several locks",
             Self::Records => "tests of records",
             Self::Objects => "tests on Kubernetes",
+            Self::Voters => "voters in virtual time",
+            Self::Stores => "tests on object stores",
         })
     }
 }

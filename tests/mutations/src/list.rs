@@ -1,7 +1,7 @@
 //! The ways to break a rule.
 
 use crate::instrument::Instrument::{
-    self, Elections, Locks, Model, Objects, Records, Several, Simulation, Stories,
+    self, Elections, Locks, Model, Objects, Records, Several, Simulation, Stores, Stories, Voters,
 };
 
 /// A rule broken: every text of `edits` stands in its file exactly once, and is replaced.
@@ -479,5 +479,59 @@ pub const MUTATIONS: &[Mutation] = &[
             "deadlines?.into_iter().max()",
         )],
         noticed_by: &[Several],
+    },
+    Mutation {
+        name: "quorum: a voter that begins again votes at once",
+        edits: &[edit(
+            "src/peer/quorum/acceptor.rs",
+            "lease + longest_round(lease) * 2 + lease / 100",
+            "lease / 100",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: a promise is good for whatever start of its voter",
+        edits: &[edit(
+            "src/peer/quorum/acceptor.rs",
+            "if to != self.incarnation || !self.votes(now) {",
+            "if to != self.incarnation && !self.votes(now) {",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: what was accepted is forgotten before a lease is over",
+        edits: &[edit(
+            "src/peer/quorum/acceptor.rs",
+            "accepted.at + self.lease < now",
+            "accepted.at + self.lease / 4 < now",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "object store: a write goes over whatever stands there",
+        edits: &[edit(
+            "src/objects/store.rs",
+            "Some(version) => PutMode::Update(version.clone()),",
+            "Some(_) => PutMode::Overwrite,",
+        )],
+        noticed_by: &[Stores],
+    },
+    Mutation {
+        name: "object store: an entry that was set back counts as it did then",
+        edits: &[edit(
+            "src/objects/elections.rs",
+            "let content = set_back(content, terms);",
+            "let _ = (set_back, terms);",
+        )],
+        noticed_by: &[Stores],
+    },
+    Mutation {
+        name: "object store: a Go leader is waited for one term",
+        edits: &[edit(
+            "src/objects/entry.rs",
+            "    let by_wall_clock = said.saturating_add(terms.skew).saturating_add(terms.longest);\n    terms.longest.saturating_mul(2).max",
+            "    let by_wall_clock = said.saturating_add(terms.skew);\n    terms.longest.max",
+        )],
+        noticed_by: &[Stores],
     },
 ];

@@ -1,0 +1,76 @@
+//! Messages that arrive when the voter to which they were sent has begun again.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{Mark, Nonce, Write, WriteId};
+use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
+use serde_json::Value;
+
+const LEASE: Duration = Duration::from_secs(1);
+
+fn begin(id: &str, incarnation: u64, now: Instant) -> Voter {
+    let mut voter = Voter::new(VoterSettings {
+        id: id.into(),
+        size: 2,
+        voters: None,
+        lease: LEASE,
+        incarnation,
+        origin_unix_us: 0,
+    });
+    voter.handle(now, VoterEvent::Start);
+    voter
+}
+
+fn hears(voter: &mut Voter, now: Instant, id: &str, said: &Value) {
+    let from = SocketAddr::from(([10, 0, 0, 1], 1));
+    voter.handle(now, VoterEvent::Heard { id, from, said });
+}
+
+/// What it has said since it was asked last, of this kind.
+fn says(voter: &mut Voter, kind: &str) -> Option<Value> {
+    let said = std::iter::from_fn(|| voter.poll_action()).filter_map(|action| match action {
+        VoterAction::Say { said, .. } => Some(said),
+        _ => None,
+    });
+    said.filter(|said| said["body"].get(kind).is_some()).last()
+}
+
+/// What a voter has promised before it forgot it binds it no more, so it is good for nothing either: not even where both
+/// the question and what followed from the promise arrive late enough to be heard again.
+#[test]
+fn a_promise_is_good_for_the_start_that_gave_it() {
+    let start = Instant::from_origin(Duration::from_secs(100));
+    let (mut asks, mut votes) = (begin("asks", 1, start), begin("votes", 2, start));
+    let now = start + LEASE * 2;
+    let write = Write {
+        expected: None,
+        identity: "asks".into(),
+        mark: Mark {
+            write: WriteId { nonce: Nonce(7), number: 1 },
+            lease: LEASE,
+            token: None,
+            since_unix_ms: 0,
+        },
+        life: LEASE,
+        advertisement: None,
+        timeout: LEASE,
+    };
+    let (name, operation) = ("my_app".into(), Operation::Write(write));
+    asks.handle(now, VoterEvent::Ask { ticket: 1, name, operation, timeout: LEASE });
+    let prepare = says(&mut asks, "Prepare").expect("it asks for a promise");
+    hears(&mut votes, now, "asks", &prepare);
+    let promise = says(&mut votes, "Promise").expect("a promise");
+    hears(&mut asks, now, "votes", &promise);
+    let accept = says(&mut asks, "Accept").expect("two of two have promised");
+    hears(&mut votes, now, "asks", &accept);
+    assert!(says(&mut votes, "Accepted").is_some(), "who has promised accepts");
+
+    let mut again = begin("votes", 3, now);
+    let now = now + LEASE * 2;
+    hears(&mut again, now, "asks", &prepare);
+    assert!(says(&mut again, "Promise").is_some(), "it votes again");
+    hears(&mut again, now, "asks", &accept);
+    assert!(says(&mut again, "Accepted").is_none(), "it was the last start that promised");
+}
