@@ -141,7 +141,8 @@ impl Election {
         }
     }
 
-    /// Every change from now on, oldest first. See [`Change`].
+    /// Every change from now on, oldest first. See [`Change`]. What came before this call is not among them: ask
+    /// [`leader`](Self::leader) and [`token`](Self::token) after it.
     pub fn changes(&self) -> Changes {
         Changes::of(self.shared())
     }

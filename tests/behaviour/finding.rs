@@ -2,7 +2,7 @@
 
 use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
 
-use super::{Service, change, soon};
+use super::{Service, change, sees, soon};
 
 /// Waits until the leader is `identity`.
 async fn leader(changes: &mut Changes, identity: &str) -> Leader {
@@ -27,9 +27,8 @@ pub async fn everybody_learns_where_the_leader_can_be_reached<S: Service>() {
     drop(soon("the first leads", leads.won()).await.unwrap());
     assert_eq!(leads.leader().unwrap().advertisement.as_deref(), Some(&first));
     let stands = advertising(service.campaigner("second").await, &second).unwrap();
-    let mut stood = stands.changes();
-    for changes in [&mut observed, &mut stood] {
-        let seen = leader(changes, "first").await;
+    sees(&stands, "first").await;
+    for seen in [leader(&mut observed, "first").await, stands.leader().unwrap()] {
         assert_eq!((seen.advertisement.as_deref(), seen.is_me), (Some(&first), false));
     }
     let fresh = observer.fresh_leader().expect("it renews");

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use incumbent::Change;
 use incumbent::kubernetes::Cluster;
 use incumbent::lock::{Lock, LockErrorKind};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, not_run};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -124,7 +124,7 @@ impl Pod {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let first = soon("a line", lines.next_line()).await.unwrap();
         if first.is_none() && process.wait().await.unwrap().code() == Some(77) {
-            println!("{test} not run: no mount namespaces (be root, or allow user namespaces)");
+            not_run(test, "no mount namespaces: be root, or allow user namespaces");
             return None;
         }
         Some(Self { process, lines })

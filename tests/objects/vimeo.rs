@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::{Cause, Election};
-use incumbent_test_support::go_program;
+use incumbent_test_support::{go_program, not_run};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -27,7 +27,7 @@ async fn program() -> Option<PathBuf> {
     let built = tokio::task::spawn_blocking(|| std::panic::catch_unwind(|| go_program("vimeo")));
     let built = built.await.expect("a thread").ok();
     if built.is_none() {
-        eprintln!("SKIPPED: vimeo/leaderelection cannot be built here");
+        not_run("elections beside vimeo/leaderelection", "its module cannot be built here");
     }
     built
 }

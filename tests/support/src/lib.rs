@@ -25,6 +25,7 @@ mod postgres;
 mod process;
 mod proxy;
 mod server;
+mod told;
 
 pub use binaries::{Version, find};
 pub use checkout::checkout;
@@ -37,3 +38,4 @@ pub use postgres::PostgresServer;
 pub use process::Process;
 pub use proxy::{Flow, Proxy, Request, Trap, Way};
 pub use server::{Server, ServerBuilder};
+pub use told::not_run;
