@@ -16,9 +16,9 @@ use crate::raw::Message;
 use crate::scene::{Azure, Fields, Gcs, Kind, LEASE, S3, Scene, leads, of_go, unix_ms};
 use crate::server::{ACCESS_KEY, SECRET_KEY};
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-fn write(number: u64) -> Write {
+pub fn write(number: u64) -> Write {
     Write {
         expected: None,
         identity: "c1".into(),
