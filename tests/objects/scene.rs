@@ -9,6 +9,7 @@ use incumbent::lock::Lock;
 use incumbent::objects::Bucket;
 use incumbent::{Election, ElectionBuilder, Leadership, new_election};
 use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -17,7 +18,7 @@ use tokio::sync::OnceCell;
 use crate::behaviour::{Service, soon};
 use crate::gate::Gate;
 use crate::raw::{Message, Plain, ask};
-use crate::server::{ACCESS_KEY, BUCKET, Program, SECRET_KEY, Server};
+use crate::server::{ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, Server};
 
 /// The lease of the tests' elections.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -36,6 +37,7 @@ pub trait Kind: Send + Sync + Sized + 'static {
 
 pub enum Gcs {}
 pub enum S3 {}
+pub enum Azure {}
 
 fn google(port: u16) -> GoogleCloudStorageBuilder {
     GoogleCloudStorageBuilder::new()
@@ -54,6 +56,15 @@ fn amazon(port: u16) -> AmazonS3Builder {
         .with_region("us-east-1")
         .with_access_key_id(ACCESS_KEY)
         .with_secret_access_key(SECRET_KEY)
+}
+
+pub fn azure(port: u16) -> MicrosoftAzureBuilder {
+    MicrosoftAzureBuilder::new()
+        .with_container_name(BUCKET)
+        .with_endpoint(format!("http://127.0.0.1:{port}/{ACCESS_KEY}"))
+        .with_allow_http(true)
+        .with_account(ACCESS_KEY)
+        .with_access_key(ACCOUNT_KEY)
 }
 
 impl Kind for Gcs {
@@ -87,6 +98,23 @@ impl Kind for S3 {
 
     fn store(port: u16) -> Arc<dyn ObjectStore> {
         Arc::new(amazon(port).with_http_connector(Plain).build().unwrap())
+    }
+}
+
+impl Kind for Azure {
+    const PROGRAM: Program = Program::Azurite;
+
+    fn shared() -> &'static OnceCell<Arc<Server>> {
+        static SERVER: OnceCell<Arc<Server>> = OnceCell::const_new();
+        &SERVER
+    }
+
+    fn bucket(port: u16) -> Bucket {
+        Bucket::azure(azure(port)).unwrap()
+    }
+
+    fn store(port: u16) -> Arc<dyn ObjectStore> {
+        Arc::new(azure(port).with_http_connector(Plain).build().unwrap())
     }
 }
 
@@ -162,7 +190,7 @@ impl<K: Kind> Scene<K> {
     }
 
     pub async fn delete(&self) {
-        if K::PROGRAM == Program::Versitygw {
+        if K::PROGRAM != Program::FakeGcs {
             return self.store.delete(&self.path()).await.unwrap();
         }
         let object = self.path().to_string().replace('/', "%2F");

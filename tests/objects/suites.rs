@@ -11,3 +11,9 @@ mod s3 {
     use crate::suite;
     suite!(Scene<S3>);
 }
+
+mod azure {
+    use crate::scene::{Azure, Scene};
+    use crate::suite;
+    suite!(Scene<Azure>);
+}

