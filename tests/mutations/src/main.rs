@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use instrument::{Instrument, Verdict};
-use list::{Edit, MUTATIONS, Mutation};
+use list::{Edit, Mutation, mutations};
 
 /// Breaks the rules of the protocol one at a time; each must be noticed by the tests.
 #[derive(Parser)]
@@ -52,7 +52,7 @@ fn run(args: &Args) -> Result<bool, String> {
     let wanted = |mutation: &&Mutation| {
         args.only.as_ref().is_none_or(|part| mutation.name.contains(part.as_str()))
     };
-    for mutation in MUTATIONS.iter().filter(wanted) {
+    for mutation in mutations().filter(wanted) {
         for edit in mutation.edits {
             break_rule(&args.tree, edit)?;
         }

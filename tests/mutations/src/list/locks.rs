@@ -1,0 +1,268 @@
+//! The ways to break a rule of locks: on Kubernetes, of several at once, of a quorum of peers, on object storage.
+
+use super::{Mutation, edit};
+use crate::instrument::Instrument::{
+    Objects, Records, Several, Simulation, Stores, Stories, Voters,
+};
+
+pub(super) const OF_LOCKS: &[Mutation] = &[
+    Mutation {
+        name: "Lease: a holder is judged by the time in its record, not by when we saw it change",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "let life = record.lease().unwrap_or(unsaid);",
+            "let renewed = record.renew_time.as_deref().and_then(|t| t.parse::<k8s_openapi::jiff::Timestamp>().ok());\n    let age = renewed.map_or(Duration::ZERO, |t| k8s_openapi::jiff::Timestamp::now().duration_since(t).unsigned_abs());\n    let life = record.lease().unwrap_or(unsaid).saturating_sub(age);",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder is waited for by our lease, not by its own",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "let life = record.lease().unwrap_or(unsaid);",
+            "let life = record.lease().map_or(unsaid, |_| unsaid);",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder that was seen to renew is waited for from when it was first seen",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "Some(seen) if seen.revision == record.revision => seen,",
+            "Some(seen) if seen.revision == record.revision => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
+        )],
+        noticed_by: &[Stories, Simulation],
+    },
+    Mutation {
+        name: "Lease: a record is looked at anew each time, as if it had changed",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "Some(seen) if seen.revision == record.revision => seen,",
+            "Some(seen) if seen.revision == record.revision && self.capabilities.expires => seen,",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a holder of client-go is waited for half as long as it says",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "None if !lock_expires => self.at + self.entry.life,",
+            "None if !lock_expires => self.at + self.entry.life / 2,",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "Lease: a write that was refused is sent again over whatever stands there",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "if known.as_ref().map(|known| known.revision) != expected {",
+            "if known.is_some() != expected.is_some() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release is of whatever stands there",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "let known = self.put(name, Some(expected), by, describe, &says).await?;",
+            "let now = self.look(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &says).await?;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a renewal does not say which object it means",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "Some(known) => {\n                    let mut object = Value::clone(&known.object);",
+            "Some(known) => {\n                    let mut object = Value::clone(&known.object);\n                    if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                        metadata.remove(\"uid\");\n                        metadata.remove(\"resourceVersion\");\n                    }",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release keeps the holder",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "holder_identity: if keep { old.holder_identity } else { String::new() },",
+            "holder_identity: old.holder_identity,",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release keeps the duration",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "if keep { whole_seconds(left) } else { RELEASED_SECONDS },",
+            "if keep { whole_seconds(left) } else { old.lease_duration_seconds },",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: the first term of all is a transition",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "let begins_anew = begins && old.is_some() && !again;",
+            "let begins_anew = begins && !again;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a renewal is a transition",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "let begins_anew = begins && old.is_some() && !again;",
+            "let begins_anew = old.is_some() && !again;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: one whose holder the API server chooses is stood for",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "if found.record.strategy.is_some() {",
+            "if found.record.strategy.is_some() && name.is_empty() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: an emptied holder of ours counts as released",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "match released && !of_ours {",
+            "match released && !(of_ours && record.is_held()) {",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a mark counts for whatever record it stands beside",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "Some(Annotation { says, of, .. }) if *of == record => said(says, &record, unsaid),",
+            "Some(Annotation { says, of, .. }) if *of == record || of.is_held() => said(says, &record, unsaid),",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a token that is refused is not read again",
+        edits: &[edit(
+            "src/kubernetes/access.rs",
+            "if current.token.as_ref() == Some(&token) {",
+            "if current.token.as_ref() == Some(&token) || !token.is_empty() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a pod takes the lock of one with its name for its own",
+        edits: &[edit(
+            "src/kubernetes/life/candidate.rs",
+            "if matches!(&*owners, [owner] if owner.uid == ours) {",
+            "if matches!(&*owners, [owner] if owner.name == self.pod) {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: an owner lives as long as there is a pod with its name",
+        edits: &[
+            edit(
+                "src/kubernetes/life/candidate.rs",
+                "let Some(pod) = pod.filter(|pod| pod::uid(pod) == owner.uid) else {",
+                "let Some(pod) = pod else {",
+            ),
+            edit(
+                "src/kubernetes/life/candidate.rs",
+                "owners.iter().filter(|owner| owner.uid != ours) {",
+                "owners.iter() {",
+            ),
+        ],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a stuck lock is deleted whatever has become of it",
+        edits: &[edit(
+            "src/kubernetes/life/candidate.rs",
+            "match self.locks.delete(&self.name, uid, Some(version), by()).await {",
+            "match self.locks.delete(&self.name, uid, Some(version).filter(|_| false), by()).await {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a release deletes the lock in whatever version",
+        edits: &[edit(
+            "src/kubernetes/life/leadership.rs",
+            "self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), by).await;",
+            "self.locks.delete(&self.name, &self.uid, None, by).await;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "several locks are given back in the order in which they were taken",
+        edits: &[edit(
+            "src/protocol/joint/giving_back.rs",
+            "for index in (0..self.parts.len()).rev() {",
+            "for index in 0..self.parts.len() {",
+        )],
+        noticed_by: &[Several],
+    },
+    Mutation {
+        name: "several locks: the deadline is the latest one",
+        edits: &[edit(
+            "src/protocol/joint.rs",
+            "deadlines?.into_iter().min()",
+            "deadlines?.into_iter().max()",
+        )],
+        noticed_by: &[Several],
+    },
+    Mutation {
+        name: "quorum: a voter that begins again votes at once",
+        edits: &[edit(
+            "src/peer/quorum/acceptor.rs",
+            "lease + longest_round(lease) * 2 + lease / 100",
+            "lease / 100",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: a promise is good for whatever start of its voter",
+        edits: &[edit(
+            "src/peer/quorum/acceptor.rs",
+            "if to != self.incarnation || !self.votes(now) {",
+            "if to != self.incarnation && !self.votes(now) {",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: what was accepted is forgotten before a lease is over",
+        edits: &[edit(
+            "src/peer/quorum/acceptor.rs",
+            "accepted.at + self.lease < now",
+            "accepted.at + self.lease / 4 < now",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "object store: a write goes over whatever stands there",
+        edits: &[edit(
+            "src/objects/store.rs",
+            "Some(version) => PutMode::Update(version.clone()),",
+            "Some(_) => PutMode::Overwrite,",
+        )],
+        noticed_by: &[Stores],
+    },
+    Mutation {
+        name: "object store: an entry that was set back counts as it did then",
+        edits: &[edit(
+            "src/objects/elections.rs",
+            "let content = set_back(content, terms);",
+            "let _ = (set_back, terms);",
+        )],
+        noticed_by: &[Stores],
+    },
+    Mutation {
+        name: "object store: a Go leader is waited for one term",
+        edits: &[edit(
+            "src/objects/entry.rs",
+            "    let by_wall_clock = said.saturating_add(terms.skew).saturating_add(terms.longest);\n    terms.longest.saturating_mul(2).max",
+            "    let by_wall_clock = said.saturating_add(terms.skew);\n    terms.longest.max",
+        )],
+        noticed_by: &[Stores],
+    },
+];
