@@ -7,6 +7,8 @@ export CARGO_TARGET_DIR ?= $(CACHE)/incumbent/target
 CARGO ?= cargo
 # Tests mostly wait for servers: more of them at once than there are cores.
 export RUST_TEST_THREADS ?= 4
+# What is started in the background without job control ignores interrupts, and so would all that the tests interrupt.
+DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT,QUIT,HUP)
 # `make demo LOCK=sqlite` and `LOCK=memory` run the demo without a server.
 LOCK ?= nats
 
@@ -22,7 +24,7 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/release/examples/ten_workers"
 
 test: rust lint tools ## Lint, then run every test, against real servers
-	$(CARGO) test --workspace --all-features
+	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features
 	@$(MAKE) --no-print-directory mutations
 	@scripts/oldest-rust.sh
 
