@@ -55,8 +55,8 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Member, Need, Reading,
-    Release, Revision, Subscription, Write,
+    Capabilities, Concession, Lock, LockError, LockErrorKind, Member, Need, Reading, Release,
+    Revision, Write,
 };
 
 /// Several locks as one, taken in this order and released in reverse: see the [module](mod@crate::all_of).
@@ -148,10 +148,5 @@ impl Lock for AllOf {
 
     fn concede<'a>(&'a self, _: &'a str, _: Concession) -> BoxFuture<'a, Result<(), LockError>> {
         self.no_lock()
-    }
-
-    /// Sends none.
-    fn subscribe(&self, _: &str, _: HintSink) -> Subscription {
-        Subscription::none()
     }
 }

@@ -269,12 +269,16 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         release: Release,
     ) -> BoxFuture<'a, Result<(), LockError>>;
 
-    /// Tells candidates that the work of a deposed holder has stopped. Best effort.
+    /// Tells candidates that the work of a deposed holder has stopped. Best effort. Default: there is nowhere to say it, and
+    /// what is not in the entry reaches nobody.
     fn concede<'a>(
         &'a self,
         name: &'a str,
         concession: Concession,
-    ) -> BoxFuture<'a, Result<(), LockError>>;
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        let _ = (name, concession);
+        std::future::ready(Ok(())).boxed()
+    }
 
     /// The names of the elections that somebody holds, or held lately, in no order: for operators. Default: the lock cannot tell
     /// ([`LockErrorKind::Misconfigured`]).
@@ -297,8 +301,20 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Sends hints about an election into `sink` until the returned subscription is dropped.
     ///
-    /// Does no I/O itself: what it needs it starts, and it tells by [`Hint::Coverage`] once hints flow.
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription;
+    /// Does no I/O itself: what it needs it starts, and it tells by [`Hint::Coverage`] once hints flow. Default: the lock
+    /// tells nothing by itself, and candidates poll.
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        let _ = (name, sink);
+        Subscription::none()
+    }
+}
+
+/// Refuses the empty name, for locks that hold every other one, or look further.
+pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
+    match name.is_empty() {
+        true => Err("an election needs a name of at least one character".to_owned()),
+        false => Ok(()),
+    }
 }
 
 async fn unable<T>(what: &'static str) -> Result<T, LockError> {

@@ -38,7 +38,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{BootClock, Clock, Instant};
 use crate::lock::{
     Capabilities, Concession, Content, Coverage, Entry, Hint, HintSink, Lock, LockError,
-    LockErrorKind, Reading, Release, Revision, Subscription, Tombstone, Write,
+    LockErrorKind, Reading, Release, Revision, Subscription, Tombstone, Write, check_not_empty,
 };
 use bucket::{Bucket, Stored};
 use hints::{Hints, Listener};
@@ -186,10 +186,7 @@ impl Lock for MemoryLock {
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
-        match name.is_empty() {
-            true => Err("an election needs a name of at least one character".to_owned()),
-            false => Ok(()),
-        }
+        check_not_empty(name)
     }
 
     fn read<'a>(

@@ -19,8 +19,8 @@ use super::record::Place;
 use super::timing::LeaseTiming;
 use super::watch;
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, Reading, Release, Revision, Subscription,
-    Write,
+    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+    check_not_empty,
 };
 use crate::protocol::TimingOptions;
 use crate::says::LONGEST_IDENTITY;
@@ -143,9 +143,7 @@ impl<C: Carrier> Lock for ObjectLock<C> {
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
-        if name.is_empty() {
-            return Err("an election needs a name of at least one character".to_owned());
-        }
+        check_not_empty(name)?;
         check_object_name(self.inner.object_of(name))
     }
 
@@ -171,15 +169,6 @@ impl<C: Carrier> Lock for ObjectLock<C> {
         release: Release,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         self.inner.release(name, release).boxed()
-    }
-
-    /// There is nowhere to say it: what is not in the object reaches nobody.
-    fn concede<'a>(
-        &'a self,
-        _name: &'a str,
-        _concession: Concession,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        std::future::ready(Ok(())).boxed()
     }
 
     /// Of the objects that have a record. Takes the right to `list`.

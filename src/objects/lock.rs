@@ -17,8 +17,8 @@ use super::entry::{self, Terms};
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    Subscription, Write,
+    Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
+    check_not_empty,
 };
 use crate::says::{LONGEST_IDENTITY, Says};
 
@@ -227,9 +227,7 @@ impl Lock for BucketLock {
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
-        if name.is_empty() {
-            return Err("an election needs a name of at least one character".to_owned());
-        }
+        check_not_empty(name)?;
         let path = self.inner.path(name)?;
         let length = path.as_ref().len();
         if path.as_ref() != format!("{}{name}", self.inner.prefix) {
@@ -267,15 +265,6 @@ impl Lock for BucketLock {
         self.inner.release(name, release).boxed()
     }
 
-    /// There is nowhere to say it: what is not in the object reaches nobody.
-    fn concede<'a>(
-        &'a self,
-        _name: &'a str,
-        _concession: Concession,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-
     /// The objects of the folder; not those in folders of it.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         let by = Instant::now() + timeout;
@@ -289,11 +278,6 @@ impl Lock for BucketLock {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         self.inner.evict(name, expected, timeout).boxed()
-    }
-
-    /// A bucket tells nothing by itself: candidates poll.
-    fn subscribe(&self, _name: &str, _sink: HintSink) -> Subscription {
-        Subscription::none()
     }
 }
 

@@ -45,15 +45,15 @@ pub use postgres::{Postgres, PostgresLock};
 pub use sqlite::{Sqlite, SqliteLock};
 pub use tables::Tables;
 
+use crate::lock::check_not_empty;
+
 /// The most bytes of an identity.
 const LONGEST_IDENTITY: usize = 1024;
 /// The most bytes of an election's name: it is a key of an index, and part of every notification.
 const LONGEST_NAME: usize = 255;
 
 fn check_name(name: &str) -> Result<(), String> {
-    if name.is_empty() {
-        return Err("an election needs a name of at least one character".to_owned());
-    }
+    check_not_empty(name)?;
     if name.len() > LONGEST_NAME {
         return Err(format!("the name of an election may have {LONGEST_NAME} bytes at the most"));
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::file::{File, Statement, moment_of};
 use super::{answers, hints, machine, statements};
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     Subscription, Write,
 };
 use crate::sql::error::Failed;
@@ -189,15 +189,6 @@ impl Lock for SqliteLock {
             put.map(drop).map_err(|failed| failed.of("release", name))
         }
         .boxed()
-    }
-
-    /// There is nowhere to say it: what is not in the row reaches nobody.
-    fn concede<'a>(
-        &'a self,
-        _name: &'a str,
-        _concession: Concession,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        std::future::ready(Ok(())).boxed()
     }
 
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
