@@ -87,6 +87,9 @@ pub mod sql;
 mod telemetry;
 mod term_end;
 mod text;
+#[cfg(feature = "_json")]
+#[allow(dead_code, reason = "each lock writes some of it")]
+mod written;
 
 pub use advertisement::{Advertisement, AdvertisementError};
 pub use all_of::{all_of, best_effort, required};

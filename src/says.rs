@@ -7,10 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::advertisement::Advertisement;
 use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
-use crate::text::head;
-
-/// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour.
-const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+use crate::written::{self, millis, nonce, span, word};
 
 /// The most bytes of an identity that are shown.
 pub(crate) const LONGEST_IDENTITY: usize = 1024;
@@ -49,11 +46,7 @@ impl Says {
     }
 
     pub(crate) fn released(by: Nonce, left: Duration, cause: &str) -> Self {
-        Self::Released {
-            released_by: by.to_string(),
-            left_ms: millis(left),
-            cause: cause.chars().filter(char::is_ascii_graphic).take(32).collect(),
-        }
+        Self::Released { released_by: by.to_string(), left_ms: millis(left), cause: word(cause) }
     }
 
     /// What it says, if it makes sense.
@@ -85,21 +78,7 @@ pub(crate) enum Said {
     Released(Tombstone),
 }
 
-/// Control characters, which no identity of ours has, are replaced: people will see it.
+/// An identity that somebody else may have written.
 pub(crate) fn identity(text: &str) -> Arc<str> {
-    Arc::from(head(text, LONGEST_IDENTITY).replace(char::is_control, " "))
-}
-
-fn nonce(text: &str) -> Option<Nonce> {
-    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
-}
-
-/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis).min(LONGEST_SPAN)
+    written::identity(text, LONGEST_IDENTITY)
 }

@@ -13,6 +13,7 @@ use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotatio
 use crate::advertisement::Advertisement;
 use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
 use crate::says::{Said, Says, identity};
+use crate::written::word;
 
 const ANNOTATION: &str = "incumbent/mark";
 const CURRENT: u32 = 1;
@@ -60,7 +61,7 @@ pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<S
     let text = annotation(object, ANNOTATION)?;
     match serde_json::from_str::<Annotation>(text).ok()? {
         Annotation { says: Says::Released { cause, .. }, of, .. } if of == *record => {
-            Some(cause.chars().filter(char::is_ascii_graphic).take(32).collect())
+            Some(word(&cause))
         }
         _ => None,
     }

@@ -14,8 +14,9 @@ use super::api::StoredMessage;
 use super::time::{FOREVER, lifetime, whole_seconds};
 use crate::advertisement::Advertisement;
 use crate::lock::{
-    Concession, Content, Entry, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
+    Concession, Content, Entry, Mark, Release, Revision, Token, Tombstone, Write, WriteId,
 };
+use crate::written::{self, millis, nonce, word};
 
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 const TTL: &str = "Nats-TTL";
@@ -43,11 +44,6 @@ pub(super) const LONGEST_IDENTITY: usize = 1_024;
 
 /// The room for an identity below which a bucket is of no use.
 pub(super) const LEAST_IDENTITY: usize = 32;
-
-/// The longest span that is believed of a mark: no lease and no cool-down is longer than an hour, and one that is
-/// passed on grows by no more than drift. What claims more is taken for as long as this, so that no single write keeps
-/// an election without a leader for longer.
-pub(super) const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
 
 /// When a bucket frees an entry whose writer has not said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,8 +185,7 @@ pub(super) fn delete_headers(expected: Revision, ttl: Option<Duration>) -> Heade
 pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
     let mut headers = delete_headers(release.expected, ttl);
     put(&mut headers, VERSION, CURRENT);
-    let cause = release.cause.chars().filter(|c| c.is_ascii_graphic()).take(32);
-    put(&mut headers, RELEASE, cause.collect::<String>());
+    put(&mut headers, RELEASE, word(release.cause));
     put(&mut headers, BY, release.by.to_string());
     put(&mut headers, LEFT, millis(release.left).to_string());
     headers
@@ -278,23 +273,13 @@ fn released(headers: &impl Headers) -> Option<Tombstone> {
     Some(Tombstone::Released { by: nonce(headers.value(BY)?)?, left: span(headers.value(LEFT)?)? })
 }
 
-fn nonce(text: &str) -> Option<Nonce> {
-    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
-}
-
 fn number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if plain { u64::from_str(text).ok() } else { None }
 }
 
 fn span(text: &str) -> Option<Duration> {
-    number(text).map(|millis| Duration::from_millis(millis).min(LONGEST_SPAN))
-}
-
-/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
-fn millis(span: Duration) -> u128 {
-    span.as_nanos().div_ceil(1_000_000)
+    number(text).map(written::span)
 }
 
 /// Control characters, which no identity of ours has, are replaced as what is not UTF-8 is: people will see it.

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::lock::Nonce;
+use crate::written::LONGEST_SPAN;
 
 const EXPIRY: Expiry =
     Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };

@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use super::LONGEST_IDENTITY;
 use crate::advertisement::Advertisement;
-use crate::lock::{Content, Entry, Mark, Nonce, Record, Revision, Token, Tombstone, WriteId};
-use crate::text::head;
-
-/// The longest span that is believed of a row: no lease and no cool-down is longer than an hour.
-const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
+use crate::written::{self, identity, nonce};
 
 /// The columns that say something. Anybody may have written them by hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +45,7 @@ impl Row {
         match &self.holder {
             Some(_) if self.expired => Content::Vacant(Tombstone::Expired),
             Some(holder) => Content::Held(Entry {
-                identity: identity(holder),
+                identity: identity(holder, LONGEST_IDENTITY),
                 mark: self.mark(),
                 life: span(self.lease_ms),
                 advertisement: self.advertisement(),
@@ -77,31 +74,17 @@ impl Row {
     }
 }
 
-/// Control characters, which no identity of ours has, are replaced: people will see it.
-fn identity(text: &str) -> Arc<str> {
-    Arc::from(head(text, LONGEST_IDENTITY).replace(char::is_control, " "))
-}
-
-pub(super) fn nonce(text: &str) -> Option<Nonce> {
-    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
-}
-
-pub(super) fn span(millis: i64) -> Duration {
-    Duration::from_millis(u64::try_from(millis).unwrap_or_default()).min(LONGEST_SPAN)
-}
-
-/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
-pub(super) fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
-}
-
 /// A revision or a token as a column has it. None of ours is so great that it does not fit.
 pub(super) fn column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Why a holder went, in one word, for people.
-pub(super) fn word(cause: &str) -> String {
-    cause.chars().filter(char::is_ascii_graphic).take(32).collect()
+/// A span as a column has it.
+pub(super) fn millis(span: Duration) -> i64 {
+    column(written::millis(span))
+}
+
+/// What a column says of a span. Anybody may have written it.
+pub(super) fn span(millis: i64) -> Duration {
+    written::span(u64::try_from(millis).unwrap_or_default())
 }

@@ -9,11 +9,12 @@ use bolero::TypeGenerator;
 
 use super::super::api::StoredMessage;
 use super::super::time::FOREVER;
-use super::super::wire::{self, Expiry, LONGEST_IDENTITY, LONGEST_SPAN};
+use super::super::wire::{self, Expiry, LONGEST_IDENTITY};
 use super::hostile::{FEW, Mutations, Text};
 use crate::lock::{
     Concession, Content, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
 };
+use crate::written::LONGEST_SPAN;
 
 const EXPIRY: Expiry =
     Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };

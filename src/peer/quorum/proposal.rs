@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::voter::To;
-use super::wire::{Ballot, Holds, Value, millis};
+use super::wire::{Ballot, Holds, Value};
 use crate::clock::Instant;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
+use crate::written::millis;
 
 /// What a lock asks.
 #[derive(Debug, Clone)]

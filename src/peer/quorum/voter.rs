@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use super::acceptor::{Acceptor, longest_round, silence};
 use super::proposal::{Done, Operation, Proposal, Refusal, Stage};
-use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, millis};
+use super::wire::{Ballot, Body, Envelope, LONGEST_NAME};
 use super::words::{VoterAction, VoterEvent, VoterSettings};
 use crate::clock::Instant;
 use crate::lock::{Hint, Revision};
+use crate::written::millis;
 
 /// How often what was stored is told again, for those who missed it.
 const TOLD_AGAIN: u8 = 2;

@@ -1,7 +1,6 @@
 //! What voters say to each other: an event of democracy's that its own members do not know, and pass over.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use crate::advertisement::Advertisement;
 use crate::lock::{
     Concession, Content, Entry, Mark, Nonce, Record, Revision, Token, Tombstone, WriteId,
 };
-use crate::text::head;
+use crate::written::{self, millis, span};
 
 /// The event under which all of it travels.
 pub(crate) const EVENT: &str = "incumbent/lock";
@@ -17,8 +16,6 @@ pub(crate) const EVENT: &str = "incumbent/lock";
 pub(super) const LONGEST_IDENTITY: usize = 256;
 /// The most bytes of an election's name.
 pub(super) const LONGEST_NAME: usize = 256;
-/// The longest span that is believed.
-const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
 
 /// Which attempt to write comes before which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -137,9 +134,7 @@ impl Value {
                 };
                 let advertisement = advertisement.clone().filter(|said| said.check().is_ok());
                 Content::Held(Entry {
-                    identity: head(identity, LONGEST_IDENTITY)
-                        .replace(char::is_control, " ")
-                        .into(),
+                    identity: written::identity(identity, LONGEST_IDENTITY),
                     mark: Some(mark),
                     life: span(*life_ms),
                     advertisement: advertisement.map(Arc::new),
@@ -206,13 +201,4 @@ impl Body {
             left: span(*left_ms),
         })
     }
-}
-
-/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis).min(LONGEST_SPAN)
 }

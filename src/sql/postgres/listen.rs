@@ -14,7 +14,8 @@ use super::connections::Does;
 use super::lock::Inner;
 use super::statements;
 use crate::lock::{Concession, Coverage, Hint, HintSink, Revision, Subscription, Token};
-use crate::sql::row::{Row, nonce, span};
+use crate::sql::row::{Row, span};
+use crate::written::nonce;
 
 /// How long connecting and listening may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);

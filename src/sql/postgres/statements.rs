@@ -3,7 +3,8 @@
 use std::fmt::{self, Display};
 
 use crate::lock::{Concession, Release, Write};
-use crate::sql::row::{column, millis, word};
+use crate::sql::row::{column, millis};
+use crate::written::word;
 
 /// A text, as a literal that means the same whatever the server's settings are.
 struct Text<'a>(&'a str);

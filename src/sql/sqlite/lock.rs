@@ -18,9 +18,10 @@ use crate::lock::{
 };
 use crate::sql::error::Failed;
 use crate::sql::hints::Hearers;
-use crate::sql::row::{Row, column, millis, span, word};
+use crate::sql::row::{Row, column, millis, span};
 use crate::sql::seen::Seen;
 use crate::sql::{LONGEST_IDENTITY, check_name};
+use crate::written::word;
 
 /// The lock in a SQLite file.
 ///

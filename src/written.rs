@@ -1,0 +1,37 @@
+//! What every lock writes of a holder, and how to read what anybody may have written there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lock::Nonce;
+use crate::text::head;
+
+/// The longest span that is believed: no lease and no cool-down is longer than an hour, and one that is passed on grows by no
+/// more than drift. What claims more is taken for as long as this, so that no single write keeps an election without a
+/// leader for longer.
+pub(crate) const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+
+/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(LONGEST_SPAN)
+}
+
+/// As [`Nonce`] is displayed.
+pub(crate) fn nonce(text: &str) -> Option<Nonce> {
+    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
+}
+
+/// Why a holder went, in one word, for people.
+pub(crate) fn word(cause: &str) -> String {
+    cause.chars().filter(char::is_ascii_graphic).take(32).collect()
+}
+
+/// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced: people will see it.
+pub(crate) fn identity(text: &str, most: usize) -> Arc<str> {
+    Arc::from(head(text, most).replace(char::is_control, " "))
+}
