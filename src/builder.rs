@@ -9,9 +9,10 @@ use futures_util::future::FutureExt;
 use thiserror::Error;
 
 use crate::advertisement::{Advertisement, AdvertisementError};
+use crate::changes::Changes;
 use crate::clock::{BootClock, Clock};
 use crate::driver::{self, Callbacks};
-use crate::election::{Election, Observer};
+use crate::election::{Election, Observer, changes_of};
 use crate::leadership::{Leadership, Loss};
 use crate::lock::{Lock, Need, Nonce};
 use crate::machine::Machine;
@@ -188,6 +189,22 @@ impl ElectionBuilder {
     /// # Errors
     /// [`StartError`], which says what is wrong. Nothing has been started then.
     pub fn start(self) -> Result<Election, StartError> {
+        self.start_after(|_| ()).map(|(election, ())| election)
+    }
+
+    /// The same, with every change from the first on: [`Election::changes`], called later, may have missed some.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_changes(self) -> Result<(Election, Changes), StartError> {
+        self.start_after(changes_of)
+    }
+
+    /// `before`: done before anything can change.
+    fn start_after<T>(
+        self,
+        before: impl FnOnce(&Shared) -> T,
+    ) -> Result<(Election, T), StartError> {
         self.lock
             .check_name(&self.name)
             .map_err(|rule| StartError::Name { name: self.name.clone(), rule })?;
@@ -247,8 +264,9 @@ impl ElectionBuilder {
         };
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
         let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
+        let done = before(&shared);
         driver::spawn(&runtime, Arc::clone(&shared), inbox, locks, machine, self.callbacks);
-        Ok(Election::new(shared))
+        Ok((Election::new(shared), done))
     }
 }
 

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use futures_util::stream;
 use thiserror::Error;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::changes::Changes;
 use crate::clock::Instant;
 use crate::leadership::Leadership;
 use crate::lock::Token;
@@ -141,10 +142,10 @@ impl Election {
         }
     }
 
-    /// Every change from now on, oldest first. See [`Change`]. What came before this call is not among them: ask
-    /// [`leader`](Self::leader) and [`token`](Self::token) after it.
+    /// Every change from now on, oldest first. See [`Change`]. What came before this call is not among them, and may be the
+    /// first of all: see [`ElectionBuilder::start_with_changes`](crate::ElectionBuilder::start_with_changes).
     pub fn changes(&self) -> Changes {
-        Changes::of(self.shared())
+        changes_of(self.shared())
     }
 
     /// Gives up the office, if this campaigner holds it, and stands again after letting others go first. Returns at once:
@@ -255,44 +256,16 @@ pub enum Change {
     Missed(u64),
 }
 
-/// A stream of [`Change`]s; it ends when the campaign does.
-pub struct Changes(BoxStream<'static, Change>);
-
-impl Changes {
-    fn of(shared: &Shared) -> Self {
-        let Some(receiver) = shared.subscribe() else { return Self(stream::empty().boxed()) };
-        Self(
-            stream::unfold(receiver, |mut receiver| async {
-                let change = match receiver.recv().await {
-                    Ok(change) => change,
-                    Err(RecvError::Lagged(missed)) => Change::Missed(missed),
-                    Err(RecvError::Closed) => return None,
-                };
-                Some((change, receiver))
-            })
-            .boxed(),
-        )
-    }
-
-    /// The next change; `None` when the campaign has ended. Cancel safe.
-    pub async fn next(&mut self) -> Option<Change> {
-        self.0.next().await
-    }
-}
-
-impl Stream for Changes {
-    type Item = Change;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Change>> {
-        self.0.poll_next_unpin(cx)
-    }
-}
-
-impl fmt::Debug for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Changes")
-    }
+/// Every change from now on.
+pub(crate) fn changes_of(shared: &Shared) -> Changes {
+    let receiver = shared.subscribe();
+    Changes::new(stream::unfold(receiver, |receiver| async {
+        let mut receiver = receiver?;
+        let change = match receiver.recv().await {
+            Ok(change) => change,
+            Err(RecvError::Lagged(missed)) => Change::Missed(missed),
+            Err(RecvError::Closed) => return None,
+        };
+        Some((change, Some(receiver)))
+    }))
 }

@@ -61,6 +61,7 @@ mod advertisement;
 pub mod all_of;
 mod asking;
 mod builder;
+mod changes;
 pub mod clock;
 mod driver;
 mod election;
@@ -94,7 +95,8 @@ mod written;
 pub use advertisement::{Advertisement, AdvertisementError};
 pub use all_of::{all_of, best_effort, required};
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
-pub use election::{Change, Changes, Election, Observer, Stopped};
+pub use changes::Changes;
+pub use election::{Change, Election, Observer, Stopped};
 pub use leadership::{Leadership, Loss};
 pub use lock::Token;
 #[cfg(feature = "url")]

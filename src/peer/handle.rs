@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use futures_util::stream;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::broadcast::error::RecvError;
@@ -76,21 +76,18 @@ impl Peer {
     pub fn changes(&self) -> Changes {
         let receiver = self.shared().changes.subscribe();
         let status = self.shared().status.subscribe();
-        Changes(
-            stream::unfold((receiver, status), |(mut receiver, mut status)| async {
-                let change = tokio::select! {
-                    biased;
-                    change = receiver.recv() => match change {
-                        Ok(change) => change,
-                        Err(RecvError::Lagged(missed)) => Change::Missed(missed),
-                        Err(RecvError::Closed) => return None,
-                    },
-                    _ = status.wait_for(|status| status.finished) => return None,
-                };
-                Some((change, (receiver, status)))
-            })
-            .boxed(),
-        )
+        Changes::new(stream::unfold((receiver, status), |(mut receiver, mut status)| async {
+            let change = tokio::select! {
+                biased;
+                change = receiver.recv() => match change {
+                    Ok(change) => change,
+                    Err(RecvError::Lagged(missed)) => Change::Missed(missed),
+                    Err(RecvError::Closed) => return None,
+                },
+                _ = status.wait_for(|status| status.finished) => return None,
+            };
+            Some((change, (receiver, status)))
+        }))
     }
 
     /// Gives up the lead, if this member believes that it leads. The group elects again, and may elect this member again
@@ -156,28 +153,4 @@ fn checked(event: String) -> Result<String, EventError> {
 pub struct EventError(&'static str);
 
 /// A stream of [`Change`]s; it ends when the member has left.
-pub struct Changes(BoxStream<'static, Change>);
-
-impl Changes {
-    /// The next change; `None` when the member has left. Cancel safe.
-    pub async fn next(&mut self) -> Option<Change> {
-        self.0.next().await
-    }
-}
-
-impl Stream for Changes {
-    type Item = Change;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Change>> {
-        self.0.poll_next_unpin(cx)
-    }
-}
-
-impl fmt::Debug for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Changes")
-    }
-}
+pub type Changes = crate::changes::Changes<Change>;

@@ -181,6 +181,7 @@ macro_rules! suite {
             two_campaigners_with_one_visible_identity_are_two,
             an_observer_sees_who_leads_and_never_stands,
             everybody_learns_where_the_leader_can_be_reached,
+            who_hears_from_the_start_misses_no_change,
             a_campaigner_stands_again_after_stop_and_start,
             wins_and_losses_alternate_and_each_loss_has_its_cause,
             a_leader_whose_entry_is_overwritten_is_usurped,

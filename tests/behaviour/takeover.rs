@@ -236,6 +236,19 @@ pub async fn an_observer_sees_who_leads_and_never_stands<S: Service>() {
     observer.stop().await;
 }
 
+/// However late it gets to read them.
+pub async fn who_hears_from_the_start_misses_no_change<S: Service>() {
+    let service = S::start().await;
+    let (election, mut changes) = service.campaigner("only").await.start_with_changes().unwrap();
+    let leadership = soon("it leads", election.won()).await.unwrap();
+    let told = change(&mut changes, "the win is told", |change| match change {
+        Change::Won { token } => Some(*token),
+        _ => None,
+    })
+    .await;
+    assert_eq!(told, leadership.token());
+}
+
 /// An election can be left and entered again by the same process.
 pub async fn a_campaigner_stands_again_after_stop_and_start<S: Service>() {
     let service = S::start().await;

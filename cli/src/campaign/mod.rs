@@ -5,7 +5,7 @@ mod life;
 use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
-use incumbent::{Change, Election};
+use incumbent::Change;
 use serde_json::json;
 
 use crate::candidate::{Candidacy, Ends, describe};
@@ -52,24 +52,14 @@ impl Campaign {
             Ok(entrance) => entrance,
             Err(signal) => return Err(Failure::Signal(signal)),
         };
-        let mut candidate = self.candidacy.stand(entrance, None)?;
-        let mut changes = candidate.election.changes();
-        // What came before is not among them; what comes now may be told twice.
-        let mut before = Before::of(&candidate.election);
+        let (mut candidate, mut changes) = self.candidacy.stand(entrance, None)?;
         let end = loop {
-            if let Some(change) = before.next() {
-                if let Err(error) = self.print(&change) {
-                    break error.into();
-                }
-                continue;
-            }
             tokio::select! {
                 biased;
                 signal = ends.next() => break Failure::Signal(signal),
                 change = changes.next() => {
                     candidate.status.clear();
                     match change {
-                        Some(change) if before.was_told(&change) => {}
                         Some(change) => if let Err(error) = self.print(&change) { break error.into() },
                         None => return Ok(()),
                     }
@@ -97,47 +87,6 @@ impl Campaign {
         match line {
             Some(line) => writeln!(io::stdout(), "{line}"),
             None => Ok(()),
-        }
-    }
-}
-
-/// How an election was when its changes began to be heard.
-struct Before {
-    waiting: Vec<Change>,
-    told: Vec<Change>,
-}
-
-impl Before {
-    fn of(election: &Election) -> Self {
-        let won = election.token().map(|token| Change::Won { token });
-        let leader = election.leader().map(|leader| Change::Leader(Some(leader)));
-        let trouble = election.trouble().map(Change::Trouble);
-        Self { waiting: won.into_iter().chain(leader).chain(trouble).collect(), told: Vec::new() }
-    }
-
-    fn next(&mut self) -> Option<Change> {
-        let change = self.waiting.pop()?;
-        self.told.push(change.clone());
-        Some(change)
-    }
-
-    /// Whether this is one of those that were told, heard once more. What follows another change is new.
-    fn was_told(&mut self, change: &Change) -> bool {
-        let same = |told: &Change| match (told, change) {
-            (Change::Leader(Some(told)), Change::Leader(Some(now))) => {
-                (&told.identity, told.token) == (&now.identity, now.token)
-            }
-            (told, now) => told == now,
-        };
-        match self.told.iter().position(same) {
-            Some(at) => {
-                self.told.remove(at);
-                true
-            }
-            None => {
-                self.told.clear();
-                false
-            }
         }
     }
 }

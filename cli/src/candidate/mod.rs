@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::protocol::{Timing, TimingOptions};
-use incumbent::{Advertisement, Election, StartError, new_election};
+use incumbent::{Advertisement, Changes, Election, StartError, new_election};
 use tokio::task::JoinHandle;
 
 use self::health::Health;
@@ -129,8 +129,12 @@ impl Candidacy {
         }
     }
 
-    /// Begins to stand.
-    pub fn stand(&self, at: Entrance, grace: Option<Duration>) -> Result<Candidate, Failure> {
+    /// Begins to stand, and tells every change from then on.
+    pub fn stand(
+        &self,
+        at: Entrance,
+        grace: Option<Duration>,
+    ) -> Result<(Candidate, Changes), Failure> {
         let mut builder = new_election(&self.name, at.opened.lock);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
@@ -147,14 +151,14 @@ impl Candidacy {
         if let Some(grace) = grace {
             builder = builder.grace(grace);
         }
-        let election = builder.start()?;
+        let (election, changes) = builder.start_with_changes()?;
         let health = Arc::new(Health::new(at.opened.lease));
         let mut attendants =
             vec![Attendant(tokio::spawn(follow(election.clone(), health.clone())))];
         if let Some(listener) = at.http {
             attendants.push(Attendant(tokio::spawn(listener.serve(election.clone(), health))));
         }
-        Ok(Candidate { election, status: at.status, attendants })
+        Ok((Candidate { election, status: at.status, attendants }, changes))
     }
 }
 

@@ -87,7 +87,7 @@ impl KeepFile {
             Err(signal) => return Err(Failure::Signal(signal)),
         };
         let interval = self.interval.unwrap_or(entrance.lease() / 4).max(SHORTEST_INTERVAL);
-        let mut candidate = self.candidacy.stand(entrance, None)?;
+        let (mut candidate, _) = self.candidacy.stand(entrance, None)?;
         let election = candidate.election.clone();
         let keep = async {
             while let Ok(leadership) = election.won().await {

@@ -84,7 +84,7 @@ impl Run {
         };
         let grace = Grace::new(entrance.lease(), self.grace)?;
         let file = DeadlineFile::make()?;
-        let candidate = self.candidacy.stand(entrance, Some(grace.total()))?;
+        let (candidate, _) = self.candidacy.stand(entrance, Some(grace.total()))?;
         let campaigner = Campaigner { candidate, signals, file, grace, options: self };
         campaigner.run().await.map(ExitCode::from)
     }
