@@ -10,3 +10,4 @@ mod postgres;
 mod scene;
 mod sqlite;
 mod suites;
+mod tls;

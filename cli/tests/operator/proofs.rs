@@ -2,9 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use incumbent_test_support::Server;
+use incumbent_test_support::{Authority, Server};
 use nkeys::KeyPair;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer};
 use serde_json::{Value, json};
 
 use crate::shell::Shell;
@@ -90,16 +89,12 @@ async fn credentials_are_read_from_a_file_and_from_a_context() {
 #[tokio::test]
 async fn certificates_are_checked_both_ways() {
     let shell = Shell::bare();
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = rcgen::KeyPair::generate().unwrap();
-    shell.write("ca.pem", &authority.self_signed(&key).unwrap().pem());
-    let issuer = Issuer::new(authority, key);
+    let authority = Authority::new();
+    shell.write("ca.pem", authority.certificate());
     for (name, host) in [("server", "127.0.0.1"), ("client", "client.example.net")] {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
-        shell.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
-        shell.write(&format!("{name}.key"), &key.serialize_pem());
+        let [certificate, key] = authority.issue(host);
+        shell.write(&format!("{name}.pem"), &certificate);
+        shell.write(&format!("{name}.key"), &key);
     }
     let at = shell.home().display();
     let config = format!(

@@ -1,5 +1,7 @@
 //! What PostgreSQL's errors mean.
 
+use std::io::ErrorKind;
+
 use sqlx::Error;
 
 use super::connections::Does;
@@ -14,6 +16,11 @@ pub(super) fn no_connection(error: Error, place: &str) -> Failed {
         }
         Some("42501") => (LockErrorKind::Denied, format!("{place} does not let us in")),
         Some("3D000") => (LockErrorKind::Misconfigured, format!("there is no database {place}")),
+        // A socket that is missing is that of a server that is not there yet.
+        _ if is_missing_file(&error) && !place.starts_with('/') => (
+            LockErrorKind::Misconfigured,
+            format!("a file that sslrootcert, sslcert or sslkey names for {place} does not exist"),
+        ),
         _ => (LockErrorKind::Unavailable, format!("no connection to {place}")),
     };
     Failed::because(kind, what, error)
@@ -47,6 +54,10 @@ pub(super) fn failed(error: Error, does: Does, place: &str) -> Failed {
 
 pub(super) fn read_only(place: &str) -> String {
     format!("{place} is a replica or read-only: elections are held on the primary")
+}
+
+fn is_missing_file(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == ErrorKind::NotFound)
 }
 
 fn code_of(error: &Error) -> Option<String> {

@@ -4,6 +4,7 @@
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
+//! - [`Authority`]: certificates for servers and their clients.
 //! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
 //! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
 //!   lose the reply of one chosen request.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod authority;
 mod binaries;
 mod checkout;
 mod cluster;
@@ -27,6 +29,7 @@ mod proxy;
 mod server;
 mod told;
 
+pub use authority::Authority;
 pub use binaries::{Version, find};
 pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};

@@ -1,8 +1,8 @@
 //! A real PostgreSQL server, and replicas of it.
 
 use std::env;
-use std::fs;
-use std::os::unix::fs::chown;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
+use crate::authority::Authority;
 use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
@@ -38,12 +39,43 @@ impl PostgresServer {
     /// does not need, unless they say `fsync=on`.
     pub async fn start(settings: &[&str]) -> Self {
         let server = Self::in_directory(settings);
-        server.run("initdb", |command| {
-            command.args(["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
-            command.args(["--username", ADMIN, "--pgdata"]).arg(server.data());
-        });
-        server.restart().await;
+        server.begin().await;
         server
+    }
+
+    /// A server that speaks to nobody without TLS, and to users by certificates of `authority` alone.
+    pub async fn start_with_tls(authority: &Authority) -> Self {
+        let mut server = Self::in_directory(&["ssl=on"]);
+        let [certificate, key] = authority.issue("127.0.0.1");
+        for (setting, name, text) in [
+            ("ssl_ca_file", "ca.pem", authority.certificate()),
+            ("ssl_cert_file", "server.pem", &certificate),
+            ("ssl_key_file", "server.key", &key),
+            ("hba_file", "hba.conf", "hostssl all all 127.0.0.1/32 cert\n"),
+        ] {
+            let path = server.directory.path().join(name);
+            server.write(&path, text);
+            server.settings.push(format!("{setting}={}", path.display()));
+        }
+        server.begin().await;
+        server
+    }
+
+    /// A file that only the server reads.
+    fn write(&self, path: &Path, text: &str) {
+        fs::write(path, text).expect("a file");
+        fs::set_permissions(path, Permissions::from_mode(0o600)).expect("rights");
+        if geteuid().is_root() {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("a file of nobody's");
+        }
+    }
+
+    async fn begin(&self) {
+        self.run("initdb", |command| {
+            command.args(["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
+            command.args(["--username", ADMIN, "--pgdata"]).arg(self.data());
+        });
+        self.restart().await;
     }
 
     /// A replica of this server, with what has been written so far, that follows it.
