@@ -40,6 +40,27 @@ fn what_names_no_lock_is_refused_with_the_reason() {
     }
 }
 
+#[cfg(all(
+    feature = "nats",
+    feature = "kubernetes",
+    feature = "sql",
+    feature = "object-store",
+    feature = "peer"
+))]
+#[test]
+fn every_url_of_the_documentation_names_a_lock() {
+    let documentation = include_str!("../../docs/locks.md");
+    let urls: Vec<_> = documentation
+        .split("--lock '")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once('\'')?.0))
+        .collect();
+    assert!(urls.len() > 10, "{urls:?}");
+    for url in urls {
+        LockUrl::from_str(url).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 #[test]
 fn a_lock_that_is_not_built_in_names_its_feature() {
     let parts = Parts::of("nats://localhost/B").unwrap();
