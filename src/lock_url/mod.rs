@@ -26,7 +26,7 @@
 //! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
 //!
 //! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or
-//! `500ms`. What is no letter, digit or one of `-._~/:@,` is written as a percent sign and two hexadecimal digits.
+//! `500ms`. What is no letter, digit or one of `-._~/:,` is written as a percent sign and two hexadecimal digits, in passwords too.
 //!
 //! **Several URLs with blanks between them** are [`all_of`](crate::all_of()) their locks, in this order:
 //! `kubernetes:prod?object=my-app nats://nats.example.net/MY_BUCKET?need=best-effort`. `need` is `required`, the default, or

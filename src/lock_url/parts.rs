@@ -28,12 +28,19 @@ impl Parts {
         let scheme = scheme.to_ascii_lowercase();
         let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
         let pairs = form_urlencoded::parse(options.as_bytes());
-        Ok(Self {
+        let parts = Self {
             shown: shown(&scheme, rest),
             place: place.to_owned(),
             options: pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),
             scheme,
-        })
+        };
+        // Or the second half of a password would be taken for an option, and be shown as one.
+        if place.starts_with("//") && options.contains('@') {
+            return Err(
+                parts.malformed("a ? in a password is written as %3F, an @ in an option as %40")
+            );
+        }
+        Ok(parts)
     }
 
     pub fn scheme(&self) -> &str {

@@ -1,5 +1,7 @@
 //! What URLs mean, and what is refused.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::{Leadership, new_election};
 
@@ -151,4 +153,36 @@ async fn several_urls_are_all_of_their_locks() {
     assert_eq!(leadership.tokens().len(), 2);
     drop(leadership);
     election.stop().await;
+}
+
+proptest! {
+    /// It comes from configuration, and from whoever writes that.
+    #[test]
+    fn any_text_is_a_lock_or_refused_in_one_line(
+        scheme in prop::sample::select(vec![
+            "", "nats:", "tls://", "kubernetes:", "postgres:", "sqlite:", "gs:", "s3:", "az:", "peer:", "memory:",
+        ]),
+        slashes in "/{0,3}",
+        place in "[a-z0-9:@,%.\\[\\] /é\\x00-]{0,20}",
+        options in "(\\?([a-z-]{0,8}=?[a-z0-9%&=:,]{0,8}&?){0,3})?",
+    ) {
+        let text = format!("{scheme}{slashes}{place}{options}");
+        match LockUrl::from_str(&text) {
+            Ok(url) => drop(url.to_string()),
+            Err(error) => prop_assert_eq!(error.to_string().lines().count(), 1, "{}", error),
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown(
+        scheme in prop::sample::select(vec!["nats", "tls", "wss", "postgres", "postgresql", "s3", "junk"]),
+        password in "[a-z0-9:@,/%&=?]{0,6}hidden[a-z0-9:@,/%&=?]{0,6}",
+        host in "[a-z0-9.-]{0,10}",
+    ) {
+        let shown = match LockUrl::from_str(&format!("{scheme}://me:{password}@{host}/place")) {
+            Ok(url) => format!("{url} {url:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        prop_assert!(!shown.contains("hidden"), "{}", shown);
+    }
 }
