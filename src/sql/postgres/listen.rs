@@ -6,14 +6,13 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::Deserialize;
 use sqlx::postgres::{PgListener, PgNotification};
-use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::connections::Does;
 use super::lock::Inner;
 use super::statements;
-use crate::lock::{Concession, Coverage, Hint, HintSink, Revision, Subscription, Token};
+use crate::lock::{Concession, Coverage, Hint, Revision, Token};
 use crate::sql::row::{Row, span};
 use crate::written::nonce;
 
@@ -43,33 +42,6 @@ struct Conceded {
     left_ms: i64,
 }
 
-/// Ends one subscription.
-struct Guard {
-    lock: Arc<Inner>,
-    name: String,
-    id: u64,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.lock.hearers.leave(&self.name, self.id);
-    }
-}
-
-pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
-    let Ok(runtime) = Handle::try_current() else { return Subscription::none() };
-    let (id, coverage) = lock.hearers.listen(name, sink.clone());
-    match coverage {
-        None => {
-            let task = runtime.spawn(run(Arc::clone(lock)));
-            lock.hearers.served_by(task.abort_handle());
-        }
-        Some(Coverage::None) => {}
-        Some(coverage) => sink.send(Hint::Coverage(coverage)),
-    }
-    Subscription::new(Guard { lock: Arc::clone(lock), name: name.to_owned(), id })
-}
-
 /// Why there is no listener.
 enum Silent {
     /// There is no connection.
@@ -78,8 +50,8 @@ enum Silent {
     Deaf,
 }
 
-/// Listens until it is aborted, with the last subscription.
-async fn run(lock: Arc<Inner>) {
+/// Listens until it is aborted.
+pub(super) async fn run(lock: Arc<Inner>) {
     let mut pauses = pauses();
     loop {
         let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
