@@ -77,6 +77,8 @@ pub mod memory;
 pub mod nats;
 #[cfg(feature = "_objects")]
 pub mod objects;
+#[cfg(any(feature = "kubernetes", feature = "postgres"))]
+mod pauses;
 #[cfg(feature = "peer")]
 pub mod peer;
 pub mod protocol;

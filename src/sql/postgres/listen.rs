@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::Deserialize;
 use sqlx::postgres::{PgListener, PgNotification};
 use tokio::time::{Instant, sleep, timeout};
@@ -13,6 +12,7 @@ use super::connections::Does;
 use super::lock::Inner;
 use super::statements;
 use crate::lock::{Concession, Coverage, Hint, Revision, Token};
+use crate::pauses::Pauses;
 use crate::sql::row::{Row, span};
 use crate::written::nonce;
 
@@ -20,9 +20,6 @@ use crate::written::nonce;
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How long after a write was read its notification may still come.
 const HINT_DELAY: Duration = Duration::from_secs(2);
-/// The pauses between attempts to listen.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause where no notification arrives at all, as behind a pooler.
 const DEAF_PAUSE: Duration = Duration::from_secs(300);
 
@@ -52,17 +49,17 @@ enum Silent {
 
 /// Listens until it is aborted.
 pub(super) async fn run(lock: Arc<Inner>) {
-    let mut pauses = pauses();
+    let mut pauses = Pauses::new();
     loop {
         let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
             Ok(Ok(listener)) => {
                 lock.hearers.announce(Coverage::Full); // which has everybody look
                 let began = Instant::now();
                 listen(&lock, listener).await;
-                if began.elapsed() > LONGEST_PAUSE {
-                    pauses = self::pauses();
+                if began.elapsed() > Pauses::LONGEST {
+                    pauses = Pauses::new();
                 }
-                pauses.next().unwrap_or(LONGEST_PAUSE)
+                pauses.next()
             }
             Ok(Err(Silent::Deaf)) => {
                 info!(at = lock.connections.place(), "notifications do not arrive: polling");
@@ -70,11 +67,11 @@ pub(super) async fn run(lock: Arc<Inner>) {
             }
             Ok(Err(Silent::Unconnected(error))) => {
                 debug!(at = lock.connections.place(), %error, "not listening");
-                pauses.next().unwrap_or(LONGEST_PAUSE)
+                pauses.next()
             }
             Err(_) => {
                 debug!(at = lock.connections.place(), "not listening in time");
-                pauses.next().unwrap_or(LONGEST_PAUSE)
+                pauses.next()
             }
         };
         lock.hearers.announce(Coverage::None);
@@ -166,13 +163,4 @@ fn hear(lock: &Inner, told: &PgNotification) {
     } else {
         lock.hearers.tell(&name, &Hint::Look); // too long to be told
     }
-}
-
-fn pauses() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::new()
-        .with_min_delay(SHORTEST_PAUSE)
-        .with_max_delay(LONGEST_PAUSE)
-        .with_jitter()
-        .without_max_times()
-        .build()
 }
