@@ -61,6 +61,8 @@ mod advertisement;
 pub mod all_of;
 mod asking;
 mod builder;
+#[cfg(any(feature = "kubernetes", feature = "_objects"))]
+mod by_name;
 mod changes;
 pub mod clock;
 mod driver;
