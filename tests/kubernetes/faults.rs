@@ -13,11 +13,9 @@ use incumbent::{Cause, new_election};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Process, Service, lost, sees, soon};
+use crate::behaviour::{Process, Service, leads, lost, sees, soon, working};
 use crate::gate::{Busy, Gate};
-use crate::scene::{
-    InConfigMap, InEndpoints, InLease, Kind, OBJECT, Scene, leads, timing, working,
-};
+use crate::scene::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, Scene, timing};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(5);

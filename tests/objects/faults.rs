@@ -10,10 +10,10 @@ use incumbent::{Cause, Change};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::behaviour::{Process, Witness, change, lost, sees, soon, won};
+use crate::behaviour::{Process, Witness, change, leads, lost, sees, soon, won};
 use crate::gate::{Fault, refusal};
 use crate::raw::Message;
-use crate::scene::{Azure, Fields, Gcs, Kind, LEASE, S3, Scene, leads, of_go, unix_ms};
+use crate::scene::{Azure, Fields, Gcs, Kind, LEASE, S3, Scene, of_go, unix_ms};
 use crate::server::{ACCESS_KEY, SECRET_KEY};
 
 pub const TIMEOUT: Duration = Duration::from_secs(5);

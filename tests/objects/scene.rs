@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::Lock;
 use incumbent::objects::Bucket;
-use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{Election, ElectionBuilder, new_election};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -15,7 +15,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{Service, soon};
+use crate::behaviour::{Service, working};
 use crate::gate::Gate;
 use crate::raw::{Message, Plain, ask};
 use crate::server::{ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, Server};
@@ -224,17 +224,6 @@ pub fn of_go(number: u64, leader: &str, expires_in: Duration) -> Vec<u8> {
 
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
-}
-
-/// A campaigner whose work goes on until it is told to stop.
-pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
-    builder.on_won(|leadership| async move {
-        leadership.ended().await;
-    })
-}
-
-pub async fn leads(election: &Election) -> Leadership {
-    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
 }
 
 impl<K: Kind> Service for Scene<K> {

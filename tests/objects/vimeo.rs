@@ -14,8 +14,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::behaviour::{Process, Service, sees, soon};
-use crate::scene::{Fields, Gcs, LEASE, Scene, leads, unix_ms};
+use crate::behaviour::{Process, Service, leads, sees, soon};
+use crate::scene::{Fields, Gcs, LEASE, Scene, unix_ms};
 use crate::server::BUCKET;
 
 struct Peer {
