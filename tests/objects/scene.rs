@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use incumbent::lock::Lock;
+use incumbent::lock::{Lock, Mark, Nonce, Write, WriteId};
 use incumbent::objects::Bucket;
 use incumbent::{Election, ElectionBuilder, new_election};
 use object_store::aws::AmazonS3Builder;
@@ -22,6 +22,9 @@ use crate::server::{ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, Server
 
 /// The lease of the tests' elections.
 pub const LEASE: Duration = Duration::from_secs(3);
+
+/// How long one request may take.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A kind of store.
 pub trait Kind: Send + Sync + Sized + 'static {
@@ -220,6 +223,23 @@ pub fn of_go(number: u64, leader: &str, expires_in: Duration) -> Vec<u8> {
     bytes.extend([0x22, inner.len() as u8]);
     bytes.extend(inner);
     bytes
+}
+
+/// A write of one and the same campaigner.
+pub fn write(number: u64) -> Write {
+    Write {
+        expected: None,
+        identity: "c1".into(),
+        mark: Mark {
+            write: WriteId { nonce: Nonce(7), number },
+            lease: LEASE,
+            token: None,
+            since_unix_ms: 0,
+        },
+        life: LEASE,
+        advertisement: None,
+        timeout: TIMEOUT,
+    }
 }
 
 pub fn unix_ms() -> u64 {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
 use incumbent::{Cause, Change, Election, new_election};
+use incumbent_test_support::eventually;
 use serde_json::json;
 
 use crate::behaviour::{change, lost, soon, working};
@@ -20,15 +21,7 @@ fn stand(member: &QuorumPeer) -> Election {
 }
 
 async fn leader(elections: &[Election]) -> usize {
-    soon("one leads", async {
-        loop {
-            if let Some(leader) = elections.iter().position(Election::is_leader) {
-                return leader;
-            }
-            tokio::time::sleep(LEASE / 50).await;
-        }
-    })
-    .await
+    eventually("one leads", async || elections.iter().position(Election::is_leader)).await
 }
 
 /// Three voters of ours, and two members of Node's in the same group that know them all.
