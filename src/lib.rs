@@ -61,6 +61,8 @@ mod advertisement;
 pub mod all_of;
 mod asking;
 mod builder;
+#[cfg(any(feature = "kubernetes", feature = "_objects"))]
+mod by_name;
 mod changes;
 pub mod clock;
 mod driver;
@@ -77,6 +79,8 @@ pub mod memory;
 pub mod nats;
 #[cfg(feature = "_objects")]
 pub mod objects;
+#[cfg(any(feature = "kubernetes", feature = "postgres"))]
+mod pauses;
 #[cfg(feature = "peer")]
 pub mod peer;
 pub mod protocol;

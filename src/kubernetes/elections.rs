@@ -1,6 +1,5 @@
 //! What the lock knows of each election's object, and who wants to hear of it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -28,22 +27,6 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn record(&self) -> Record {
         Record { revision: self.revision, content: self.content.clone() }
-    }
-}
-
-/// The elections of one lock.
-#[derive(Debug, Default)]
-pub(super) struct Elections(Mutex<HashMap<Arc<str>, Arc<Election>>>);
-
-impl Elections {
-    pub(super) fn get(&self, name: &str) -> Arc<Election> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(election) = all.get(name) {
-            return Arc::clone(election);
-        }
-        let election = Arc::<Election>::default();
-        all.insert(Arc::from(name), Arc::clone(&election));
-        election
     }
 }
 

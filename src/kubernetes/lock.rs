@@ -12,12 +12,13 @@ use serde_json::Value;
 use super::api::Objects;
 use super::carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease, check_object_name};
 use super::cluster::Cluster;
-use super::elections::Elections;
+use super::elections::Election;
 use super::events::Recorder;
 use super::office::Office;
 use super::record::Place;
 use super::timing::LeaseTiming;
 use super::watch;
+use crate::by_name::ByName;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
     check_not_empty,
@@ -53,7 +54,7 @@ pub(super) struct Inner {
     /// The object of every election, where it is not named after the election.
     pub(super) object: Option<String>,
     pub(super) identity: Option<String>,
-    pub(super) elections: Elections,
+    pub(super) elections: ByName<Election>,
     pub(super) recorder: Option<Recorder>,
 }
 
@@ -67,7 +68,7 @@ impl<C: Carrier> ObjectLock<C> {
             timing: LeaseTiming::default(),
             object: None,
             identity: cluster.identity().map(str::to_owned),
-            elections: Elections::default(),
+            elections: ByName::default(),
             recorder: Some(Recorder::new(access.clone(), namespace)),
         };
         Self { inner: Arc::new(inner), carrier: PhantomData }
@@ -115,7 +116,7 @@ impl<C: Carrier> ObjectLock<C> {
             timing: old.timing,
             object: old.object.clone(),
             identity: old.identity.clone(),
-            elections: Elections::default(),
+            elections: ByName::default(),
             recorder: old.recorder.as_ref().map(Recorder::another),
         };
         change(&mut inner);

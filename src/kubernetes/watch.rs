@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
 use serde_json::Value;
@@ -16,14 +15,12 @@ use super::elections::Election;
 use super::entry::resource_version;
 use super::lock::Inner;
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
+use crate::pauses::Pauses;
 
 /// How long the server may take to begin a watch.
 pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How long after a write was read the watch may still tell of it.
 const HINT_DELAY: Duration = Duration::from_secs(2);
-/// The pauses between watches that fail.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Ends one subscription.
 struct Guard {
@@ -80,7 +77,7 @@ enum Over {
 impl Watcher {
     /// Watches until it is aborted, with the last subscription.
     async fn run(mut self) {
-        let mut pauses = pauses();
+        let mut pauses = Pauses::new();
         loop {
             let begins_by = Instant::now() + BEGINS_WITHIN;
             let watch = self.lock.objects.watch(&self.name, self.from.as_deref(), begins_by);
@@ -93,10 +90,10 @@ impl Watcher {
                     }
                     let began = Instant::now();
                     let over = self.listen(events, fresh).await;
-                    if began.elapsed() > LONGEST_PAUSE {
-                        pauses = self::pauses();
+                    if began.elapsed() > Pauses::LONGEST {
+                        pauses = Pauses::new();
                     } else if let Over::InTime = over {
-                        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                        sleep(pauses.next()).await;
                     }
                     over
                 }
@@ -108,7 +105,7 @@ impl Watcher {
             if let Over::Failed = over {
                 self.from = None;
                 self.election.announce(Coverage::None);
-                sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                sleep(pauses.next()).await;
             }
         }
     }
@@ -185,13 +182,4 @@ impl Watcher {
         self.from = Some(version.to_string());
         Some(version)
     }
-}
-
-pub(super) fn pauses() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::new()
-        .with_min_delay(SHORTEST_PAUSE)
-        .with_max_delay(LONGEST_PAUSE)
-        .with_jitter()
-        .without_max_times()
-        .build()
 }

@@ -51,11 +51,7 @@ impl Place {
             bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
             ttl: parts.take_duration("ttl")?,
             made_for: None,
-            create: match parts.take("create").as_deref() {
-                None | Some("yes") => true,
-                Some("no") => false,
-                Some(_) => return Err(parts.malformed("create is yes or no")),
-            },
+            create: parts.take_create()?,
             domain: parts.take("domain"),
             creds: parts.take("creds").map(PathBuf::from),
             ca: parts.take("ca").map(PathBuf::from),

@@ -69,6 +69,16 @@ impl Parts {
         Some(self.options.remove(at).1)
     }
 
+    /// Whether `create` allows to make what is missing; nothing said is yes.
+    #[cfg(any(feature = "nats", feature = "postgres", feature = "sqlite"))]
+    pub fn take_create(&mut self) -> Result<bool, LockUrlError> {
+        match self.take("create").as_deref() {
+            None | Some("yes") => Ok(true),
+            Some("no") => Ok(false),
+            Some(_) => Err(self.malformed("create is yes or no")),
+        }
+    }
+
     pub fn take_duration(&mut self, key: &str) -> Result<Option<Duration>, LockUrlError> {
         let Some(text) = self.take(key) else { return Ok(None) };
         let duration = humantime::parse_duration(&text);

@@ -80,11 +80,7 @@ impl Place {
 }
 
 fn tables(parts: &mut Parts) -> Result<Tables, LockUrlError> {
-    let tables = match parts.take("create").as_deref() {
-        None | Some("yes") => Tables::make(),
-        Some("no") => Tables::existing(),
-        Some(_) => return Err(parts.malformed("create is yes or no")),
-    };
+    let tables = if parts.take_create()? { Tables::make() } else { Tables::existing() };
     let longest = parts.take_duration("longest-lease")?;
     Ok(longest.map_or(tables, |longest| tables.longest_lease(longest)))
 }

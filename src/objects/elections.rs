@@ -1,7 +1,6 @@
 //! What the lock knows of each election's object.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use object_store::UpdateVersion;
 
@@ -15,31 +14,8 @@ pub(super) struct Known {
     pub(super) version: UpdateVersion,
     /// The number in the object.
     pub(super) number: u64,
-    /// As a rule one more than the number. More where the object had been set back.
-    pub(super) revision: Revision,
-    pub(super) content: Content,
-}
-
-impl Known {
-    pub(super) fn record(&self) -> Record {
-        Record { revision: self.revision, content: self.content.clone() }
-    }
-}
-
-/// The elections of one bucket.
-#[derive(Debug, Default)]
-pub(super) struct Elections(Mutex<HashMap<Arc<str>, Arc<Election>>>);
-
-impl Elections {
-    pub(super) fn get(&self, name: &str) -> Arc<Election> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(election) = all.get(name) {
-            return Arc::clone(election);
-        }
-        let election = Arc::<Election>::default();
-        all.insert(Arc::from(name), Arc::clone(&election));
-        election
-    }
+    /// Its revision is as a rule one more than the number. More where the object had been set back.
+    pub(super) record: Record,
 }
 
 /// One election.
@@ -88,13 +64,13 @@ impl Election {
         if before.is_some_and(|before| revision <= before) {
             let newest = state.newest.max(before).unwrap_or(revision);
             let revision = Revision(newest.0.saturating_add(1));
-            let content = set_back(content, terms);
-            let known = Known { version, number, revision, content };
+            let record = Record { revision, content: set_back(content, terms) };
+            let known = Known { version, number, record };
             state.newest = Some(revision);
             state.known = Some(known.clone());
             return known;
         }
-        let known = Known { version, number, revision, content };
+        let known = Known { version, number, record: Record { revision, content } };
         state.take(known.clone());
         known
     }
@@ -112,8 +88,9 @@ impl Election {
 impl State {
     /// Answers come in any order: an older one is no news.
     fn take(&mut self, known: Known) {
-        if self.newest.is_none_or(|newest| known.revision > newest) {
-            self.newest = Some(known.revision);
+        let revision = known.record.revision;
+        if self.newest.is_none_or(|newest| revision > newest) {
+            self.newest = Some(revision);
             self.known = Some(known);
         }
     }

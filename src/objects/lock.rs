@@ -12,12 +12,13 @@ use object_store::UpdateVersion;
 use object_store::path::Path;
 use tokio::time::Instant;
 
-use super::elections::{Election, Elections, Known};
+use super::elections::{Election, Known};
 use super::entry::{self, Terms};
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
+use crate::by_name::ByName;
 use crate::lock::{
-    Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
+    Capabilities, Lock, LockError, LockErrorKind, Reading, Record, Release, Revision, Write,
     check_not_empty,
 };
 use crate::says::{LONGEST_IDENTITY, Says};
@@ -41,13 +42,13 @@ struct Inner {
     terms: Terms,
     /// Whether the store has shown that it checks conditions.
     checks: AtomicBool,
-    elections: Elections,
+    elections: ByName<Election>,
 }
 
 impl BucketLock {
     pub(super) fn new(store: Store, prefix: String, terms: Terms, is_known_to_check: bool) -> Self {
         let checks = AtomicBool::new(is_known_to_check);
-        let elections = Elections::default();
+        let elections = ByName::default();
         Self { inner: Arc::new(Inner { store, prefix, terms, checks, elections }) }
     }
 }
@@ -82,7 +83,7 @@ impl Inner {
         let (by, path) = (Instant::now() + timeout, self.path_of(name)?);
         let election = self.elections.get(name);
         Ok(match self.look(&election, &path, by).await? {
-            Some(known) => Reading::Found(known.record()),
+            Some(known) => Reading::Found(known.record),
             // Nothing stays of an object that was deleted, so its absence shows nothing.
             None => Reading::Empty { proof: false },
         })
@@ -148,7 +149,7 @@ impl Inner {
             (Some(_), known) => known,
             (None, _) => None,
         };
-        if known.as_ref().map(|known| known.revision) != expected {
+        if known.as_ref().map(|known| known.record.revision) != expected {
             let message = format!("{} was written by somebody else", self.store.describe(&path));
             return Err(LockError::new(LockErrorKind::Conflict, message));
         }
@@ -165,7 +166,7 @@ impl Inner {
             self.see_that_conditions_are_checked(&path, &body, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
-        election.wrote(Known { version, number, revision, content });
+        election.wrote(Known { version, number, record: Record { revision, content } });
         Ok(revision)
     }
 

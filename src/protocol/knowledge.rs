@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::campaign::{At, Campaign, Kind, Outstanding, Phase};
+use super::campaign::{At, Campaign, Phase};
+use super::requests::{Kind, Outstanding};
 use super::timing::with_drift;
 use super::vacancy::{Circumstances, Conceded, Sighting, Vacancy};
 use super::words::{Action, Leader};

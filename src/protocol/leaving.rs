@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::campaign::{Campaign, Kind, Outstanding, Phase};
+use super::campaign::{Campaign, Phase};
 use super::cause::Cause;
+use super::requests::{Kind, Outstanding};
 use super::retries::Retries;
 #[cfg(feature = "_model")]
 use super::sketch::Pen;

@@ -55,6 +55,7 @@ mod knowledge;
 mod leaving;
 mod office;
 mod part;
+mod requests;
 mod retries;
 #[cfg(feature = "_model")]
 mod sketch;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::campaign::{Campaign, Draft, Kind, Outstanding, Phase};
+use super::campaign::{Campaign, Phase};
 use super::cause::Cause;
+use super::requests::{Draft, Kind, Outstanding};
 use super::retries::Retries;
 use super::vacancy::{Conceded, Predecessor, Wait};
 use super::words::{Action, Failure, Leader};

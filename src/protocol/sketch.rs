@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use super::backoff::BackoffPolicy;
-use super::campaign::{Campaign, Kind, Outstanding, Pending, Phase};
+use super::campaign::{Campaign, Phase};
 use super::office::Office;
+use super::requests::{Kind, Outstanding, Pending};
 use super::retries::Retries;
 use super::standby::{Plan, Standby};
 use super::timing::{Timing, with_drift};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::campaign::{Campaign, Draft, Kind, Outstanding, Phase};
+use super::campaign::{Campaign, Phase};
+use super::requests::{Draft, Kind, Outstanding};
 use super::retries::Retries;
 use super::spread;
 use super::timing::with_drift;

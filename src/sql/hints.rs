@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::lock::{Coverage, Hint, HintSink, Revision};
+use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 
 /// The listeners of one lock, and the task that serves them.
 #[derive(Debug, Default)]
@@ -33,9 +34,40 @@ struct Heard {
     read: Option<Revision>,
 }
 
+/// Ends one subscription.
+struct Guard {
+    hearers: Arc<Hearers>,
+    name: String,
+    id: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.hearers.leave(&self.name, self.id);
+    }
+}
+
 impl Hearers {
-    /// Adds a listener. Answers its number, and how much is heard: none where no task runs.
-    pub fn listen(&self, name: &str, sink: HintSink) -> (u64, Option<Coverage>) {
+    /// Adds a listener for as long as the subscription lives. `serve` hears for all of them, from the first to the last, when
+    /// it is aborted; it is dropped where one runs already.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        name: &str,
+        sink: HintSink,
+        serve: impl Future<Output = ()> + Send + 'static,
+    ) -> Subscription {
+        let Ok(runtime) = Handle::try_current() else { return Subscription::none() };
+        let (id, coverage) = self.listen(name, sink.clone());
+        match coverage {
+            None => self.served_by(runtime.spawn(serve).abort_handle()),
+            Some(Coverage::None) => {}
+            Some(coverage) => sink.send(Hint::Coverage(coverage)),
+        }
+        Subscription::new(Guard { hearers: Arc::clone(self), name: name.to_owned(), id })
+    }
+
+    /// Answers the listener's number, and how much is heard; `None` where no task runs.
+    fn listen(&self, name: &str, sink: HintSink) -> (u64, Option<Coverage>) {
         let mut state = self.state();
         let id = state.next;
         state.next = id.wrapping_add(1);
@@ -47,14 +79,14 @@ impl Hearers {
         (id, runs.then_some(state.coverage))
     }
 
-    pub fn served_by(&self, task: AbortHandle) {
+    fn served_by(&self, task: AbortHandle) {
         if let Some(other) = self.state().task.replace(task) {
             other.abort();
         }
     }
 
     /// Removes a listener; with the last one the task ends.
-    pub fn leave(&self, name: &str, id: u64) {
+    fn leave(&self, name: &str, id: u64) {
         let mut state = self.state();
         if let Some(election) = state.elections.get_mut(name) {
             election.sinks.retain(|(other, _)| *other != id);

@@ -6,8 +6,8 @@ use incumbent::lock::LockErrorKind;
 use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Witness, sees, soon};
-use crate::scene::{Diary, Door, Failing, NAME, campaigner, leads, memory};
+use crate::behaviour::{Witness, leads, sees, soon};
+use crate::scene::{Diary, Door, Failing, NAME, campaigner, memory};
 
 /// What befalls a lock.
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,8 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Election, all_of, best_effort, required};
 use tokio::sync::watch;
 
-use crate::behaviour::soon;
-use crate::scene::{campaigner, leads, memory};
+use crate::behaviour::{leads, soon};
+use crate::scene::{campaigner, memory};
 
 /// Who works, and whether two ever did.
 #[derive(Default)]

@@ -6,9 +6,9 @@ use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, Election, all_of, best_effort, required};
 
-use crate::behaviour::{LEASE, Service, change, sees, soon};
+use crate::behaviour::{LEASE, Service, change, leads, sees, soon};
 use crate::nats_scene::{BUCKET, Scene};
-use crate::scene::{NAME, campaigner, held, leads, memory};
+use crate::scene::{NAME, campaigner, held, memory};
 use crate::suite;
 
 mod nats_second {

@@ -6,8 +6,8 @@ use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
 
-use crate::behaviour::{LEASE, change, lost, sees, soon, won};
-use crate::scene::{Diary, Door, Failing, NAME, campaigner, held, leads, memory};
+use crate::behaviour::{LEASE, change, leads, lost, sees, soon, won};
+use crate::scene::{Diary, Door, Failing, NAME, campaigner, held, memory};
 
 const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
 

@@ -9,10 +9,10 @@ use incumbent::lock::{
     Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
-use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{ElectionBuilder, new_election};
 use tokio::sync::watch;
 
-use crate::behaviour::{LEASE, soon};
+use crate::behaviour::{LEASE, soon, working};
 
 pub const NAME: &str = "my_app";
 
@@ -175,13 +175,7 @@ pub fn memory() -> MemoryLock {
 
 /// A campaigner whose work goes on until it is told to stop.
 pub fn campaigner(lock: impl Lock, identity: &str) -> ElectionBuilder {
-    new_election(NAME, lock).identity(identity).lease(LEASE).on_won(|leadership| async move {
-        leadership.ended().await;
-    })
-}
-
-pub async fn leads(election: &Election) -> Leadership {
-    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
+    working(new_election(NAME, lock).identity(identity).lease(LEASE))
 }
 
 /// Waits until `lock` is held by `identity`, or by nobody.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use incumbent::{Cause, Election, State};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{Service, lost, soon, won};
+use super::{Service, leads, lost, soon, won};
 
 /// Asks an election everything that it can be asked.
 fn interrogate(election: &Election) {
@@ -109,7 +109,7 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
     let second = service.campaigner("second").await.start().unwrap();
     soon("stop returns", election.stop()).await;
     assert!(soon("the work is dropped", dropped).await.is_err());
-    let _leadership = soon("the second leads", second.won()).await.unwrap();
+    let _leadership = leads(&second).await;
 }
 
 /// Work that blocks its thread cannot be stopped; but it leads no more, and somebody else does.
@@ -133,7 +133,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() 
     won(&mut changes).await;
     first.resign();
     let second = service.campaigner("second").await.start().unwrap();
-    let leadership = soon("the second leads", second.won()).await.unwrap();
+    let leadership = leads(&second).await;
     assert!(!first.is_leader());
     drop(finish);
     let cause = lost(&mut changes);

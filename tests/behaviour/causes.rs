@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use incumbent::{Cause, Change};
 use tokio::sync::mpsc;
 
-use super::{Service, change, lost, soon, won};
+use super::{Service, change, leads, lost, soon, won};
 
 /// The callbacks tell won, lost, won, lost, each loss with its own cause; so does the stream of changes.
 pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>() {
@@ -57,7 +57,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
 pub async fn a_leader_whose_entry_is_overwritten_is_usurped<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.start().unwrap();
-    let leadership = soon("it leads", election.won()).await.unwrap();
+    let leadership = leads(&election).await;
     service.overwrite("my_app", "mallory").await;
     let loss = soon("the end", leadership.ended()).await;
     assert_eq!(loss.cause, Cause::Usurped { by: Some("mallory".into()) });
@@ -100,7 +100,7 @@ pub async fn work_that_panics_ends_the_term<S: Service>() {
 pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.start().unwrap();
-    let leadership = soon("it leads", election.won()).await.unwrap();
+    let leadership = leads(&election).await;
     assert_eq!(leadership.run(async { 7 }).await.unwrap(), 7);
     assert!(election.is_leader(), "the guard is still held");
     let before = leadership.deadline();

@@ -2,7 +2,7 @@
 
 use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
 
-use super::{Service, change, sees, soon};
+use super::{Service, change, leads, sees};
 
 /// Waits until the leader is `identity`.
 async fn leader(changes: &mut Changes, identity: &str) -> Leader {
@@ -23,9 +23,9 @@ pub async fn everybody_learns_where_the_leader_can_be_reached<S: Service>() {
     let advertising =
         |builder: ElectionBuilder, said: &Advertisement| builder.advertise(said.clone()).start();
 
-    let leads = advertising(service.campaigner("first").await, &first).unwrap();
-    drop(soon("the first leads", leads.won()).await.unwrap());
-    assert_eq!(leads.leader().unwrap().advertisement.as_deref(), Some(&first));
+    let leading = advertising(service.campaigner("first").await, &first).unwrap();
+    drop(leads(&leading).await);
+    assert_eq!(leading.leader().unwrap().advertisement.as_deref(), Some(&first));
     let stands = advertising(service.campaigner("second").await, &second).unwrap();
     sees(&stands, "first").await;
     for seen in [leader(&mut observed, "first").await, stands.leader().unwrap()] {
@@ -35,8 +35,8 @@ pub async fn everybody_learns_where_the_leader_can_be_reached<S: Service>() {
     assert_eq!(fresh.advertisement.as_deref(), Some(&first));
     assert!(observer.leader_age().is_some_and(|age| age < fresh.lease));
 
-    leads.stop().await;
-    let _leadership = soon("the second leads", stands.won()).await.unwrap();
+    leading.stop().await;
+    let _leadership = leads(&stands).await;
     let seen = leader(&mut observed, "second").await;
     assert_eq!(seen.advertisement.as_deref(), Some(&second));
     assert_eq!(service.holder("my_app").await.as_deref(), Some("second"));

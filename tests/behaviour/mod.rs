@@ -54,12 +54,9 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Describes a campaigner of the suite's election, whose work goes on until it is told to stop.
     fn campaigner(&self, identity: &str) -> impl Future<Output = ElectionBuilder> + Send {
-        let working = |leadership: Leadership| async move {
-            leadership.ended().await;
-        };
         async move {
             let builder = new_election("my_app", self.lock().await).identity(identity);
-            builder.lease(Self::LEASE).on_won(working)
+            working(builder.lease(Self::LEASE))
         }
     }
 }
@@ -72,16 +69,27 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
+/// A campaigner whose work goes on until it is told to stop.
+pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
+    builder.on_won(|leadership| async move {
+        leadership.ended().await;
+    })
+}
+
+/// Waits until it leads.
+pub async fn leads(election: &Election) -> Leadership {
+    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
+}
+
 /// The first change that `wanted` takes.
-pub async fn change<T>(
-    changes: &mut Changes,
+pub async fn change<C, T>(
+    changes: &mut Changes<C>,
     what: &str,
-    mut wanted: impl FnMut(&Change) -> Option<T>,
+    mut wanted: impl FnMut(&C) -> Option<T>,
 ) -> T {
     soon(what, async {
         loop {
-            let change =
-                changes.next().await.unwrap_or_else(|| panic!("{what}: the campaign ended"));
+            let change = changes.next().await.unwrap_or_else(|| panic!("{what}: it has ended"));
             if let Some(found) = wanted(&change) {
                 return found;
             }

@@ -6,16 +6,16 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use incumbent::{StartError, new_election};
 
-use super::{LEASE, Service, soon};
+use super::{LEASE, Service, leads};
 
 /// A stop that was called for is carried out even if nobody waits for it (google/trillian#3789, kubernetes#112023).
 pub async fn stop_goes_on_when_its_caller_is_cancelled<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
-    drop(soon("the first leads", first.won()).await.unwrap());
+    drop(leads(&first).await);
     let second = service.campaigner("second").await.start().unwrap();
     let _ = first.stop().now_or_never(); // the caller gives up at once
-    let _leadership = soon("the second leads", second.won()).await.unwrap();
+    let _leadership = leads(&second).await;
 }
 
 /// What cannot work is refused at the start, with the numbers, and nothing is started.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Reading, Revision};
 use incumbent::{Cause, Change, State, Stopped, new_election, observe};
+use incumbent_test_support::eventually;
 use tokio::sync::mpsc;
 
-use super::{PATIENCE, Process, Service, Witness, change, lost, sees, soon};
+use super::{PATIENCE, Process, Service, Witness, change, leads, lost, sees, soon};
 
 /// Of ten campaigners one leads, the others know it, and each of the ten leads in turn as its leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
@@ -37,12 +38,12 @@ pub async fn one_leader_of_ten<S: Service>() {
 pub async fn a_crashed_leader_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
-    let lost = soon("the first leads", first.election.won()).await.unwrap();
+    let lost = leads(&first.election).await;
     let second = service.campaigner("second").await.start().unwrap();
     sees(&second, "first").await;
     assert_eq!(second.state(), State::Candidate);
     first.crash();
-    let leadership = soon("the second leads", second.won()).await.unwrap();
+    let leadership = leads(&second).await;
     assert!(leadership.token() > lost.token());
     assert!(!lost.is_valid());
     assert!(leadership.remaining() <= S::LEASE);
@@ -52,10 +53,10 @@ pub async fn a_crashed_leader_is_replaced<S: Service>() {
 pub async fn a_leader_whose_runtime_is_blocked_is_none_and_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);
     let process = Process::start(&service, "blocked").await;
-    let leadership = soon("a win", process.election.won()).await.unwrap();
+    let leadership = leads(&process.election).await;
     let blocked = process.block();
     let stand_by = service.campaigner("next").await.start().unwrap();
-    let _leads = soon("the takeover", stand_by.won()).await.unwrap();
+    let _leads = leads(&stand_by).await;
     assert!(!process.election.is_leader());
     assert!(!leadership.is_valid());
     assert_eq!(leadership.remaining(), Duration::ZERO);
@@ -72,31 +73,31 @@ pub async fn a_leader_whose_runtime_is_blocked_is_none_and_is_replaced<S: Servic
 pub async fn a_stopped_leader_is_replaced<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
-    let leadership = soon("the first leads", first.won()).await.unwrap();
+    let leadership = leads(&first).await;
     let second = service.campaigner("second").await.start().unwrap();
     sees(&second, "first").await;
     drop(leadership);
     first.stop().await;
     assert!(!first.is_leader());
     assert_eq!(first.won().await.unwrap_err(), Stopped);
-    let _leadership = soon("the second leads", second.won()).await.unwrap();
+    let _leadership = leads(&second).await;
 }
 
 /// A leader that resigns lets others go first, and stands again.
 pub async fn a_leader_that_resigned_is_replaced_and_stands_again<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
-    let leadership = soon("the first leads", first.won()).await.unwrap();
+    let leadership = leads(&first).await;
     let second = service.campaigner("second").await.start().unwrap();
     sees(&second, "first").await;
     leadership.resign();
     assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Resigned);
     drop(leadership);
-    let leadership = soon("the second leads", second.won()).await.unwrap();
+    let leadership = leads(&second).await;
     sees(&first, "second").await;
     drop(leadership);
     second.stop().await;
-    let _leadership = soon("the first leads again", first.won()).await.unwrap();
+    let _leadership = leads(&first).await;
 }
 
 /// A leader whose entry an operator deletes stands down, another leads, and the evicted one stands again.
@@ -129,12 +130,10 @@ pub async fn an_operator_lists_elections_and_evicts_the_leader_that_was_seen<S: 
     }
     let election = service.campaigner("only").await.start().unwrap();
     let mut changes = election.changes();
-    drop(soon("it leads", election.won()).await.unwrap());
+    drop(leads(&election).await);
     // Where there is no server, others hear of it a little later than its leader.
-    soon("it is listed", async {
-        while lock.names(PATIENCE).await.unwrap().len() != 1 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    eventually("it is listed", async || {
+        (lock.names(PATIENCE).await.unwrap() == ["my_app"]).then_some(())
     })
     .await;
     let revision = async || match lock.read("my_app", PATIENCE).await.unwrap() {
@@ -151,18 +150,18 @@ pub async fn an_operator_lists_elections_and_evicts_the_leader_that_was_seen<S: 
     })
     .await;
     assert_eq!(lost(&mut changes).await, Cause::Evicted);
-    drop(soon("it leads again", election.won()).await.unwrap());
+    drop(leads(&election).await);
 }
 
 /// Dropping the last handle of an election stops it as `stop` would.
 pub async fn the_last_handle_dropped_releases_the_office<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
-    drop(soon("the first leads", first.won()).await.unwrap());
+    drop(leads(&first).await);
     let second = service.campaigner("second").await.start().unwrap();
     sees(&second, "first").await;
     drop(first);
-    let _leadership = soon("the second leads", second.won()).await.unwrap();
+    let _leadership = leads(&second).await;
 }
 
 /// Whatever ends a term, the next one has a greater token.
@@ -171,7 +170,7 @@ pub async fn tokens_grow_from_term_to_term<S: Service>() {
     let election = service.campaigner("only").await.start().unwrap();
     let mut last = 0;
     for turn in 0..4 {
-        let leadership = soon("the only one leads", election.won()).await.unwrap();
+        let leadership = leads(&election).await;
         assert!(leadership.token().0 > last, "{:?} after {last}", leadership.token());
         assert_eq!(election.token(), Some(leadership.token()));
         last = leadership.token().0;
@@ -218,7 +217,7 @@ pub async fn an_observer_sees_who_leads_and_never_stands<S: Service>() {
     let observer = observe("my_app", service.lock().await).unwrap();
     let mut changes = observer.changes();
     let election = service.campaigner("first").await.start().unwrap();
-    let leadership = soon("the first leads", election.won()).await.unwrap();
+    let leadership = leads(&election).await;
     let seen = change(&mut changes, "the observer sees it", |change| match change {
         Change::Leader(Some(leader)) => Some(leader.clone()),
         _ => None,
@@ -240,7 +239,7 @@ pub async fn an_observer_sees_who_leads_and_never_stands<S: Service>() {
 pub async fn who_hears_from_the_start_misses_no_change<S: Service>() {
     let service = S::start().await;
     let (election, mut changes) = service.campaigner("only").await.start_with_changes().unwrap();
-    let leadership = soon("it leads", election.won()).await.unwrap();
+    let leadership = leads(&election).await;
     let told = change(&mut changes, "the win is told", |change| match change {
         Change::Won { token } => Some(*token),
         _ => None,
@@ -256,7 +255,7 @@ pub async fn a_campaigner_stands_again_after_stop_and_start<S: Service>() {
     for _ in 0..3 {
         let builder = new_election("my_app", Arc::clone(&lock)).identity("again").lease(S::LEASE);
         let election = builder.start().unwrap();
-        let leadership = soon("it leads", election.won()).await.unwrap();
+        let leadership = leads(&election).await;
         assert_eq!(service.holder("my_app").await.as_deref(), Some("again"));
         drop(leadership);
         election.stop().await;

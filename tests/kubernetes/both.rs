@@ -10,9 +10,9 @@ use incumbent::{Cause, Change, Election, Leadership, all_of, best_effort, new_el
 use incumbent_test_support::Server;
 use serde_json::{Value, json};
 
-use crate::behaviour::{Service, change, soon};
+use crate::behaviour::{Service, change, leads, soon, working};
 use crate::nats_scene::{self, BUCKET};
-use crate::scene::{InLease, OBJECT, Scene, leads, working};
+use crate::scene::{InLease, OBJECT, Scene};
 
 const NAME: &str = "my_app";
 const LEASE: Duration = Duration::from_secs(8);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use incumbent::Cause;
 use serde_json::Value;
 
-use crate::behaviour::{change, lost, sees, soon};
+use crate::behaviour::{change, leads, lost, sees, soon};
 use crate::peer::Peer;
-use crate::scene::{InLease, Scene, leads};
+use crate::scene::{InLease, Scene};
 
 /// As the peers have it.
 const LEASE: Duration = Duration::from_secs(5);

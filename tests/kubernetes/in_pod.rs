@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::behaviour::{Service, soon};
+use crate::behaviour::{Service, soon, working};
 use crate::gate::Busy;
-use crate::scene::{InLease, OBJECT, Scene, timing, working};
+use crate::scene::{InLease, OBJECT, Scene, timing};
 
 const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Where a pod has them, in its view of `/var/run`.

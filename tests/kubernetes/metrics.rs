@@ -8,9 +8,9 @@ use incumbent::kubernetes::leader_for_life;
 use incumbent::new_election;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::behaviour::{Service, lost, soon};
+use crate::behaviour::{Service, leads, lost, soon, working};
 use crate::life_scene::Life;
-use crate::scene::{InLease, Scene, leads, working};
+use crate::scene::{InLease, Scene};
 
 /// Metrics of one campaigner by name and other labels. Each is told once: counters begin anew.
 fn seen(snapshotter: &Snapshotter, identity: &str) -> HashMap<String, DebugValue> {

@@ -8,8 +8,8 @@ use incumbent::lock::LockErrorKind;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::behaviour::soon;
-use crate::scene::{InConfigMap, InLease, OBJECT, Scene, leads};
+use crate::behaviour::{leads, soon};
+use crate::scene::{InConfigMap, InLease, OBJECT, Scene};
 
 const LEASE: Duration = Duration::from_secs(5);
 

@@ -6,8 +6,8 @@ use incumbent::lock::{Content, Lock, Mark, Nonce, Reading, Release, Tombstone, W
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
-use crate::behaviour::Service;
-use crate::scene::{InConfigMap, InLease, Kind, Scene, leads};
+use crate::behaviour::{Service, leads};
+use crate::scene::{InConfigMap, InLease, Kind, Scene};
 
 const LEASE: Duration = Duration::from_secs(5);
 

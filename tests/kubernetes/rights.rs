@@ -117,7 +117,7 @@ async fn the_documented_role_has_no_right_too_many() {
     .await;
     // Without it the campaigner polls, and stands all the same.
     let ours = scene.stand("ours").await;
-    drop(crate::scene::leads(&ours).await);
+    drop(crate::behaviour::leads(&ours).await);
 }
 
 /// A token without any right is told so, and nothing else happens.

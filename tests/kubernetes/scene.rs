@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseTiming};
 use incumbent::lock::Lock;
-use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{Election, new_election};
 use incumbent_test_support::{KubeServer, eventually};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
@@ -19,7 +19,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{Service, soon};
+use crate::behaviour::{Service, working};
 
 /// The object of the election, as the Role of the documentation names it.
 pub const OBJECT: &str = "my-app";
@@ -247,17 +247,6 @@ impl<K: Kind> Scene<K> {
             }
         }
     }
-}
-
-/// A campaigner whose work goes on until it is told to stop.
-pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
-    builder.on_won(|leadership| async move {
-        leadership.ended().await;
-    })
-}
-
-pub async fn leads(election: &Election) -> Leadership {
-    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
 }
 
 impl<K: Kind> Service for Scene<K> {

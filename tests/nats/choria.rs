@@ -10,7 +10,7 @@ use incumbent::new_election;
 use incumbent_test_support::Server;
 use tokio::task::JoinHandle;
 
-use crate::behaviour::soon;
+use crate::behaviour::{leads, working};
 use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
@@ -144,13 +144,13 @@ async fn a_bucket_made_by_choria_carries_elections() {
     let lock = bucket.lock();
     let start = |identity: &str| {
         let builder = new_election("my_app", lock.clone()).identity(identity);
-        crate::scene::working(builder).start().unwrap()
+        working(builder).start().unwrap()
     };
     let first = start("first");
-    drop(soon("the first leads", first.won()).await.unwrap());
+    drop(leads(&first).await);
     let second = start("second");
     first.stop().await;
-    drop(soon("the second leads", second.won()).await.unwrap());
+    drop(leads(&second).await);
     let longest = "x".repeat(2000);
     let refused = new_election("my_app", lock.clone()).identity(longest).start().unwrap_err();
     assert!(refused.to_string().contains("2000 bytes"), "{refused}");
@@ -163,7 +163,7 @@ async fn a_bucket_made_by_choria_carries_elections() {
 async fn the_value_is_the_identity_as_choria_writes_it() {
     let scene = Scene::with_ttl(TTL).await;
     let election = scene.start("c1.example.net").await;
-    drop(crate::scene::leads(&election).await);
+    drop(leads(&election).await);
     let message = scene.message().await.unwrap();
     assert_eq!(&message.payload[..], b"c1.example.net");
     let config = BucketConfig::new(BUCKET);

@@ -6,8 +6,8 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Change, Election, new_election};
 use incumbent_test_support::{Cluster, eventually};
 
-use crate::behaviour::sees;
-use crate::scene::{BUCKET, leads, working};
+use crate::behaviour::{leads, sees, working};
+use crate::scene::BUCKET;
 
 const TTL: Duration = Duration::from_secs(20);
 const STREAM: &str = "KV_CHORIA_LEADER_ELECTION";

@@ -6,8 +6,8 @@ use async_nats::jetstream;
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Changes, Election, Leadership};
 
-use crate::behaviour::{lost, sees, soon};
-use crate::scene::{BUCKET, Scene, leads};
+use crate::behaviour::{leads, lost, sees, soon};
+use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -9,10 +9,10 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{Proxy, Server, Version};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Witness, lost, sees, soon};
+use crate::behaviour::{Witness, leads, lost, sees, soon};
 use crate::log::Log;
 use crate::raw::Raw;
-use crate::scene::{BUCKET, Scene, leads, lock_at};
+use crate::scene::{BUCKET, Scene, lock_at};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 
-use crate::behaviour::{change, soon};
-use crate::scene::{BUCKET, Scene, leads, working};
+use crate::behaviour::{change, leads, soon, working};
+use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -6,9 +6,9 @@ use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
 use incumbent::{Cause, Change, Election, State, new_election, observe};
 use incumbent_test_support::Server;
 
-use crate::behaviour::{change, lost, sees};
+use crate::behaviour::{change, leads, lost, sees, working};
 use crate::log::Log;
-use crate::scene::{BUCKET, Scene, leads, working};
+use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -7,10 +7,10 @@ use async_nats::HeaderMap;
 use async_nats::jetstream;
 use incumbent::lock::Lock;
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
-use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{Election, ElectionBuilder, new_election};
 use incumbent_test_support::{Server, Version};
 
-use crate::behaviour::{Service, soon};
+use crate::behaviour::{LEASE, Service, working};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 pub const KEY: &str = "$KV.CHORIA_LEADER_ELECTION.my_app";
@@ -99,20 +99,9 @@ pub async fn lock_at(url: &str) -> NatsLock {
     Bucket::open(client, BUCKET).await.expect("the bucket").lock()
 }
 
-/// A campaigner whose work goes on until it is told to stop.
-pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
-    builder.on_won(|leadership| async move {
-        leadership.ended().await;
-    })
-}
-
-pub async fn leads(election: &Election) -> Leadership {
-    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
-}
-
 impl Service for Scene {
     async fn start() -> Self {
-        Self::with_ttl(crate::behaviour::LEASE).await
+        Self::with_ttl(LEASE).await
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::Lock;
 use incumbent_test_support::Version;
 
-use crate::behaviour::{self, LEASE, Service, soon};
+use crate::behaviour::{self, LEASE, Service, leads};
 use crate::scene::Scene;
 use crate::suite;
 
@@ -50,19 +50,19 @@ async fn every_server_version_carries_an_election() {
     for version in Version::ALL {
         let scene = Arc::new(Scene::of_version(version, Duration::from_secs(1)).await);
         let crashing = behaviour::Process::start(&scene, "crashes").await;
-        drop(soon("the first leads", crashing.election.won()).await.unwrap());
+        drop(leads(&crashing.election).await);
         let second = scene.start("second").await;
         behaviour::sees(&second, "crashes").await;
         crashing.crash();
-        let leadership = soon("the second leads", second.won()).await.unwrap();
+        let leadership = leads(&second).await;
         let third = scene.start("third").await;
         behaviour::sees(&third, "second").await;
         scene.delete_key().await;
-        let next = soon("the third leads", third.won()).await.unwrap();
+        let next = leads(&third).await;
         assert!(next.token() > leadership.token(), "{version:?}");
         assert!(!second.is_leader(), "{version:?}");
         drop((leadership, next));
         third.stop().await;
-        drop(soon("the second leads again", second.won()).await.unwrap());
+        drop(leads(&second).await);
     }
 }

@@ -8,16 +8,16 @@ use incumbent::lock_url::{LockUrlError, LockUrlErrorKind};
 use incumbent::{LockUrl, new_election};
 use incumbent_test_support::{Server, Version};
 
-use crate::behaviour::soon;
+use crate::behaviour::leads;
 
 async fn open(url: &str) -> Result<Arc<dyn Lock>, LockUrlError> {
     url.parse::<LockUrl>()?.open().await
 }
 
 /// Whether one can lead by the lock.
-async fn leads(lock: Arc<dyn Lock>) {
+async fn can_lead(lock: Arc<dyn Lock>) {
     let election = new_election("my_app", lock).start().unwrap();
-    drop(soon("it leads", election.won()).await.unwrap());
+    drop(leads(&election).await);
     election.stop().await;
 }
 
@@ -29,7 +29,7 @@ async fn a_bucket_is_made_unless_it_must_be_there() {
     assert!(missing.to_string().ends_with("bucket MINE cannot be used"), "{missing}");
     let lock = open(&format!("{}/MINE", server.url())).await.unwrap();
     assert_eq!(lock.capabilities().longest_lease, Duration::from_secs(60));
-    leads(lock).await;
+    can_lead(lock).await;
     open(&format!("{}/MINE?create=no", server.url())).await.expect("it is there now");
 }
 
@@ -41,7 +41,7 @@ async fn a_user_or_a_token_of_the_url_is_used() {
     ] {
         let server = Server::builder().config(rights).start().await;
         let url = |who: &str| format!("nats://{who}{}/MINE", server.address());
-        leads(open(&url(&format!("{who}@"))).await.unwrap()).await;
+        can_lead(open(&url(&format!("{who}@"))).await.unwrap()).await;
         let refused = open(&url("")).await.unwrap_err();
         assert_eq!(refused.kind(), LockUrlErrorKind::Denied, "{refused}: {:?}", refused);
     }
@@ -58,6 +58,6 @@ async fn a_lock_whose_ttl_is_told_can_be_opened_before_its_server_is_there() {
     let lock = open(&format!("{url}?ttl=2s")).await.unwrap();
     let election = new_election("my_app", lock).start().unwrap();
     server.start_again().await;
-    drop(soon("it leads", election.won()).await.unwrap());
+    drop(leads(&election).await);
     election.stop().await;
 }

@@ -5,10 +5,10 @@ use std::process::Command;
 use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Write};
 use incumbent::objects::Bucket;
 
-use crate::faults::{TIMEOUT, write};
+use crate::behaviour::{leads, working};
 use crate::gate::{Fault, refusal};
 use crate::raw::{Message, ask};
-use crate::scene::{Azure, LEASE, Scene, azure, leads, working};
+use crate::scene::{Azure, LEASE, Scene, TIMEOUT, azure, write};
 use crate::server::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
 
 /// An account SAS with the rights that `docs/object-storage.md` asks for: to read, create and write objects.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use incumbent::{Election, new_election};
 use tokio::time::{Instant, sleep};
 
-use crate::behaviour::{Process, sees};
-use crate::scene::{Kind, S3, Scene, leads, working};
+use crate::behaviour::{Process, leads, sees, working};
+use crate::scene::{Kind, S3, Scene};
 
 /// A campaigner with the defaults of the library, the lease excepted.
 fn stand<K: Kind>(scene: &Scene<K>, identity: &str) -> Election {

@@ -4,9 +4,11 @@
 mod azure;
 #[path = "../behaviour/mod.rs"]
 mod behaviour;
+mod entries;
 mod faults;
 mod figures;
 mod gate;
+mod go_entries;
 mod race;
 mod raw;
 mod scene;

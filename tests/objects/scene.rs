@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use incumbent::lock::Lock;
+use incumbent::lock::{Lock, Mark, Nonce, Write, WriteId};
 use incumbent::objects::Bucket;
-use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{Election, ElectionBuilder, new_election};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -15,13 +15,16 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{Service, soon};
+use crate::behaviour::{Service, working};
 use crate::gate::Gate;
 use crate::raw::{Message, Plain, ask};
 use crate::server::{ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, Server};
 
 /// The lease of the tests' elections.
 pub const LEASE: Duration = Duration::from_secs(3);
+
+/// How long one request may take.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A kind of store.
 pub trait Kind: Send + Sync + Sized + 'static {
@@ -222,19 +225,25 @@ pub fn of_go(number: u64, leader: &str, expires_in: Duration) -> Vec<u8> {
     bytes
 }
 
+/// A write of one and the same campaigner.
+pub fn write(number: u64) -> Write {
+    Write {
+        expected: None,
+        identity: "c1".into(),
+        mark: Mark {
+            write: WriteId { nonce: Nonce(7), number },
+            lease: LEASE,
+            token: None,
+            since_unix_ms: 0,
+        },
+        life: LEASE,
+        advertisement: None,
+        timeout: TIMEOUT,
+    }
+}
+
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
-}
-
-/// A campaigner whose work goes on until it is told to stop.
-pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
-    builder.on_won(|leadership| async move {
-        leadership.ended().await;
-    })
-}
-
-pub async fn leads(election: &Election) -> Leadership {
-    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
 }
 
 impl<K: Kind> Service for Scene<K> {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::{Cause, Election};
-use incumbent_test_support::{go_program, not_run};
+use incumbent_test_support::{eventually, go_program, not_run};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::behaviour::{Process, Service, sees, soon};
-use crate::scene::{Fields, Gcs, LEASE, Scene, leads, unix_ms};
+use crate::behaviour::{Process, Service, leads, sees, soon};
+use crate::scene::{Fields, Gcs, LEASE, Scene, unix_ms};
 use crate::server::BUCKET;
 
 struct Peer {
@@ -117,10 +117,9 @@ async fn offices_go_both_ways() {
         assert!(entry.number(1) > number, "the numbers go on");
         number = entry.number(1);
         drop(go);
-        soon("its term is over", async {
-            while Fields::of(&scene.object().await.unwrap()).expiry_ms() > unix_ms() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+        eventually("its term is over", async || {
+            let entry = Fields::of(&scene.object().await.unwrap());
+            (entry.expiry_ms() <= unix_ms()).then_some(())
         })
         .await;
     }
@@ -180,10 +179,8 @@ async fn a_mixed_fleet_has_one_leader() {
         scene.describe(name).on_won(working).start().unwrap()
     };
     let holder = async |prefix: &str| {
-        soon(&format!("one of {prefix} leads"), async {
-            while !scene.holder("my_app").await.is_some_and(|holder| holder.starts_with(prefix)) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+        eventually(&format!("one of {prefix} leads"), async || {
+            scene.holder("my_app").await.filter(|holder| holder.starts_with(prefix))
         })
         .await;
     };

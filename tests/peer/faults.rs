@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use incumbent::peer::{Peer, PeerBuilder};
 use serde_json::json;
 
+use crate::behaviour::soon;
 use crate::node::Node;
-use crate::scene::{Net, TIMEOUT, elected, follows, quick, resigned, sees, soon};
+use crate::scene::{Net, TIMEOUT, elected, follows, quick, resigned, sees};
 use crate::switchboard::{Faults, Switchboard};
 
 fn addresses(net: &Net, count: u8) -> Vec<SocketAddr> {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::scene::{INTERVAL, TIMEOUT, soon};
+use crate::behaviour::soon;
+use crate::scene::{INTERVAL, TIMEOUT};
 
 const VERSION: &str = "democracy-3.1.3";
 

@@ -5,32 +5,23 @@ use std::time::Duration;
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
 use incumbent::{Cause, Change, Election, new_election};
+use incumbent_test_support::eventually;
 use serde_json::json;
 
+use crate::behaviour::{change, lost, soon, working};
 use crate::node::Node;
-use crate::scene::{Net, quick, soon};
+use crate::scene::{Net, quick};
 use crate::switchboard::{Faults, Switchboard};
 
 const LEASE: Duration = Duration::from_secs(1);
 
 fn stand(member: &QuorumPeer) -> Election {
-    let working = |leadership: incumbent::Leadership| async move {
-        leadership.ended().await;
-    };
     let builder = new_election("my_app", member.lock()).identity(member.id());
-    builder.on_won(working).start().expect("a start")
+    working(builder).start().expect("a start")
 }
 
 async fn leader(elections: &[Election]) -> usize {
-    soon("one leads", async {
-        loop {
-            if let Some(leader) = elections.iter().position(Election::is_leader) {
-                return leader;
-            }
-            tokio::time::sleep(LEASE / 50).await;
-        }
-    })
-    .await
+    eventually("one leads", async || elections.iter().position(Election::is_leader)).await
 }
 
 /// Three voters of ours, and two members of Node's in the same group that know them all.
@@ -67,7 +58,7 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
             }
         })
         .await;
-        let lost = crate::behaviour::lost(&mut changes).await;
+        let lost = lost(&mut changes).await;
         assert!(matches!(lost, Cause::Expired { .. }), "{lost:?}");
         assert!(elections[second].token() > token || token.is_none());
         // Without a majority it cannot be evicted either.
@@ -89,7 +80,7 @@ async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
     let alone = stand(&first);
     let mut changes = alone.changes();
     // One of three answers, however many of Node's are there.
-    let trouble = crate::behaviour::change(&mut changes, "it is told", |change| match change {
+    let trouble = change(&mut changes, "it is told", |change| match change {
         Change::Trouble(failure) => Some(failure.message.to_string()),
         _ => None,
     });

@@ -1,14 +1,13 @@
 //! What the tests have in common.
 
-use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use incumbent::peer::{Change, Changes, Peer, PeerBuilder};
 
-/// How long to wait for something that must happen. No test measures this time.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+use crate::behaviour::{change, soon};
+
 pub const INTERVAL: Duration = Duration::from_millis(100);
 pub const TIMEOUT: Duration = Duration::from_millis(600);
 
@@ -37,31 +36,6 @@ impl Net {
 pub fn quick(bind: SocketAddr, weight: f64) -> PeerBuilder {
     let id = format!("ours-{bind}");
     Peer::builder().bind(bind).id(id).weight(weight).interval(INTERVAL).timeout(TIMEOUT)
-}
-
-/// Fails the test if `what` has not come to pass in time.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
-    }
-}
-
-/// The first change that `wanted` takes.
-pub async fn change<T>(
-    changes: &mut Changes,
-    what: &str,
-    mut wanted: impl FnMut(&Change) -> Option<T>,
-) -> T {
-    soon(what, async {
-        loop {
-            let change = changes.next().await.unwrap_or_else(|| panic!("{what}: it has left"));
-            if let Some(found) = wanted(&change) {
-                return found;
-            }
-        }
-    })
-    .await
 }
 
 pub async fn elected(changes: &mut Changes) {

@@ -8,7 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use incumbent::peer::{Change, Dns, Peer, PeerSource, PeerStartError, SourceError};
 
-use crate::scene::{Net, change, follows, quick, sees};
+use crate::behaviour::change;
+use crate::scene::{Net, follows, quick, sees};
 
 /// A source whose answer a test changes; `None`: it fails.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Witness, sees, soon};
+use crate::behaviour::{Witness, sees, soon, working};
 use crate::gate::Gate;
-use crate::scene::{Scene, run, working};
+use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -103,7 +103,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let gate = Gate::to(pair.scene.server.port()).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let leader = pair.stand("leader", lock);
-    let leadership = crate::scene::leads(&leader).await;
+    let leadership = crate::behaviour::leads(&leader).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let stand_by = pair.stand("stand-by", lock);
     sees(&stand_by, "leader").await;
@@ -115,7 +115,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     assert!(leadership.is_valid());
     drop(leadership);
     leader.stop().await;
-    drop(crate::scene::leads(&stand_by).await);
+    drop(crate::behaviour::leads(&stand_by).await);
 }
 
 /// The old primary goes on beside the new one. Without a replica that confirms, it confirms no renewal either.
@@ -149,11 +149,11 @@ async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are
     let (old, new) =
         (Gate::to(pair.scene.server.port()).await, Gate::to(pair.scene.server.port()).await);
     let first = pair.stand("old", pair.lock_through(&old).await);
-    drop(crate::scene::leads(&first).await);
+    drop(crate::behaviour::leads(&first).await);
     let second = pair.stand("new", pair.lock_through(&new).await);
     sees(&second, "old").await;
     pair.replica.promote();
     new.lead_to(pair.replica.port());
-    drop(crate::scene::leads(&second).await);
+    drop(crate::behaviour::leads(&second).await);
     assert!(first.is_leader() && second.is_leader());
 }

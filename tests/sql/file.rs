@@ -11,8 +11,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
+use crate::behaviour::working;
 use crate::behaviour::{LEASE, Service};
-use crate::scene::working;
 
 pub struct FileScene {
     pub directory: TempDir,

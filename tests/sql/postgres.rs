@@ -9,10 +9,10 @@ use incumbent_test_support::eventually;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::behaviour::{lost, sees, soon, won};
+use crate::behaviour::{leads, lost, sees, soon, won};
 use crate::gate::Gate;
 use crate::pooler::Pooler;
-use crate::scene::{Scene, leads, run};
+use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(3);
 

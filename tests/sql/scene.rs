@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use incumbent::lock::Lock;
 use incumbent::sql::{Postgres, PostgresLock, Tables};
-use incumbent::{Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{Election, new_election};
 use incumbent_test_support::PostgresServer;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{LEASE, Service, soon};
+use crate::behaviour::{LEASE, Service, working};
 
 const FILE: &str = include_str!("../../sql/postgres.sql");
 
@@ -109,17 +109,6 @@ pub async fn run(url: &str, statement: &str) -> Vec<PgRow> {
     let rows = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_all(&mut connection).await;
     let _ = connection.close().await;
     rows.unwrap_or_else(|error| panic!("{statement}: {error}"))
-}
-
-/// A campaigner whose work goes on until it is told to stop.
-pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
-    builder.on_won(|leadership| async move {
-        leadership.ended().await;
-    })
-}
-
-pub async fn leads(election: &Election) -> Leadership {
-    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
 }
 
 impl Service for Scene {

@@ -16,9 +16,9 @@ use rustix::process::Signal;
 use sqlx::Row;
 use tempfile::TempDir;
 
+use crate::behaviour::leads;
 use crate::behaviour::{sees, soon};
 use crate::file::FileScene;
-use crate::scene::leads;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -127,7 +127,7 @@ async fn a_full_disk_ends_the_term_and_is_told_of() {
     let Some(disk) = Disk::mount() else { return };
     let lock = Sqlite::open_with(disk.0.path().join("elections.db"), Tables::make()).await.unwrap();
     let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
-    let election = crate::scene::working(election).start().unwrap();
+    let election = crate::behaviour::working(election).start().unwrap();
     let leadership = leads(&election).await;
     let filler = disk.0.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();

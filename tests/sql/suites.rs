@@ -18,9 +18,9 @@ mod operators {
     use incumbent::lock::{Content, LockErrorKind, Reading, Revision, Tombstone};
     use incumbent::{Cause, new_election};
 
-    use crate::behaviour::{Service, sees, soon};
+    use crate::behaviour::{Service, leads, sees, soon, working};
     use crate::file::FileScene;
-    use crate::scene::{Scene, leads, working};
+    use crate::scene::Scene;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn postgres_lists_and_evicts_and_tells_where_the_leader_is() {

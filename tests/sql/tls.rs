@@ -8,8 +8,7 @@ use incumbent::sql::{Postgres, SqlError, SqlErrorKind, Tables};
 use incumbent_test_support::{Authority, PostgresServer};
 use tempfile::TempDir;
 
-use crate::behaviour::{LEASE, sees};
-use crate::scene::{leads, working};
+use crate::behaviour::{LEASE, leads, sees, working};
 
 /// A server that knows its users by their certificates, and what a campaigner has in its files.
 struct Secured {

@@ -12,7 +12,6 @@ use super::super::carrier::check_object_name;
 use super::super::entry::resource_version;
 use super::super::events::Recorder;
 use super::super::record;
-use super::super::watch::{LONGEST_PAUSE, pauses};
 use super::error::{LifeError, LifeErrorKind, Stop, final_error};
 use super::object::{self, Content, MARK, Owner};
 use super::pod::{self, Health};
@@ -20,6 +19,7 @@ use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
 use super::{LifeCarrier, LifeLeadership};
 use crate::lock::{LockError, LockErrorKind, Token};
+use crate::pauses::Pauses;
 
 /// How long the API server may take to answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ enum Standing {
 impl Candidate {
     pub(super) async fn campaign(mut self) -> Result<LifeLeadership, LifeError> {
         let mut watches = Watches::new(self.poll);
-        let (mut pauses, mut at_once) = (pauses(), STEPS);
+        let (mut pauses, mut at_once) = (Pauses::new(), STEPS);
         let mut denied_since = None;
         let mut in_trouble = false;
         loop {
@@ -91,7 +91,7 @@ impl Candidate {
                 Ok(Outlook::Ours(lock)) => return self.leads(&lock),
                 Ok(Outlook::Again) => match at_once.checked_sub(1) {
                     Some(left) => at_once = left,
-                    None => sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await,
+                    None => sleep(pauses.next()).await,
                 },
                 Ok(Outlook::Wait { targets, within }) => {
                     self.free_since = None;
@@ -100,7 +100,7 @@ impl Candidate {
                         Role::Pod => &self.pods,
                         Role::Node => &self.nodes,
                     };
-                    (pauses, at_once) = (self::pauses(), STEPS);
+                    (pauses, at_once) = (Pauses::new(), STEPS);
                     if watches.follow(targets, objects).await {
                         let within = within.min(watches.patience());
                         let _ = timeout(within, watches.heard()).await; // silent: look all the same
@@ -120,7 +120,7 @@ impl Candidate {
                     if !std::mem::replace(&mut in_trouble, true) {
                         warn!(election = %self.name, %error, "cannot stand for life just now");
                     }
-                    sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                    sleep(pauses.next()).await;
                 }
             }
         }

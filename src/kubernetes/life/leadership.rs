@@ -7,7 +7,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::super::events::Recorder;
-use super::super::watch::{LONGEST_PAUSE, pauses};
 use super::candidate::ANSWERS_WITHIN;
 use super::error::{LifeError, final_error};
 use super::object::{self, Content};
@@ -16,6 +15,7 @@ use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
 use crate::kubernetes::api::Objects;
 use crate::lock::{LockError, LockErrorKind, Token};
+use crate::pauses::Pauses;
 
 /// Leadership for the rest of this pod's life.
 ///
@@ -68,14 +68,14 @@ impl LifeLeadership {
     /// proves nothing. Cancel safe.
     pub async fn lost(&self) {
         let mut watches = Watches::new(self.poll);
-        let mut pauses = pauses();
+        let mut pauses = Pauses::new();
         loop {
             let look = self.locks.get(&self.name, Instant::now() + ANSWERS_WITHIN).await;
             let lock = match look {
                 Ok(lock) => lock,
                 Err(failure) => {
                     debug!(object = %self.name, ?failure, "cannot look whether the lock is still ours");
-                    sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                    sleep(pauses.next()).await;
                     continue;
                 }
             };
@@ -85,7 +85,7 @@ impl LifeLeadership {
                 }
                 return;
             };
-            pauses = self::pauses();
+            pauses = Pauses::new();
             let target = Target::new(Role::Lock, &self.name, pod::version(&lock));
             if !watches.follow(vec![target], |_| &self.locks).await {
                 continue;
@@ -109,7 +109,7 @@ impl LifeLeadership {
     /// Dropped, it has either deleted the lock or not, and [`lost`](Self::lost) tells. It may be called again; or the pod keeps
     /// the lock, and whoever awaits another [`leader_for_life`](super::leader_for_life) in it leads on.
     pub async fn release(&self) -> Result<(), LifeError> {
-        let mut pauses = pauses();
+        let mut pauses = Pauses::new();
         loop {
             match self.delete().await {
                 Ok(deleted) => {
@@ -123,7 +123,7 @@ impl LifeLeadership {
                     _ => debug!(object = %self.name, %error, "not released yet"),
                 },
             }
-            sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            sleep(pauses.next()).await;
         }
     }
 

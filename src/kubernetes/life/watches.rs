@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::super::api::{Events, Objects};
-use super::super::watch::{BEGINS_WITHIN, LONGEST_PAUSE, pauses};
+use super::super::watch::BEGINS_WITHIN;
 use super::pod;
+use crate::pauses::Pauses;
 
 /// What an object is to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(super) struct Watches {
     watches: Vec<Watch>,
     /// Those whose last watch failed: what follows the version that was seen may be forgotten (410).
     failed: Vec<Target>,
-    pauses: Box<dyn Iterator<Item = Duration> + Send + Sync>,
+    pauses: Pauses,
     poll: Duration,
     patience: Duration,
 }
@@ -66,7 +67,7 @@ enum Heard {
 impl Watches {
     /// `poll`: how long to believe in silence.
     pub(super) fn new(poll: Duration) -> Self {
-        let pauses = Box::new(pauses());
+        let pauses = Pauses::new();
         Self { watches: Vec::new(), failed: Vec::new(), pauses, poll, patience: poll }
     }
 
@@ -110,7 +111,7 @@ impl Watches {
                         if fresh.is_none() {
                             self.failed.push(target);
                         }
-                        self.patience = self.patience.min(self.pause());
+                        self.patience = self.patience.min(self.pauses.next());
                     }
                 }
             }
@@ -130,7 +131,7 @@ impl Watches {
             match watch.hear(event) {
                 Heard::Nothing => {}
                 Heard::News => {
-                    self.pauses = Box::new(pauses());
+                    self.pauses = Pauses::new();
                     return;
                 }
                 Heard::Gone => {
@@ -140,16 +141,11 @@ impl Watches {
                 Heard::Broken => {
                     let watch = self.watches.swap_remove(at);
                     self.failed.push(watch.target);
-                    let pause = self.pause();
-                    sleep(pause).await; // a server that is starting ends watches as fast as they begin
+                    sleep(self.pauses.next()).await; // a server that is starting ends watches as fast as they begin
                     return;
                 }
             }
         }
-    }
-
-    fn pause(&mut self) -> Duration {
-        self.pauses.next().unwrap_or(LONGEST_PAUSE)
     }
 }
 

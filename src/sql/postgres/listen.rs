@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::Deserialize;
 use sqlx::postgres::{PgListener, PgNotification};
-use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::connections::Does;
 use super::lock::Inner;
 use super::statements;
-use crate::lock::{Concession, Coverage, Hint, HintSink, Revision, Subscription, Token};
+use crate::lock::{Concession, Coverage, Hint, Revision, Token};
+use crate::pauses::Pauses;
 use crate::sql::row::{Row, span};
 use crate::written::nonce;
 
@@ -21,9 +20,6 @@ use crate::written::nonce;
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How long after a write was read its notification may still come.
 const HINT_DELAY: Duration = Duration::from_secs(2);
-/// The pauses between attempts to listen.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause where no notification arrives at all, as behind a pooler.
 const DEAF_PAUSE: Duration = Duration::from_secs(300);
 
@@ -43,33 +39,6 @@ struct Conceded {
     left_ms: i64,
 }
 
-/// Ends one subscription.
-struct Guard {
-    lock: Arc<Inner>,
-    name: String,
-    id: u64,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.lock.hearers.leave(&self.name, self.id);
-    }
-}
-
-pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
-    let Ok(runtime) = Handle::try_current() else { return Subscription::none() };
-    let (id, coverage) = lock.hearers.listen(name, sink.clone());
-    match coverage {
-        None => {
-            let task = runtime.spawn(run(Arc::clone(lock)));
-            lock.hearers.served_by(task.abort_handle());
-        }
-        Some(Coverage::None) => {}
-        Some(coverage) => sink.send(Hint::Coverage(coverage)),
-    }
-    Subscription::new(Guard { lock: Arc::clone(lock), name: name.to_owned(), id })
-}
-
 /// Why there is no listener.
 enum Silent {
     /// There is no connection.
@@ -78,19 +47,19 @@ enum Silent {
     Deaf,
 }
 
-/// Listens until it is aborted, with the last subscription.
-async fn run(lock: Arc<Inner>) {
-    let mut pauses = pauses();
+/// Listens until it is aborted.
+pub(super) async fn run(lock: Arc<Inner>) {
+    let mut pauses = Pauses::new();
     loop {
         let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
             Ok(Ok(listener)) => {
                 lock.hearers.announce(Coverage::Full); // which has everybody look
                 let began = Instant::now();
                 listen(&lock, listener).await;
-                if began.elapsed() > LONGEST_PAUSE {
-                    pauses = self::pauses();
+                if began.elapsed() > Pauses::LONGEST {
+                    pauses = Pauses::new();
                 }
-                pauses.next().unwrap_or(LONGEST_PAUSE)
+                pauses.next()
             }
             Ok(Err(Silent::Deaf)) => {
                 info!(at = lock.connections.place(), "notifications do not arrive: polling");
@@ -98,11 +67,11 @@ async fn run(lock: Arc<Inner>) {
             }
             Ok(Err(Silent::Unconnected(error))) => {
                 debug!(at = lock.connections.place(), %error, "not listening");
-                pauses.next().unwrap_or(LONGEST_PAUSE)
+                pauses.next()
             }
             Err(_) => {
                 debug!(at = lock.connections.place(), "not listening in time");
-                pauses.next().unwrap_or(LONGEST_PAUSE)
+                pauses.next()
             }
         };
         lock.hearers.announce(Coverage::None);
@@ -194,13 +163,4 @@ fn hear(lock: &Inner, told: &PgNotification) {
     } else {
         lock.hearers.tell(&name, &Hint::Look); // too long to be told
     }
-}
-
-fn pauses() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::new()
-        .with_min_delay(SHORTEST_PAUSE)
-        .with_max_delay(LONGEST_PAUSE)
-        .with_jitter()
-        .without_max_times()
-        .build()
 }

@@ -37,7 +37,7 @@ pub(super) struct Inner {
     pub(super) connections: Arc<Connections>,
     pub(super) opened: Opened,
     longest_lease_ms: AtomicU64,
-    pub(super) hearers: Hearers,
+    pub(super) hearers: Arc<Hearers>,
     seen: Seen,
     listens: bool,
     /// Whether acknowledged writes survive a failover.
@@ -60,7 +60,7 @@ impl PostgresLock {
             connections,
             opened,
             longest_lease_ms,
-            hearers: Hearers::default(),
+            hearers: Arc::default(),
             seen: Seen::default(),
             listens: true,
             synchronous: false,
@@ -88,7 +88,7 @@ impl PostgresLock {
             connections: Arc::clone(&old.connections),
             opened: old.opened.clone(),
             longest_lease_ms: old.longest_lease_ms.load(Ordering::Relaxed).into(),
-            hearers: Hearers::default(),
+            hearers: Arc::default(),
             seen: Seen::default(),
             listens: old.listens,
             synchronous: old.synchronous,
@@ -260,7 +260,7 @@ impl Lock for PostgresLock {
         if !self.inner.listens {
             return Subscription::none();
         }
-        listen::subscribe(&self.inner, name, sink)
+        self.inner.hearers.subscribe(name, sink, listen::run(Arc::clone(&self.inner)))
     }
 }
 

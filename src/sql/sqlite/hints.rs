@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::lock::Inner;
 use super::statements;
-use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
+use crate::lock::{Coverage, Hint, Revision};
 
 /// How long a look may take.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,35 +25,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 const LOOKS_FOR: Duration = Duration::from_secs(4);
 
-/// Ends one subscription.
-struct Guard {
-    lock: Arc<Inner>,
-    name: String,
-    id: u64,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.lock.hearers.leave(&self.name, self.id);
-    }
-}
-
-pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
-    let Ok(runtime) = Handle::try_current() else { return Subscription::none() };
-    let (id, coverage) = lock.hearers.listen(name, sink.clone());
-    match coverage {
-        None => {
-            let task = runtime.spawn(run(Arc::clone(lock)));
-            lock.hearers.served_by(task.abort_handle());
-        }
-        Some(Coverage::None) => {}
-        Some(coverage) => sink.send(Hint::Coverage(coverage)),
-    }
-    Subscription::new(Guard { lock: Arc::clone(lock), name: name.to_owned(), id })
-}
-
-/// Looks whenever the file was written to, until it is aborted, with the last subscription.
-async fn run(lock: Arc<Inner>) {
+/// Looks whenever the file was written to, until it is aborted.
+pub(super) async fn run(lock: Arc<Inner>) {
     let told = Arc::new(Notify::new());
     let watcher = watch(lock.file.path(), Arc::clone(&told));
     if let Err(error) = &watcher {

@@ -34,13 +34,13 @@ pub struct SqliteLock {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) file: Arc<File>,
-    pub(super) hearers: Hearers,
+    pub(super) hearers: Arc<Hearers>,
     pub(super) seen: Seen,
 }
 
 impl SqliteLock {
     pub(super) fn new(file: Arc<File>) -> Self {
-        let (hearers, seen) = (Hearers::default(), Seen::default());
+        let (hearers, seen) = (Arc::default(), Seen::default());
         Self { inner: Arc::new(Inner { file, hearers, seen }) }
     }
 }
@@ -219,7 +219,7 @@ impl Lock for SqliteLock {
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        hints::subscribe(&self.inner, name, sink)
+        self.inner.hearers.subscribe(name, sink, hints::run(Arc::clone(&self.inner)))
     }
 }
 

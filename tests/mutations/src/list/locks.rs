@@ -251,8 +251,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "object store: an entry that was set back counts as it did then",
         edits: &[edit(
             "src/objects/elections.rs",
-            "let content = set_back(content, terms);",
-            "let _ = (set_back, terms);",
+            "content: set_back(content, terms)",
+            "content: { let _ = (set_back, terms); content }",
         )],
         noticed_by: &[Stores],
     },

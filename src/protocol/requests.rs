@@ -1,0 +1,168 @@
+//! Requests of the lock: what is under way, and what an answer, or none, shows of the lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::campaign::{At, Campaign};
+use super::vacancy::Wait;
+use super::words::{Action, Answer, Event, Failure};
+use crate::clock::Instant;
+use crate::lock::{LockErrorKind, Mark, Request, Revision, Token, Write, WriteId};
+
+/// The request under way.
+#[derive(Debug, Clone)]
+pub(super) struct Outstanding {
+    pub id: u64,
+    pub sent: Instant,
+    pub kind: Kind,
+    /// When to take it for unanswered, whatever the lock promised.
+    pub gives_up_at: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write { number: u64 },
+    Release,
+    Concede,
+}
+
+/// A write whose outcome is not known yet.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    pub number: u64,
+    pub sent: Instant,
+    /// For a create: the wait it earns.
+    pub wait: Option<Box<Wait>>,
+}
+
+/// A write to be.
+pub(super) struct Draft {
+    pub expected: Option<Revision>,
+    /// `None`: it begins a term.
+    pub token: Option<Token>,
+    pub since: Instant,
+    pub life: Duration,
+    pub timeout: Duration,
+    /// Of a create: what it earns.
+    pub wait: Option<Wait>,
+}
+
+impl Campaign {
+    pub(super) fn request(&mut self, now: Instant, kind: Kind, request: Request) {
+        self.next_request += 1;
+        let id = self.next_request;
+        let timeout = match &request {
+            Request::Read { timeout } => *timeout,
+            Request::Write(write) => write.timeout,
+            Request::Release(release) => release.timeout,
+            Request::Concede(_) => self.settings.timing.attempt(),
+        };
+        // Later than the lock's own timeout, which says more of why.
+        let gives_up_at = now + timeout + timeout / 2 + Duration::from_millis(100);
+        self.outstanding = Some(Outstanding { id, sent: now, kind, gives_up_at });
+        self.act(Action::Request { id, request });
+    }
+
+    pub(super) fn request_read(&mut self, now: Instant, timeout: Duration) {
+        self.request(now, Kind::Read, Request::Read { timeout });
+    }
+
+    pub(super) fn request_write(&mut self, now: Instant, draft: Draft) {
+        self.next_write += 1;
+        let number = self.next_write;
+        if self.pending.len() == Self::REMEMBERED {
+            self.pending.pop_front();
+        }
+        let wait = draft.wait.map(Box::new);
+        self.pending.push_back(Pending { number, sent: now, wait });
+        self.entry_may_stand_until = self.entry_may_stand_until.max(now + draft.life);
+        let write = Write {
+            expected: draft.expected,
+            identity: Arc::clone(&self.settings.identity),
+            mark: Mark {
+                write: WriteId { nonce: self.settings.nonce, number },
+                lease: draft.life,
+                token: draft.token,
+                since_unix_ms: self.by_wall_clock(draft.since),
+            },
+            life: draft.life,
+            advertisement: self.settings.advertisement.clone(),
+            timeout: draft.timeout,
+        };
+        self.request(now, Kind::Write { number }, Request::Write(write));
+    }
+
+    /// A lock should answer within the timeout that it is given. One that hangs must not hang the campaign.
+    pub(super) fn give_up_on_what_hangs(&mut self, now: Instant, event: &Event) {
+        let Some(Outstanding { id, kind, gives_up_at, .. }) = &self.outstanding else { return };
+        let (id, answered) = (*id, matches!(event, Event::Answered { id: of, .. } if of == id));
+        if answered || now < *gives_up_at {
+            return;
+        }
+        let hung = Failure {
+            kind: LockErrorKind::Unknown,
+            message: "the lock has not answered within the timeout it was given".into(),
+        };
+        let answer = match kind {
+            Kind::Read => Answer::Read(Err(hung)),
+            Kind::Write { .. } => Answer::Written(Err(hung)),
+            Kind::Release => Answer::Released(Err(hung)),
+            Kind::Concede => Answer::Conceded(Err(hung)),
+        };
+        self.take_answer(now, id, answer);
+    }
+
+    pub(super) fn take_answer(&mut self, now: Instant, id: u64, answer: Answer) {
+        let Some(outstanding) = self.outstanding.take_if(|o| o.id == id) else {
+            return; // of a request that was given up
+        };
+        let failure = match &answer {
+            Answer::Read(Err(f)) | Answer::Written(Err(f)) | Answer::Released(Err(f)) => Some(f),
+            _ => None,
+        };
+        match failure {
+            Some(failure) if failure.kind != LockErrorKind::Conflict => {
+                self.fails(failure.clone(), outstanding.kind == Kind::Read);
+            }
+            _ if outstanding.kind == Kind::Concede => {}
+            _ => {
+                self.heard_from_lock = true;
+                self.hearing.answered(now.saturating_since(outstanding.sent));
+                self.succeeds(outstanding.kind == Kind::Read);
+            }
+        }
+        match (self.phase_kind(), answer) {
+            (At::Standby, Answer::Read(answer)) => self.standby_read(now, outstanding.sent, answer),
+            (At::Standby, Answer::Written(answer)) => {
+                self.create_answered(now, outstanding, answer)
+            }
+            (At::Office, Answer::Read(answer)) => self.office_read(now, answer),
+            (At::Office, Answer::Written(answer)) => {
+                self.renewal_answered(now, outstanding, answer)
+            }
+            (At::Leaving, answer) => self.leaving_answered(now, answer),
+            _ => {}
+        }
+    }
+
+    fn fails(&mut self, failure: Failure, reading: bool) {
+        if self.trouble.as_ref().map(|trouble| trouble.kind) != Some(failure.kind) {
+            self.act(Action::Trouble(failure.clone()));
+        }
+        self.trouble = Some(failure);
+        self.only_reading_fails = reading;
+    }
+
+    /// A read that succeeds does not show that a write which was refused would now be accepted.
+    fn succeeds(&mut self, reading: bool) {
+        let refused = |trouble: &Failure| {
+            matches!(trouble.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
+        };
+        let stays =
+            reading && !self.only_reading_fails && self.trouble.as_ref().is_some_and(refused);
+        if !stays && self.trouble.take().is_some() {
+            self.act(Action::Recovered);
+        }
+    }
+}
