@@ -161,13 +161,14 @@ impl Hearers {
         }
     }
 
-    /// The same, where nothing was heard until now.
+    /// The same, where nothing was heard until now. Answers whether that is so.
     #[cfg(feature = "sqlite")]
-    pub fn announce_if_none(&self, coverage: Coverage) {
+    pub fn announce_if_none(&self, coverage: Coverage) -> bool {
         let is_none = self.state().coverage == Coverage::None;
         if is_none {
             self.announce(coverage);
         }
+        is_none
     }
 
     /// Remembers what was read, to compare it with what is heard.

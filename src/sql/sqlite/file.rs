@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
 use super::machine::{self, Moment, is_past};
-use super::{answers, statements};
+use super::{answers, hints, statements};
 use crate::lock::LockErrorKind;
 use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
 use crate::sql::error::{Failed, SqlError, SqlErrorKind};
@@ -215,6 +215,9 @@ impl File {
         match asked {
             Ok(Ok(answer)) => {
                 self.put_back(open);
+                if writes {
+                    hints::tell_of_write(&self.path);
+                }
                 Ok(Some(answer))
             }
             // Another file, without our tables: as far as an election goes, ours is gone.

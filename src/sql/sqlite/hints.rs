@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, info};
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, trace};
 
 use super::lock::Inner;
 use super::statements;
@@ -19,35 +22,58 @@ const LOOK: Duration = Duration::from_secs(1);
 const UNTOLD: Duration = Duration::from_secs(2);
 /// The same where the system tells nothing.
 const UNTOLD_BLIND: Duration = Duration::from_millis(40);
-/// The first pause between looks for a write that was told, the longest, and for how long to look. The file is written to before
-/// the disk has it, and the write can be seen only after that, which on a busy disk takes a second and more.
+/// The first pause between looks for a write that has begun, the longest, and for how long to look. The log is written to before
+/// the disk has it, and the write can be seen only after that, which on a busy disk takes a second and more. Campaigners say when
+/// they are done; a shell of SQLite does not.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 const LOOKS_FOR: Duration = Duration::from_secs(4);
 
 /// Looks whenever the file was written to, until it is aborted.
 pub(super) async fn run(lock: Arc<Inner>) {
-    let told = Arc::new(Notify::new());
+    let told = Arc::new(Told::default());
     let watcher = watch(lock.file.path(), Arc::clone(&told));
     if let Err(error) = &watcher {
         info!(%error, path = %lock.file.path().display(), "the system does not tell of writes: polling");
     }
     let untold = if watcher.is_ok() { UNTOLD } else { UNTOLD_BLIND };
+    let mut awaited: Option<Awaited> = None;
     loop {
         match look(&lock).await {
             Look::Failed => lock.hearers.announce(Coverage::None),
-            _ => lock.hearers.announce_if_none(Coverage::Full),
+            // What was heard until then counts no more.
+            _ if lock.hearers.announce_if_none(Coverage::Full) => continue,
+            Look::News => awaited = None,
+            Look::NothingNew => {}
         }
-        if timeout(untold, told.notified()).await.is_err() {
-            continue;
+        awaited = awaited.filter(|awaited| awaited.until > Instant::now());
+        let patience = awaited.as_ref().map_or(untold, |awaited| awaited.pause);
+        if timeout(patience, told.news.notified()).await.is_ok() {
+            let done = told.done.load(Ordering::Relaxed);
+            awaited = (!done).then(Awaited::begin);
+        } else if let Some(awaited) = &mut awaited {
+            awaited.pause = (awaited.pause * 2).min(LONGEST_PAUSE);
         }
-        let (mut pause, told_at) = (FIRST_PAUSE, Instant::now());
-        while let Look::NothingNew = look(&lock).await
-            && told_at.elapsed() < LOOKS_FOR
-        {
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+    }
+}
+
+/// What the system has told.
+#[derive(Debug, Default)]
+struct Told {
+    news: Notify,
+    /// Whether the last of it was the end of a write, and not its beginning.
+    done: AtomicBool,
+}
+
+/// A write that has begun.
+struct Awaited {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Awaited {
+    fn begin() -> Self {
+        Self { until: Instant::now() + LOOKS_FOR, pause: FIRST_PAUSE }
     }
 }
 
@@ -99,20 +125,37 @@ async fn look(lock: &Inner) -> Look {
     if news { Look::News } else { Look::NothingNew }
 }
 
-/// Has `told` told of what happens to the file, or to what SQLite keeps beside it.
-fn watch(path: &Path, told: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+/// Tells who watches that a write can be seen, by the time of the log, which changes nothing: it has just been written to. It is
+/// not opened, as closing a file ends the locks of the process that SQLite has on it.
+pub(super) fn tell_of_write(path: &Path) {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    if let Err(error) = utimensat(CWD, log_of(path), &times, AtFlags::empty()) {
+        trace!(%error, path = %path.display(), "who watches finds the write by itself");
+    }
+}
+
+/// What SQLite writes to first.
+fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    let files = [path.to_owned(), PathBuf::from(log)];
+    log.into()
+}
+
+/// Has `told` told of what happens to the file, or to what SQLite keeps beside it.
+fn watch(path: &Path, told: Arc<Told>) -> notify::Result<RecommendedWatcher> {
+    let files = [path.to_owned(), log_of(path)];
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let tells = match &event {
-            Ok(event) if event.need_rescan() => true,
-            Ok(event) if matches!(event.kind, EventKind::Access(_)) => false,
-            Ok(event) => event.paths.iter().any(|path| files.contains(path)),
-            Err(_) => true,
+        let done = match &event {
+            Ok(event) if event.need_rescan() => Some(false),
+            Ok(event) if matches!(event.kind, EventKind::Access(_)) => None,
+            Ok(event) if !event.paths.iter().any(|path| files.contains(path)) => None,
+            Ok(event) => Some(matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)))),
+            Err(_) => Some(false),
         };
-        if tells {
-            told.notify_one();
+        if let Some(done) = done {
+            told.done.store(done, Ordering::Relaxed);
+            told.news.notify_one();
         }
     })?;
     // The directory: a file that is put in the place of this one is to be told of too.
