@@ -58,6 +58,7 @@ lint: rust ## Formatting, clippy, documentation: no warnings
 bench: rust ## Measure
 	@scripts/tools.sh 2.15.1
 	@scripts/databases.sh
+	@scripts/object-stores.sh >/dev/null
 	$(CARGO) bench --package incumbent --all-features
 
 model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)

@@ -6,7 +6,6 @@ mod azure;
 mod behaviour;
 mod entries;
 mod faults;
-mod figures;
 mod gate;
 mod go_entries;
 mod race;

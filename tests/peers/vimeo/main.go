@@ -1,8 +1,8 @@
 // Command vimeo campaigns with vimeo/leaderelection on Google Cloud Storage: the peer of the tests.
 //
-//	STORAGE_EMULATOR_HOST=127.0.0.1:PORT vimeo -bucket BUCKET -object OBJECT -identity ID [-term 3s -skew 0s -address HOST:PORT]
+//	STORAGE_EMULATOR_HOST=127.0.0.1:PORT vimeo -bucket BUCKET -object OBJECT -identity ID [-term 3s -skew 0s -address HOST:PORT -count]
 //
-// It prints one line a transition, "won", "lost" or "sees WHO", and "tick" every 10 ms while its term is not over, by the
+// It prints one line a transition, "won", "lost" or "sees WHO", "asks" for each request if -count is given, and "tick" every 10 ms while its term is not over, by the
 // clock that it is given for that, and "context" where only its context still says so.
 package main
 
@@ -22,9 +22,12 @@ import (
 )
 
 // numbered adds a header that the emulator leaves out, and Google's reader of these days insists on.
-type numbered struct{}
+type numbered struct{ tells bool }
 
-func (numbered) RoundTrip(request *http.Request) (*http.Response, error) {
+func (numbered numbered) RoundTrip(request *http.Request) (*http.Response, error) {
+	if numbered.tells {
+		fmt.Println("asks")
+	}
 	response, err := http.DefaultTransport.RoundTrip(request)
 	if err == nil && response.Header.Get("X-Goog-Metageneration") == "" {
 		response.Header.Set("X-Goog-Metageneration", "1")
@@ -39,10 +42,11 @@ func main() {
 	term := flag.Duration("term", 3*time.Second, "TermLength")
 	skew := flag.Duration("skew", 0, "MaxClockSkew")
 	address := flag.String("address", "10.0.0.9:1", "HostPort")
+	count := flag.Bool("count", false, "tell of each request")
 	flag.Parse()
 
 	ctx := context.Background()
-	client, err := storage.NewClient(ctx, option.WithHTTPClient(&http.Client{Transport: numbered{}}))
+	client, err := storage.NewClient(ctx, option.WithHTTPClient(&http.Client{Transport: numbered{*count}}))
 	must(err)
 	config := leaderelection.Config{
 		Decider:      gcs.NewDecider(client, *bucket, *object),
