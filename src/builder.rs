@@ -174,7 +174,8 @@ impl ElectionBuilder {
     }
 
     /// Called at each write that campaigns, a create or a renewal, with the state at that moment. A call still running is
-    /// not joined by a second one: that call is left out. A panic ends the term like a failure of the work.
+    /// not joined by a second one: that call is left out. One that is still running when the campaign is over is dropped. A panic
+    /// ends the term like a failure of the work.
     pub fn on_campaign<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(State) -> Fut + Send + Sync + 'static,

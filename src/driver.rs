@@ -106,6 +106,15 @@ impl Drop for Finish {
     }
 }
 
+/// Ends with the campaign what it has begun for the user, however its task ends.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for task in [&self.work, &self.campaigning].into_iter().flatten() {
+            task.abort();
+        }
+    }
+}
+
 impl Driver {
     /// An async block instead of an `async fn`: that would keep `self` twice, as argument and as variable.
     #[allow(clippy::manual_async_fn)]

@@ -112,6 +112,25 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
     let _leadership = leads(&second).await;
 }
 
+/// Whatever `on_campaign` still does when the campaign is over is dropped.
+pub async fn a_call_of_on_campaign_ends_with_the_campaign<S: Service>() {
+    let service = S::start().await;
+    let (held, dropped) = oneshot::channel::<()>();
+    let held = Arc::new(std::sync::Mutex::new(Some(held)));
+    let builder = service.campaigner("only").await;
+    let builder = builder.on_campaign(move |_| {
+        let held = held.lock().unwrap().take();
+        async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }
+    });
+    let election = builder.start().unwrap();
+    drop(leads(&election).await);
+    soon("stop returns", election.stop()).await;
+    assert!(soon("the call is dropped", dropped).await.is_err());
+}
+
 /// Work that blocks its thread cannot be stopped; but it leads no more, and somebody else does.
 pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() {
     let service = S::start().await;

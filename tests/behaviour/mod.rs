@@ -199,6 +199,7 @@ macro_rules! suite {
             callbacks_may_call_every_method_of_the_election,
             panics_in_callbacks_end_the_term_and_not_the_campaign,
             a_callback_that_never_returns_is_dropped_and_stop_returns,
+            a_call_of_on_campaign_ends_with_the_campaign,
             work_that_blocks_its_thread_does_not_keep_the_office,
             the_loss_is_told_after_the_work_has_stopped_and_before_the_release,
             stop_goes_on_when_its_caller_is_cancelled,
