@@ -16,6 +16,11 @@ pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
+/// Whole seconds, rounded up likewise, and one at the least: no server takes a zero.
+pub(crate) fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0)).max(1)
+}
+
 pub(crate) fn span(millis: u64) -> Duration {
     Duration::from_millis(millis).min(LONGEST_SPAN)
 }
@@ -34,4 +39,17 @@ pub(crate) fn word(cause: &str) -> String {
 /// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced: people will see it.
 pub(crate) fn identity(text: &str, most: usize) -> Arc<str> {
     Arc::from(head(text, most).replace(char::is_control, " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_rounded_up_to_seconds() {
+        for (millis, whole) in [(0, 1), (999, 1), (1_000, 1), (1_001, 2), (5_000, 5)] {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), whole, "{millis} ms");
+        }
+        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
+    }
 }

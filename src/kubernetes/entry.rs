@@ -11,6 +11,7 @@ use super::mark;
 use super::record::{ElectionRecord, RELEASED_SECONDS};
 use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
 use crate::says::Says;
+use crate::written;
 
 impl Inner {
     /// The object that carries an election.
@@ -199,10 +200,8 @@ pub(super) fn resource_version(object: &Value) -> Option<u64> {
     object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
-/// Rounded up, at least one: what others wait for must not shrink, and the server takes no zero.
 fn whole_seconds(span: Duration) -> i32 {
-    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
-    i32::try_from(seconds.max(1)).unwrap_or(i32::MAX)
+    i32::try_from(written::whole_seconds(span)).unwrap_or(i32::MAX)
 }
 
 impl Known {
@@ -211,17 +210,5 @@ impl Known {
         matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(
             |mark| mark.write.nonce == nonce && mark.token.is_none()
         ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_rounded_up_to_seconds() {
-        assert_eq!(whole_seconds(Duration::ZERO), 1);
-        assert_eq!(whole_seconds(Duration::from_millis(1_001)), 2);
-        assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
     }
 }

@@ -7,8 +7,8 @@ use super::api::Failure;
 use super::bucket::Inner;
 use super::connection::RequestFailure;
 use super::stream::StreamInfo;
-use super::time::whole_seconds;
 use super::{config, wire};
+use crate::written::whole_seconds;
 
 /// How long each question may take.
 const TIMEOUT: Duration = Duration::from_secs(5);

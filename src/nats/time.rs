@@ -99,12 +99,6 @@ pub(super) fn lifetime(text: &str) -> Option<Duration> {
     if text.is_empty() { None } else { Some(total.min(FOREVER)) }
 }
 
-/// `duration` as `Nats-TTL` carries it: whole seconds, rounded up, one at the least.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    let up = u64::from(duration.subsec_nanos() > 0);
-    duration.as_secs().saturating_add(up).max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -135,15 +129,6 @@ mod tests {
         for other in ["", "s", "-5s", "5x", "1..2s", "99999999999999999999"] {
             assert_eq!(lifetime(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn ttls_below_a_second_are_rounded_up() {
-        assert_eq!(whole_seconds(Duration::ZERO), 1);
-        assert_eq!(whole_seconds(Duration::from_millis(999)), 1);
-        assert_eq!(whole_seconds(Duration::from_millis(1_001)), 2);
-        assert_eq!(whole_seconds(Duration::from_secs(5)), 5);
-        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
     }
 
     proptest! {

@@ -11,12 +11,12 @@ use async_nats::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 
 use super::api::StoredMessage;
-use super::time::{FOREVER, lifetime, whole_seconds};
+use super::time::{FOREVER, lifetime};
 use crate::advertisement::Advertisement;
 use crate::lock::{
     Concession, Content, Entry, Mark, Release, Revision, Token, Tombstone, Write, WriteId,
 };
-use crate::written::{self, millis, nonce, word};
+use crate::written::{self, millis, nonce, whole_seconds, word};
 
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 const TTL: &str = "Nats-TTL";

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::time::{FOREVER, lifetime, since_epoch, whole_seconds};
+use super::super::time::{FOREVER, lifetime, since_epoch};
 use super::hostile::{FEW, Mutations, Text};
+use crate::written::whole_seconds;
 
 /// The end of the year 9999, and a day for zones.
 const END: Duration = Duration::from_secs(253_402_300_800 + 86_400);
