@@ -219,7 +219,7 @@ impl Observer {
         self.election.changes()
     }
 
-    /// Ends the watch.
+    /// Ends the watch. It ends even if the returned future is dropped.
     pub async fn stop(&self) {
         self.election.stop().await;
     }

@@ -39,6 +39,9 @@ impl Cluster {
     ///
     /// # Errors
     /// Where none of them can be used.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn infer() -> Result<Self, ClusterError> {
         let config = Config::infer().await.map_err(|error| {
             ClusterError::new(
@@ -53,6 +56,9 @@ impl Cluster {
     ///
     /// # Errors
     /// Where they cannot be used, or have no such context.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn in_context(context: &str) -> Result<Self, ClusterError> {
         let config = Config::from_kubeconfig(&options(Some(context))).await.map_err(|error| {
             ClusterError::new("the kubeconfig cannot be used", without_contents(error))
@@ -78,6 +84,9 @@ impl Cluster {
     ///
     /// # Errors
     /// Where the file cannot be read, or has no such context.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn from_kubeconfig(
         file: impl AsRef<Path>,
         context: Option<&str>,
@@ -135,6 +144,9 @@ impl Cluster {
     /// # Errors
     /// [`Denied`](crate::lock::LockErrorKind::Denied) where that is missing, and
     /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) where no answer came within `timeout`.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn has_namespace(&self, timeout: Duration) -> Result<bool, LockError> {
         let path = Namespace::url_path(&(), None);
         let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");

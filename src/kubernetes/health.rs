@@ -179,6 +179,9 @@ impl<C: Carrier> ObjectLock<C> {
     ///
     /// # Errors
     /// As [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn health(
         &self,
         name: &str,

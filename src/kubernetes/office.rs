@@ -95,6 +95,9 @@ impl<C: Carrier> ObjectLock<C> {
     /// # Errors
     /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) where no answer came within
     /// `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn office(&self, name: &str, timeout: Duration) -> Result<Option<Office>, LockError> {
         let objects = self.objects();
         check(name)?;
@@ -110,6 +113,9 @@ impl<C: Carrier> ObjectLock<C> {
     ///
     /// # Errors
     /// As [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn offices(&self, timeout: Duration) -> Result<Vec<Office>, LockError> {
         let objects = self.objects();
         let listed = objects.list(C::PLACE, Instant::now() + timeout).await;
@@ -129,6 +135,9 @@ impl<C: Carrier> ObjectLock<C> {
     ///
     /// # Errors
     /// As [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn watch_offices(
         &self,
         only: Option<&str>,
@@ -160,6 +169,9 @@ impl<C: Carrier> ObjectLock<C> {
     /// [`Conflict`](LockErrorKind::Conflict) where the object was written meanwhile or is gone: nothing was done.
     /// [`Unknown`](LockErrorKind::Unknown) where it may have been done. [`Misconfigured`](LockErrorKind::Misconfigured)
     /// where the API server chooses the holder (`spec.strategy`). Else as [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been done or not.
     pub async fn evict(
         &self,
         name: &str,

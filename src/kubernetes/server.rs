@@ -43,6 +43,9 @@ impl Cluster {
     /// # Errors
     /// [`Denied`](LockErrorKind::Denied) where it does not accept our credentials, and
     /// [`Unavailable`](LockErrorKind::Unavailable) where no answer came within `timeout`.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn server(&self, timeout: Duration) -> Result<ServerFacts, LockError> {
         let server = Objects::new(self.access().clone(), "/version".to_owned(), "API server's", "");
         let by = Instant::now() + timeout;
@@ -62,6 +65,9 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`server`](Self::server); also [`Denied`](LockErrorKind::Denied) where we may not ask.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn may(&self, right: &Right<'_>, timeout: Duration) -> Result<bool, LockError> {
         let reviews = SelfSubjectAccessReview::url_path(&(), None);
         let reviews = Objects::new(self.access().clone(), reviews, "SelfSubjectAccessReview", "");

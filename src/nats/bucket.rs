@@ -85,6 +85,9 @@ impl Bucket {
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind.
     pub async fn open_with(
         connection: impl Into<Connection>,
         config: BucketConfig,
@@ -177,6 +180,9 @@ impl Bucket {
     /// # Errors
     /// [`BucketErrorKind::Missing`], [`Denied`](BucketErrorKind::Denied),
     /// [`Unavailable`](BucketErrorKind::Unavailable). Settings are findings, not errors.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn health(&self) -> Result<Vec<Finding>, BucketError> {
         super::health::examine(&self.0).await
     }

@@ -107,6 +107,9 @@ impl LifeLocks {
     /// # Errors
     /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) where no answer came within
     /// `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured) where the object is no lock.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn lock(&self, name: &str, timeout: Duration) -> Result<Option<LifeLock>, LockError> {
         let by = Instant::now() + timeout;
         match self.get(name, by).await? {
@@ -122,6 +125,9 @@ impl LifeLocks {
     ///
     /// # Errors
     /// As [`lock`](Self::lock), but objects that are no locks are left out.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
         let by = Instant::now() + timeout;
         let listed = self.locks.list(Place::Annotation, by).await;
@@ -152,6 +158,9 @@ impl LifeLocks {
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
     pub async fn watch(
         &self,
         only: Option<&str>,
@@ -179,6 +188,9 @@ impl LifeLocks {
     /// # Errors
     /// [`Conflict`](LockErrorKind::Conflict) where the lock was written meanwhile or is gone: nothing was done.
     /// [`Unknown`](LockErrorKind::Unknown) where it may have been done. Else as [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been done or not.
     pub async fn evict(&self, lock: &LifeLock, timeout: Duration) -> Result<(), LockError> {
         let (name, by) = (&*lock.name, Instant::now() + timeout);
         let version = lock.resource_version;

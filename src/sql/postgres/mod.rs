@@ -39,6 +39,9 @@ impl Postgres {
     /// # Errors
     /// A URL that is none; a server that cannot be reached, refuses us, or is a replica; tables that are
     /// missing and may not be made, or are not those of this version.
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
     pub async fn connect(url: &str) -> Result<Self, SqlError> {
         Self::connect_with(url, Tables::make()).await
     }
@@ -47,6 +50,9 @@ impl Postgres {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
     pub async fn connect_with(url: &str, tables: Tables) -> Result<Self, SqlError> {
         // What is wrong with it is not repeated: it may be the password.
         let options = PgConnectOptions::from_str(url).map_err(|_| {
@@ -61,6 +67,9 @@ impl Postgres {
     ///
     /// # Errors
     /// As [`connect`](Self::connect), but for the URL.
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
     pub async fn open(pool: PgPool) -> Result<Self, SqlError> {
         Self::open_with(pool, Tables::make()).await
     }
@@ -69,6 +78,9 @@ impl Postgres {
     ///
     /// # Errors
     /// As [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
     pub async fn open_with(pool: PgPool, tables: Tables) -> Result<Self, SqlError> {
         Self::over(Connections::of(pool), tables).await
     }

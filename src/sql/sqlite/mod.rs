@@ -31,6 +31,9 @@ impl Sqlite {
     ///
     /// # Errors
     /// A file that cannot be opened, made or written; one that is no database; tables of another version.
+    ///
+    /// # Cancel safety
+    /// Dropped, a file and tables may be left behind.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, SqlError> {
         Self::open_with(path, Tables::make()).await
     }
@@ -39,6 +42,9 @@ impl Sqlite {
     ///
     /// # Errors
     /// As [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// Dropped, a file and tables may be left behind.
     pub async fn open_with(path: impl AsRef<Path>, tables: Tables) -> Result<Self, SqlError> {
         Ok(Self { file: Arc::new(File::open(path.as_ref(), tables).await?) })
     }
