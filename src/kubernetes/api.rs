@@ -246,8 +246,9 @@ impl Objects {
                 .and_then(|value| value.to_str().ok()?.parse().ok())
                 .map(Duration::from_secs);
             let status = Status { code: parts.status.as_u16(), ..status };
+            let left = by.saturating_duration_since(Instant::now());
             match pause.filter(|_| matches!(status.code, 429 | 503 | 504)) {
-                Some(pause) if Instant::now() + pause < by => tokio::time::sleep(pause).await,
+                Some(pause) if pause < left => tokio::time::sleep(pause).await,
                 _ => return Err(Failure::Refused(Box::new(status))),
             }
         }

@@ -154,8 +154,9 @@ impl Store {
             };
             let outcome = exchange.outcome();
             let pause = outcome.retry_after.filter(|_| matches!(outcome.status, Some(429 | 503)));
+            let left = by.saturating_duration_since(Instant::now());
             match pause {
-                Some(pause) if error.is_some() && Instant::now() + pause < by => {
+                Some(pause) if error.is_some() && pause < left => {
                     ambiguous |= outcome.status == Some(503);
                     sleep(pause.max(Duration::from_millis(100))).await;
                 }

@@ -273,9 +273,12 @@ async fn a_busy_server_is_asked_again_when_it_says() {
     server.answers("200 OK", "", &lease.to_string());
     assert!(matches!(lock.read("x", LEASE).await, Ok(Reading::Found(_))));
 
-    server.answers("429 Too Many Requests", "Retry-After: 60\r\n", "Too many requests");
-    let late = lock.read("x", LEASE).await.unwrap_err();
-    assert_eq!(late.kind(), LockErrorKind::Unavailable, "{late}");
+    for seconds in [60, u64::MAX] {
+        let later = format!("Retry-After: {seconds}\r\n");
+        server.answers("429 Too Many Requests", &later, "Too many requests");
+        let late = lock.read("x", LEASE).await.unwrap_err();
+        assert_eq!(late.kind(), LockErrorKind::Unavailable, "{late}");
+    }
 
     for (status, kind) in [
         ("500 Internal Server Error", LockErrorKind::Unknown),

@@ -50,17 +50,20 @@ async fn refusals_are_told_apart() {
 async fn a_busy_store_is_asked_again_when_it_says() {
     let scene = Scene::<S3>::new(LEASE).await;
     let lock = scene.bucket().lock();
-    let busy = refusal("429 Too Many Requests", "SlowDown", "later").with("retry-after", "1");
-    scene.gate.once("PUT", Fault::Answer(busy.clone()));
+    let busy = refusal("429 Too Many Requests", "SlowDown", "later");
+    scene.gate.once("PUT", Fault::Answer(busy.clone().with("retry-after", "1")));
     let asked = Instant::now();
     let first = lock.write("my_app", write(1)).await.unwrap();
     assert!(asked.elapsed() >= Duration::from_secs(1));
 
     let expected = Some(first);
     let next = Write { expected, ..write(2) };
-    scene.gate.once("PUT", Fault::Answer(busy.with("retry-after", "3600")));
-    let error = lock.write("my_app", next.clone()).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    for seconds in [3600, u64::MAX] {
+        let busy = busy.clone().with("retry-after", seconds.to_string());
+        scene.gate.once("PUT", Fault::Answer(busy));
+        let error = lock.write("my_app", next.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    }
 
     let failed = refusal("503 Service Unavailable", "Busy", "later").with("retry-after", "1");
     scene.gate.once("PUT", Fault::Answer(failed));
