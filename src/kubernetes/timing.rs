@@ -6,9 +6,6 @@ use thiserror::Error;
 
 use crate::protocol::{DRIFT_DIVISOR, TimingOptions};
 
-/// By how much client-go lets a retry period grow at random.
-const JITTER: f64 = 1.2;
-
 /// How long a lease lasts and how it is renewed, in client-go's words, with its defaults and its checks.
 ///
 /// Each duration counts on the campaigner's own clock.
@@ -38,7 +35,8 @@ impl LeaseTiming {
         if lease <= renew_deadline {
             return Err(LeaseTimingError::RenewDeadlineTooLong { renew_deadline, lease });
         }
-        let least = retry_period.mul_f64(JITTER);
+        // client-go lets a retry period grow by a fifth at random.
+        let least = retry_period.saturating_add(retry_period / 5);
         if renew_deadline <= least {
             return Err(LeaseTimingError::RenewDeadlineTooShort { renew_deadline, least });
         }
@@ -152,5 +150,7 @@ mod tests {
             refused(SECOND * 3, SECOND, Duration::ZERO),
             "a retry period must be longer than zero"
         );
+        let longest = refused(SECOND * 3, SECOND, Duration::MAX);
+        assert!(longest.starts_with("a renew deadline of 1s is not longer than"), "{longest}");
     }
 }

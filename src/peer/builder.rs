@@ -247,7 +247,7 @@ impl PeerBuilder {
         if self.interval < LEAST_INTERVAL {
             return Err(PeerStartError::Interval { interval: self.interval });
         }
-        let (timeout, least) = (self.timeout, self.interval * 2);
+        let (timeout, least) = (self.timeout, self.interval.saturating_mul(2));
         if timeout < least || timeout > GREATEST_TIMEOUT {
             return Err(PeerStartError::Timeout { timeout, least });
         }

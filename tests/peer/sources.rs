@@ -75,6 +75,8 @@ async fn what_cannot_be_is_refused_with_the_reason() {
         refused(member().timeout(Duration::from_millis(150))),
         "a timeout of 150ms is not between two intervals, 200ms, and 600s"
     );
+    let never = refused(member().interval(Duration::MAX));
+    assert!(never.starts_with("a timeout of 600ms is not between two intervals"), "{never}");
     assert_eq!(
         refused(member().channel("vote")),
         "this cannot be a channel: it is one of the protocol's own"
