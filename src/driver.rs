@@ -26,6 +26,7 @@ use crate::shared::{Input, Shared};
 use crate::telemetry::Telemetry;
 use crate::term_end::TermEnd;
 use crate::text::shown;
+use crate::timer::from_now;
 
 /// tokio's timers stand still while the machine is suspended, so a leader's are cut into pieces: after waking up it
 /// finds within this time that its deadline has passed, and stops the work.
@@ -131,7 +132,7 @@ impl Driver {
                 }
                 let wake = self.next_wake();
                 if let Some(wake) = wake {
-                    sleep.as_mut().reset(tokio::time::Instant::now() + wake);
+                    sleep.as_mut().reset(from_now(wake));
                 }
                 tokio::select! {
                     Some(input) = inputs.recv() => self.take(input),

@@ -92,6 +92,7 @@ pub mod sql;
 mod telemetry;
 mod term_end;
 mod text;
+mod timer;
 #[cfg(feature = "_json")]
 #[allow(dead_code, reason = "each lock writes some of it")]
 mod written;

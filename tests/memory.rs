@@ -3,10 +3,13 @@
 mod behaviour;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use behaviour::{LEASE, Service};
-use incumbent::lock::Lock;
+use behaviour::{LEASE, Service, leads, sees};
+use futures_util::future::BoxFuture;
+use incumbent::lock::{Capabilities, Lock, LockError, Reading, Release, Revision, Write};
 use incumbent::memory::MemoryLock;
+use incumbent::new_election;
 
 struct Memory(MemoryLock);
 
@@ -33,3 +36,54 @@ impl Service for Memory {
 }
 
 suite!(Memory);
+
+/// A lock that tells nothing by itself, so that its candidates poll.
+#[derive(Debug)]
+struct Deaf(MemoryLock);
+
+impl Lock for Deaf {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.0.check_name(name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.0.read(name, timeout)
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.0.write(name, write)
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.0.release(name, release)
+    }
+}
+
+/// A policy may say "never", which is no instant that a timer can hold.
+#[tokio::test]
+async fn a_candidate_that_never_polls_goes_on() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let leader = new_election("my_app", lock.clone()).identity("first").start().unwrap();
+    let _leadership = leads(&leader).await;
+    let never = |_: u32, _: f64| Duration::MAX;
+    let stand_by = new_election("my_app", Deaf(lock)).backoff(never).start().unwrap();
+    sees(&stand_by, "first").await;
+    tokio::task::yield_now().await; // it begins to wait
+    assert!(tokio::time::timeout(LEASE / 5, stand_by.won()).await.is_err(), "it stands");
+}

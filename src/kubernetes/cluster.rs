@@ -9,12 +9,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Resource};
-use tokio::time::Instant;
 
 use super::access::Access;
 use super::api::Objects;
 use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
 use crate::lock::LockError;
+use crate::timer::from_now;
 
 /// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
 const POD_NAME: &str = "POD_NAME";
@@ -151,7 +151,7 @@ impl Cluster {
         let path = Namespace::url_path(&(), None);
         let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");
         let name = &*self.namespace;
-        let got = namespaces.get(name, Instant::now() + timeout).await;
+        let got = namespaces.get(name, from_now(timeout)).await;
         let got = got.map_err(|failure| namespaces.lock_error(failure, name, "read", "get", false));
         Ok(got?.is_some())
     }

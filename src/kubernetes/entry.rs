@@ -11,6 +11,7 @@ use super::mark;
 use super::record::{ElectionRecord, RELEASED_SECONDS};
 use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
 use crate::says::Says;
+use crate::timer::from_now;
 use crate::written;
 
 impl Inner {
@@ -61,7 +62,7 @@ impl Inner {
     }
 
     pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, name) = (Instant::now() + timeout, self.object_of(name));
+        let (by, name) = (from_now(timeout), self.object_of(name));
         let election = self.elections.get(name);
         match self.look(&election, name, by).await? {
             Some(known) => {
@@ -74,7 +75,7 @@ impl Inner {
     }
 
     pub(super) async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let (by, name) = (Instant::now() + write.timeout, self.object_of(name));
+        let (by, name) = (from_now(write.timeout), self.object_of(name));
         let begins = write.mark.token.is_none();
         let describe = |old: Option<&Known>, now: String| {
             let old_record = old.map(|known| &known.record);
@@ -111,7 +112,7 @@ impl Inner {
     }
 
     pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let (by, name) = (Instant::now() + release.timeout, self.object_of(name));
+        let (by, name) = (from_now(release.timeout), self.object_of(name));
         let Release { expected, left, .. } = release;
         let mut identity = String::new();
         let describe = |old: Option<&Known>, now: String| {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::carrier::{Carrier, check_object_name};
 use super::entry::resource_version;
@@ -12,6 +11,7 @@ use super::lock::ObjectLock;
 use super::mark;
 use super::record::{self, ElectionRecord, Place};
 use crate::lock::{Content, LockError, LockErrorKind};
+use crate::timer::from_now;
 
 /// The fields of a Lease's `spec` that client-go and this library know.
 const KNOWN: [&str; 7] = [
@@ -190,7 +190,7 @@ impl<C: Carrier> ObjectLock<C> {
         let objects = self.objects();
         check_object_name(name)
             .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
-        match objects.get(name, Instant::now() + timeout).await {
+        match objects.get(name, from_now(timeout)).await {
             Ok(None) => Ok(vec![ObjectFinding::Absent]),
             Ok(Some(object)) => Ok(examine(C::PLACE, &object, self.unsaid(), SystemTime::now())),
             Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::api::{EVERY, Events, Failure, Objects};
 use super::carrier::{Carrier, check_object_name};
@@ -16,6 +15,7 @@ use super::mark;
 use super::record::{self, Place, RELEASED_SECONDS};
 use crate::advertisement::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
+use crate::timer::from_now;
 
 /// What an object says of its election.
 ///
@@ -101,7 +101,7 @@ impl<C: Carrier> ObjectLock<C> {
     pub async fn office(&self, name: &str, timeout: Duration) -> Result<Option<Office>, LockError> {
         let objects = self.objects();
         check(name)?;
-        match objects.get(name, Instant::now() + timeout).await {
+        match objects.get(name, from_now(timeout)).await {
             Ok(object) => Ok(object.and_then(|object| read(C::PLACE, &object, self.unsaid()))),
             Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
         }
@@ -118,7 +118,7 @@ impl<C: Carrier> ObjectLock<C> {
     /// It may be dropped at any time.
     pub async fn offices(&self, timeout: Duration) -> Result<Vec<Office>, LockError> {
         let objects = self.objects();
-        let listed = objects.list(C::PLACE, Instant::now() + timeout).await;
+        let listed = objects.list(C::PLACE, from_now(timeout)).await;
         let listed =
             listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
@@ -145,7 +145,7 @@ impl<C: Carrier> ObjectLock<C> {
     ) -> Result<OfficeWatch, LockError> {
         let objects = self.objects();
         only.map_or(Ok(()), check)?;
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let events = match only {
             Some(name) => objects.watch(name, None, by).await,
             None => objects.watch_all(C::PLACE, by).await,
@@ -179,7 +179,7 @@ impl<C: Carrier> ObjectLock<C> {
         timeout: Duration,
     ) -> Result<u64, LockError> {
         check(name)?;
-        let (objects, by) = (self.objects(), Instant::now() + timeout);
+        let (objects, by) = (self.objects(), from_now(timeout));
         let found = objects.get(name, by).await;
         let found =
             found.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;

@@ -17,6 +17,7 @@ use super::hints::Hub;
 use super::lock::NatsLock;
 use super::stream::{Facts, StreamInfo};
 use super::time::since_epoch;
+use crate::timer::from_now;
 
 /// How long opening and making a bucket wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -292,7 +293,7 @@ impl Inner {
 
     /// Asks the server about the bucket.
     pub(super) async fn ask(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         let (asked, answer) = loop {
             let asked = Instant::now();
             let left = deadline.saturating_duration_since(asked);
@@ -318,7 +319,7 @@ impl Inner {
 
     /// Asks the server about the bucket, once for all who wait, and makes it if told so and it never was known.
     async fn open(&self, timeout: Duration) -> Result<Arc<Facts>, BucketError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         let before = self.known().attempts;
         let waited = tokio::time::timeout_at(deadline, self.asking.lock()).await;
         let Ok(_asking) = waited else {

@@ -10,6 +10,7 @@ use super::config::first_sequence;
 use super::connection::RequestFailure;
 use super::error::{BucketError, BucketErrorKind};
 use super::stream::{Facts, StreamInfo};
+use crate::timer::from_now;
 
 /// How often to look for a bucket that is being made.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -21,7 +22,7 @@ impl Inner {
         // A domain or prefix may lead to a cluster that the server we are connected to is not part of.
         let clustered = || !self.api.is_local() || self.api.connection.is_clustered();
         let mut replicas = self.config.replicas.unwrap_or_else(|| if clustered() { 3 } else { 1 });
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let stream = self.config.stream(replicas, first_sequence);
@@ -46,7 +47,7 @@ impl Inner {
 
     /// Asks about a bucket that somebody else is making: a cluster refuses its name before all servers know of it.
     async fn ask_until_there(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.ask(left).await {

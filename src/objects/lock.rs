@@ -22,6 +22,7 @@ use crate::lock::{
     check_not_empty,
 };
 use crate::says::{LONGEST_IDENTITY, Says};
+use crate::timer::from_now;
 
 /// An ETag that no object has.
 const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
@@ -80,7 +81,7 @@ impl Inner {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, path) = (Instant::now() + timeout, self.path_of(name)?);
+        let (by, path) = (from_now(timeout), self.path_of(name)?);
         let election = self.elections.get(name);
         Ok(match self.look(&election, &path, by).await? {
             Some(known) => Reading::Found(known.record),
@@ -90,7 +91,7 @@ impl Inner {
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let by = Instant::now() + write.timeout;
+        let by = from_now(write.timeout);
         let advertisement = write.advertisement.as_deref();
         let entry = RaceEntry {
             leader_id: write.identity.to_string(),
@@ -107,7 +108,7 @@ impl Inner {
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let by = Instant::now() + release.timeout;
+        let by = from_now(release.timeout);
         // Go's campaigners know no release, but take an office whose term is over.
         let left = match release.left {
             Duration::ZERO => Duration::ZERO,
@@ -128,7 +129,7 @@ impl Inner {
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let left = self.terms.longest.saturating_mul(2).saturating_add(self.terms.skew);
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { term_expiry, ..RaceEntry::default() };
@@ -268,7 +269,7 @@ impl Lock for BucketLock {
 
     /// The objects of the folder; not those in folders of it.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         self.inner.store.list(&self.inner.prefix, by).boxed()
     }
 

@@ -17,6 +17,7 @@ use super::source::PeerSource;
 use crate::clock::Instant;
 use crate::leadership::as_ns;
 use crate::text::shown;
+use crate::timer::from_now;
 
 /// How long to wait after a socket has failed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -74,7 +75,7 @@ impl Driver {
             let wake = [self.group.next_wake(), votes].into_iter().flatten().min();
             if let Some(wake) = wake {
                 let wait = wake.saturating_since(self.now());
-                sleep.as_mut().reset(tokio::time::Instant::now() + wait);
+                sleep.as_mut().reset(from_now(wait));
             }
             tokio::select! {
                 Some(input) = inputs.recv() => match input {

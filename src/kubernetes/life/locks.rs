@@ -20,6 +20,7 @@ use super::super::record::{self, Place};
 use super::object::{self, Content, MARK};
 use super::{LifeCarrier, pod};
 use crate::lock::{LockError, LockErrorKind};
+use crate::timer::from_now;
 
 /// The locks of leaders for life in a namespace. Made by [`Cluster::life_locks`].
 #[derive(Debug)]
@@ -111,7 +112,7 @@ impl LifeLocks {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn lock(&self, name: &str, timeout: Duration) -> Result<Option<LifeLock>, LockError> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         match self.get(name, by).await? {
             Some(object) => self.understand(name, &object, by).await.map(Some),
             None => Ok(None),
@@ -129,7 +130,7 @@ impl LifeLocks {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let listed = self.locks.list(Place::Annotation, by).await;
         let listed = listed
             .map_err(|failure| self.locks.lock_error(failure, EVERY, "list", "list", false))?;
@@ -167,7 +168,7 @@ impl LifeLocks {
         timeout: Duration,
     ) -> Result<LifeWatch, LockError> {
         only.map_or(Ok(()), check)?;
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let events = match only {
             Some(name) => self.locks.watch(name, None, by).await,
             None => self.locks.watch_all(Place::Annotation, by).await,
@@ -192,7 +193,7 @@ impl LifeLocks {
     /// # Cancel safety
     /// Dropped, it may have been done or not.
     pub async fn evict(&self, lock: &LifeLock, timeout: Duration) -> Result<(), LockError> {
-        let (name, by) = (&*lock.name, Instant::now() + timeout);
+        let (name, by) = (&*lock.name, from_now(timeout));
         let version = lock.resource_version;
         let object = self.get(name, by).await?;
         let object = object

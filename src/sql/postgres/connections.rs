@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answers;
 use crate::lock::LockErrorKind;
 use crate::sql::error::Failed;
+use crate::timer::from_now;
 
 /// How many requests may be under way: a request takes milliseconds, and a server has connections for a hundred clients.
 const AT_ONCE: usize = 4;
@@ -110,7 +111,7 @@ impl Connections {
         does: Does,
         timeout: Duration,
     ) -> Result<Vec<PgRow>, Failed> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let mut taken = match timeout_at(by, self.take()).await {
             Ok(taken) => taken.map_err(|error| answers::no_connection(error, &self.place))?,
             Err(_) => {

@@ -23,6 +23,7 @@ use crate::sql::hints::Hearers;
 use crate::sql::row::Row;
 use crate::sql::seen::Seen;
 use crate::sql::{LONGEST_IDENTITY, check_name};
+use crate::timer::from_now;
 
 /// The lock in a PostgreSQL database.
 ///
@@ -120,7 +121,7 @@ impl Inner {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let left = || by.saturating_duration_since(Instant::now());
         let mut found = self.look(name, timeout).await?;
         while let Some(row) = &found.row {

@@ -19,6 +19,7 @@ use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
 use crate::sql::error::{Failed, SqlError, SqlErrorKind};
 use crate::sql::row::{millis, span};
 use crate::sql::tables::Tables;
+use crate::timer::from_now;
 
 /// The version of the tables that is understood here.
 const VERSION: i64 = 1;
@@ -200,7 +201,7 @@ impl File {
         writes: bool,
         timeout: Duration,
     ) -> Result<Option<Answer>, Failed> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let Ok(id) = id_of(&self.path) else {
             self.idle().clear();
             return Ok(None);

@@ -21,6 +21,7 @@ use crate::sql::hints::Hearers;
 use crate::sql::row::{Row, column, millis, span};
 use crate::sql::seen::Seen;
 use crate::sql::{LONGEST_IDENTITY, check_name};
+use crate::timer::from_now;
 use crate::written::word;
 
 /// The lock in a SQLite file.
@@ -47,7 +48,7 @@ impl SqliteLock {
 
 impl Inner {
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let read = sqlx::query(statements::READ).bind(name.to_owned());
