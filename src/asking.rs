@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use crate::clock::Instant;
 use crate::lock::{Capabilities, HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
 use crate::protocol::{Answer, Failure};
-use crate::text::shown;
+use crate::text::{shown, with_causes};
 
 /// How long a concession, which nobody answers, may take to be sent.
 const CONCESSION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -101,13 +101,7 @@ async fn within<T>(
 /// The most bytes of an error that are told.
 const LONGEST_ERROR: usize = 1_024;
 
-/// The error with all that led to it, in one line.
 fn failure(error: &LockError) -> Failure {
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        message = format!("{message}: {error}");
-        source = error.source();
-    }
+    let message = with_causes(error);
     Failure { kind: error.kind(), message: shown(&message, LONGEST_ERROR).into() }
 }

@@ -1,6 +1,7 @@
 //! Words of others, made fit for a log.
 
 use std::borrow::Cow;
+use std::error::Error;
 
 /// `text` in one line of at most about `most` bytes: what cannot be printed is escaped, what is too long is cut, and says
 /// so.
@@ -21,6 +22,17 @@ pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
         }
     }
     Cow::Owned(line)
+}
+
+/// An error and all that led to it, in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line = format!("{line}: {cause}");
+        source = cause.source();
+    }
+    line
 }
 
 /// The beginning of `text`, of at most `most` bytes.

@@ -16,13 +16,16 @@ use super::sockets::{LONGEST_DATAGRAM, Sockets, receive};
 use super::source::PeerSource;
 use crate::clock::Instant;
 use crate::leadership::as_ns;
-use crate::text::shown;
+use crate::text::{shown, with_causes};
 use crate::timer::from_now;
 
 /// How long to wait after a socket has failed.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The most bytes of somebody else's name that a log line shows.
 const LONGEST_NAME_TOLD: usize = 128;
+
+/// The most bytes of a source's error that are told.
+const LONGEST_ERROR: usize = 1024;
 
 /// What a source answered: which one, and its addresses or what is wrong.
 type Found = (usize, Result<Vec<SocketAddr>, String>);
@@ -230,15 +233,9 @@ impl Driver {
 /// Asks a source for addresses again and again.
 async fn find(index: usize, source: Box<dyn PeerSource>, finds: mpsc::Sender<Found>) {
     loop {
-        let answer = source.addresses().await.map_err(|error| {
-            let mut message = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                message = format!("{message}: {error}");
-                cause = error.source();
-            }
-            shown(&message, 1024).into_owned()
-        });
+        let answer = source.addresses().await;
+        let answer =
+            answer.map_err(|error| shown(&with_causes(&error), LONGEST_ERROR).into_owned());
         if finds.send((index, answer)).await.is_err() {
             return;
         }

@@ -1,6 +1,5 @@
 //! A candidate for life: looks, waits for news, mends what is stuck, and takes the lock.
 
-use std::error::Error;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -20,6 +19,7 @@ use super::watches::{Role, Target, Watches};
 use super::{LifeCarrier, LifeLeadership};
 use crate::lock::{LockError, LockErrorKind, Token};
 use crate::pauses::Pauses;
+use crate::text::with_causes;
 
 /// How long the API server may take to answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
@@ -375,17 +375,6 @@ impl Candidate {
     fn misconfigured(&self, message: String) -> Stop {
         LockError::new(LockErrorKind::Misconfigured, message).into()
     }
-}
-
-/// An error with what led to it.
-fn with_causes(error: &LockError) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
-    }
-    line
 }
 
 fn by() -> Instant {
