@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::error::{SqlError, SqlErrorKind};
+use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
+
 /// The longest lease of tables that are made.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
 
@@ -28,6 +31,17 @@ impl Tables {
     pub fn longest_lease(mut self, longest_lease: Duration) -> Self {
         self.longest_lease = longest_lease;
         self
+    }
+
+    pub(super) fn check(&self) -> Result<(), SqlError> {
+        let longest = self.longest_lease;
+        if (LEAST_LEASE..=GREATEST_LEASE).contains(&longest) {
+            return Ok(());
+        }
+        let what = format!(
+            "a longest lease of {longest:?} is not between {LEAST_LEASE:?} and {GREATEST_LEASE:?}"
+        );
+        Err(SqlError::new(SqlErrorKind::Misconfigured, what))
     }
 }
 

@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep};
 use super::connections::{Connections, Does};
 use super::{answers, statements};
 use crate::lock::LockErrorKind;
-use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
 use crate::sql::error::{Failed, SqlError, SqlErrorKind};
 use crate::sql::row::{millis, span};
 use crate::sql::tables::Tables;
@@ -37,13 +36,7 @@ pub(super) async fn open(
     tables: Tables,
     timeout: Duration,
 ) -> Result<Opened, SqlError> {
-    if !(LEAST_LEASE..=GREATEST_LEASE).contains(&tables.longest_lease) {
-        let what = format!(
-            "a longest lease of {:?} is not between {LEAST_LEASE:?} and {GREATEST_LEASE:?}",
-            tables.longest_lease
-        );
-        return Err(SqlError::new(SqlErrorKind::Misconfigured, what));
-    }
+    tables.check()?;
     let by = Instant::now() + timeout;
     let mut made = false;
     loop {

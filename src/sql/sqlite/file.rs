@@ -15,8 +15,7 @@ use tracing::warn;
 use super::machine::{self, Moment, is_past};
 use super::{answers, hints, statements};
 use crate::lock::LockErrorKind;
-use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
-use crate::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::sql::error::{Failed, SqlError};
 use crate::sql::row::{millis, span};
 use crate::sql::tables::Tables;
 use crate::timer::from_now;
@@ -59,13 +58,7 @@ pub(super) struct Answer {
 
 impl File {
     pub async fn open(path: &Path, tables: Tables) -> Result<Self, SqlError> {
-        let misconfigured = |what| SqlError::new(SqlErrorKind::Misconfigured, what);
-        if !(LEAST_LEASE..=GREATEST_LEASE).contains(&tables.longest_lease) {
-            return Err(misconfigured(format!(
-                "a longest lease of {:?} is not between {LEAST_LEASE:?} and {GREATEST_LEASE:?}",
-                tables.longest_lease
-            )));
-        }
+        tables.check()?;
         let path = absolute(path).map_err(|error| {
             let what = format!("there is no directory for {}", path.display());
             SqlError::from(Failed::because(LockErrorKind::Misconfigured, what, error))
