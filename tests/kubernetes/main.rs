@@ -17,6 +17,9 @@ mod life_faults;
 mod life_release;
 mod life_scene;
 mod metrics;
+#[cfg(feature = "metrics")]
+#[path = "../metrics/seen.rs"]
+mod metrics_seen;
 #[cfg(feature = "nats")]
 #[allow(dead_code, reason = "shared with the tests of NATS alone")]
 #[path = "../nats/scene.rs"]

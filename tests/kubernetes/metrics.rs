@@ -1,33 +1,16 @@
 //! What an exporter of the metrics facade sees of elections on Kubernetes: the same as of any other lock.
 #![cfg(feature = "metrics")]
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use incumbent::kubernetes::leader_for_life;
 use incumbent::new_election;
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use crate::behaviour::{Service, leads, lost, soon, working};
 use crate::life_scene::Life;
+use crate::metrics_seen::{seen, shows_a_leader, shows_a_loss};
 use crate::scene::{InLease, Scene};
-
-/// Metrics of one campaigner by name and other labels. Each is told once: counters begin anew.
-fn seen(snapshotter: &Snapshotter, identity: &str) -> HashMap<String, DebugValue> {
-    let metrics = snapshotter.snapshot().into_vec().into_iter();
-    let of_it = metrics.filter(|(key, ..)| key.key().labels().any(|l| l.value() == identity));
-    of_it
-        .map(|(key, _, _, value)| {
-            let mut name = key.key().name().to_owned();
-            for label in key.key().labels() {
-                if !matches!(label.key(), "election" | "identity") {
-                    name += &format!(" {}={}", label.key(), label.value());
-                }
-            }
-            (name, value)
-        })
-        .collect()
-}
 
 /// One test, as a program has one recorder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -41,25 +24,12 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     let election = working(new_election("my_app", lock).identity("measured")).start().unwrap();
     let leadership = leads(&election).await;
     soon("a renewal", leadership.renewed(leadership.deadline())).await;
-    let leading = seen(&snapshotter, "measured");
-    assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));
-    assert_eq!(leading["incumbent_terms_total"], DebugValue::Counter(1));
-    for name in [
-        "incumbent_campaigns_total state=candidate",
-        "incumbent_campaigns_total state=leader",
-        "incumbent_renewal_seconds",
-        "incumbent_last_renewal_timestamp_seconds",
-        "incumbent_takeover_seconds",
-    ] {
-        assert!(leading.contains_key(name), "{name} of {:?}", leading.keys());
-    }
+    shows_a_leader(&seen(&snapshotter, "my_app", "measured"));
     let mut changes = election.changes();
     scene.evict("my_app").await;
     drop(leadership);
     lost(&mut changes).await;
-    let out = seen(&snapshotter, "measured");
-    assert_eq!(out["incumbent_leader"], DebugValue::Gauge(0.0.into()));
-    assert_eq!(out["incumbent_losses_total cause=evicted"], DebugValue::Counter(1));
+    shows_a_loss(&seen(&snapshotter, "my_app", "measured"), "evicted");
     election.stop().await;
 
     let life = Life::new().await;
@@ -71,7 +41,7 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
             .expect("leadership")
     };
     let first = stand().await;
-    let leading = seen(&snapshotter, "measured-pod");
+    let leading = seen(&snapshotter, "my-app", "measured-pod");
     assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));
     assert_eq!(leading["incumbent_terms_total"], DebugValue::Counter(1));
     assert_eq!(leading["incumbent_campaigns_total state=candidate"], DebugValue::Counter(1));
@@ -79,14 +49,12 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
         DebugValue::Histogram(all) if all.len() == 1));
     assert!(!leading.contains_key("incumbent_renewal_seconds"), "nothing is renewed");
     let resumed = stand().await;
-    let leading = seen(&snapshotter, "measured-pod");
+    let leading = seen(&snapshotter, "my-app", "measured-pod");
     assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));
     assert_eq!(leading["incumbent_terms_total"], DebugValue::Counter(0), "no other term");
     resumed.release().await.expect("a release");
-    let out = seen(&snapshotter, "measured-pod");
-    assert_eq!(out["incumbent_leader"], DebugValue::Gauge(0.0.into()));
-    assert_eq!(out["incumbent_losses_total cause=resigned"], DebugValue::Counter(1));
+    shows_a_loss(&seen(&snapshotter, "my-app", "measured-pod"), "resigned");
     soon("the first one hears of it", first.lost()).await;
-    let out = seen(&snapshotter, "measured-pod");
+    let out = seen(&snapshotter, "my-app", "measured-pod");
     assert_eq!(out["incumbent_losses_total cause=evicted"], DebugValue::Counter(1));
 }
