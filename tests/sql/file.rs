@@ -11,8 +11,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
-use crate::behaviour::working;
-use crate::behaviour::{LEASE, Service};
+use crate::behaviour::{LEASE, Service, working};
+use crate::scene::{ROW, deletion_of, usurpation_of};
 
 pub struct FileScene {
     pub directory: TempDir,
@@ -54,7 +54,7 @@ impl FileScene {
 
     /// The row of the election.
     pub async fn row(&self) -> Option<SqliteRow> {
-        self.admin("SELECT * FROM incumbent_elections WHERE name = 'my_app'").await.pop()
+        self.admin(ROW).await.pop()
     }
 }
 
@@ -68,13 +68,11 @@ impl Service for FileScene {
     }
 
     async fn evict(&self, name: &str) {
-        self.admin(&format!("DELETE FROM incumbent_elections WHERE name = '{name}'")).await;
+        self.admin(&deletion_of(name)).await;
     }
 
     async fn overwrite(&self, name: &str, identity: &str) {
-        let statement =
-            format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'");
-        self.admin(&statement).await;
+        self.admin(&usurpation_of(name, identity)).await;
     }
 
     async fn holder(&self, name: &str) -> Option<String> {

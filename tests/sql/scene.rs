@@ -99,8 +99,21 @@ impl Scene {
 
     /// The row of the election.
     pub async fn row(&self) -> Option<PgRow> {
-        self.admin("SELECT * FROM incumbent_elections WHERE name = 'my_app'").await.pop()
+        self.admin(ROW).await.pop()
     }
+}
+
+/// The row of the election.
+pub const ROW: &str = "SELECT * FROM incumbent_elections WHERE name = 'my_app'";
+
+/// What an operator says to either database.
+pub fn deletion_of(name: &str) -> String {
+    format!("DELETE FROM incumbent_elections WHERE name = '{name}'")
+}
+
+/// What a rival says.
+pub fn usurpation_of(name: &str, identity: &str) -> String {
+    format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'")
 }
 
 /// Runs statements on a connection of its own.
@@ -121,13 +134,11 @@ impl Service for Scene {
     }
 
     async fn evict(&self, name: &str) {
-        self.admin(&format!("DELETE FROM incumbent_elections WHERE name = '{name}'")).await;
+        self.admin(&deletion_of(name)).await;
     }
 
     async fn overwrite(&self, name: &str, identity: &str) {
-        let statement =
-            format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'");
-        self.admin(&statement).await;
+        self.admin(&usurpation_of(name, identity)).await;
     }
 
     async fn holder(&self, name: &str) -> Option<String> {
