@@ -16,8 +16,7 @@ use rustix::process::Signal;
 use sqlx::Row;
 use tempfile::TempDir;
 
-use crate::behaviour::leads;
-use crate::behaviour::{sees, soon};
+use crate::behaviour::{leads, sees, soon};
 use crate::file::FileScene;
 
 const LEASE: Duration = Duration::from_secs(3);
