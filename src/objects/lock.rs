@@ -13,9 +13,10 @@ use object_store::path::Path;
 use tokio::time::Instant;
 
 use super::elections::{Election, Elections, Known};
-use super::entry::{self, Terms};
+use super::entry;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
+use super::terms::Terms;
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
     check_not_empty,
@@ -95,10 +96,7 @@ impl Inner {
             leader_id: write.identity.to_string(),
             host_port: entry::host_port(advertisement),
             // Read before the write is sent, as its writer's own deadline is.
-            term_expiry: Some(Timestamp::at(
-                SystemTime::now(),
-                write.life.saturating_add(self.terms.skew),
-            )),
+            term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.told_to_go(write.life))),
             mark: entry::mark(Says::held(&write.mark, advertisement)),
             ..RaceEntry::default()
         };
@@ -108,10 +106,7 @@ impl Inner {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = Instant::now() + release.timeout;
         // Go's campaigners know no release, but take an office whose term is over.
-        let left = match release.left {
-            Duration::ZERO => Duration::ZERO,
-            left => left.saturating_add(self.terms.skew),
-        };
+        let left = self.terms.told_to_go(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
             mark: entry::mark(Says::released(release.by, release.left, release.cause)),
@@ -128,7 +123,7 @@ impl Inner {
         timeout: Duration,
     ) -> Result<(), LockError> {
         let by = Instant::now() + timeout;
-        let left = self.terms.longest.saturating_mul(2).saturating_add(self.terms.skew);
+        let left = self.terms.told_of_an_eviction();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { term_expiry, ..RaceEntry::default() };
         self.put(name, Some(expected), entry, by).await.map(drop)
@@ -152,7 +147,7 @@ impl Inner {
             let message = format!("{} was written by somebody else", self.store.describe(&path));
             return Err(LockError::new(LockErrorKind::Conflict, message));
         }
-        let number = self.next_number(known.as_ref(), election.newest());
+        let number = election.next_number(known.as_ref(), unix_ms());
         if number >= LAST_NUMBER {
             return Err(self.unusable(&path, "has been numbered to the end of all numbers"));
         }
@@ -167,16 +162,6 @@ impl Inner {
         let revision = Revision(number.saturating_add(1));
         election.wrote(Known { version, number, revision, content });
         Ok(revision)
-    }
-
-    /// Greater than in whatever it replaces, and in whatever this campaigner has seen: an object that was deleted, or put back
-    /// in the place of a later one, must not have tokens go back. For those who have not seen it the wall clock does that, as
-    /// well as it can; nothing else depends on it.
-    fn next_number(&self, known: Option<&Known>, newest: Option<Revision>) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = u64::try_from(since.as_millis()).unwrap_or_default();
-        let next = known.map_or(0, |known| known.number.saturating_add(1));
-        next.max(newest.map_or(0, |newest| newest.0)).max(clock)
     }
 
     /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
@@ -213,6 +198,12 @@ impl Inner {
         let message = format!("{} {what}", self.store.describe(path));
         LockError::new(LockErrorKind::Misconfigured, message)
     }
+}
+
+/// By the wall clock.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or_default()
 }
 
 impl Lock for BucketLock {

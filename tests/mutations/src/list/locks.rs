@@ -250,18 +250,18 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an entry that was set back counts as it did then",
         edits: &[edit(
-            "src/objects/elections.rs",
-            "let content = set_back(content, terms);",
-            "let _ = (set_back, terms);",
+            "src/objects/election.rs",
+            "let content = terms.set_back(content);",
+            "let _ = terms;",
         )],
         noticed_by: &[Stores],
     },
     Mutation {
         name: "object store: a Go leader is waited for one term",
         edits: &[edit(
-            "src/objects/entry.rs",
-            "    let by_wall_clock = said.saturating_add(terms.skew).saturating_add(terms.longest);\n    terms.longest.saturating_mul(2).max",
-            "    let by_wall_clock = said.saturating_add(terms.skew);\n    terms.longest.max",
+            "src/objects/terms.rs",
+            "        let by_wall_clock = said.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
+            "        let by_wall_clock = said.saturating_add(self.skew);\n        self.longest.max",
         )],
         noticed_by: &[Stores],
     },
