@@ -23,6 +23,13 @@ impl<V> Known<V> {
     }
 }
 
+/// What was known when a request was sent.
+#[derive(Debug, Clone)]
+pub(super) struct Before<V> {
+    known: Option<Known<V>>,
+    newest: Option<Revision>,
+}
+
 /// One election.
 #[derive(Debug)]
 pub(super) struct Election<V>(Mutex<State<V>>);
@@ -49,19 +56,25 @@ impl<V: Clone + PartialEq> Election<V> {
         self.state().newest
     }
 
+    /// What is known before a read.
+    pub(super) fn before(&self) -> Before<V> {
+        let state = self.state();
+        Before { known: state.known.clone(), newest: state.newest }
+    }
+
     /// The object is gone. `before`: what was known when it was asked for.
-    pub(super) fn forget(&self, before: Option<Revision>) {
+    pub(super) fn forget(&self, before: &Before<V>) {
         let mut state = self.state();
-        if state.newest <= before {
+        if state.newest <= before.newest {
             state.known = None;
         }
     }
 
-    /// Takes in what a read has found. `before`: the newest revision known when it was sent, than which an object that
-    /// nobody set back, deleted or wrote over from elsewhere cannot be older.
+    /// Takes in what a read has found. `before`: what was known when it was sent, than which an object that nobody set back,
+    /// deleted or wrote over from elsewhere cannot be older.
     pub(super) fn found(
         &self,
-        before: Option<Revision>,
+        before: &Before<V>,
         version: V,
         number: u64,
         content: Content,
@@ -71,9 +84,13 @@ impl<V: Clone + PartialEq> Election<V> {
         if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {
             return known.clone();
         }
+        // Another campaign of this process has written or read meanwhile: the answer is of before, and no news.
+        if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {
+            return known.clone();
+        }
         let revision = Revision(number.saturating_add(1));
-        if before.is_some_and(|before| revision <= before) {
-            let newest = state.newest.max(before).unwrap_or(revision);
+        if before.newest.is_some_and(|before| revision <= before) {
+            let newest = state.newest.max(before.newest).unwrap_or(revision);
             let revision = Revision(newest.0.saturating_add(1));
             let content = terms.set_back(content);
             let known = Known { version, number, revision, content };

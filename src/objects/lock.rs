@@ -68,15 +68,15 @@ impl Inner {
         path: &Path,
         by: Instant,
     ) -> Result<Option<Known>, LockError> {
-        let before = election.newest();
+        let before = election.before();
         let Some((version, body)) = self.store.get(path, by).await? else {
-            election.forget(before);
+            election.forget(&before);
             return Ok(None);
         };
         let entry = RaceEntry::decode(&body)
             .map_err(|why| self.unusable(path, &format!("is no entry of an election: {why}")))?;
         let content = entry::content(&entry, self.terms, SystemTime::now());
-        Ok(Some(election.found(before, version, entry.election_number, content, self.terms)))
+        Ok(Some(election.found(&before, version, entry.election_number, content, self.terms)))
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

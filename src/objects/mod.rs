@@ -35,6 +35,8 @@
 
 mod bucket;
 mod election;
+#[cfg(test)]
+mod election_tests;
 mod elections;
 mod entry;
 mod lock;
