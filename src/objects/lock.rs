@@ -18,7 +18,7 @@ use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
 use super::terms::Terms;
 use crate::lock::{
-    Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
+    Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
     check_not_empty,
 };
 use crate::says::{LONGEST_IDENTITY, Says};
@@ -115,7 +115,8 @@ impl Inner {
         self.put(name, Some(release.expected), entry, by).await.map(drop)
     }
 
-    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know.
+    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know; ours wait
+    /// for the longest lease, or for as long as it says.
     async fn evict(
         &self,
         name: &str,
@@ -125,8 +126,32 @@ impl Inner {
         let by = Instant::now() + timeout;
         let left = self.terms.told_of_an_eviction();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
-        let entry = RaceEntry { term_expiry, ..RaceEntry::default() };
+        let (path, election) = (self.path_of(name)?, self.elections.get(name));
+        let known = self.replaced(&election, &path, Some(expected), by).await?;
+        let left = known.and_then(|known| self.terms.left_of(&known.content));
+        let mark = left.and_then(|left| entry::mark(Says::released(Nonce(0), left, "evicted")));
+        let entry = RaceEntry { term_expiry, mark, ..RaceEntry::default() };
         self.put(name, Some(expected), entry, by).await.map(drop)
+    }
+
+    /// What a write is to replace that expects this.
+    async fn replaced(
+        &self,
+        election: &Election,
+        path: &Path,
+        expected: Option<Revision>,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        let known = match (expected, election.known()) {
+            (Some(_), None) => self.look(election, path, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            let message = format!("{} was written by somebody else", self.store.describe(path));
+            return Err(LockError::new(LockErrorKind::Conflict, message));
+        }
+        Ok(known)
     }
 
     /// Writes an entry over the expected one.
@@ -138,15 +163,7 @@ impl Inner {
         by: Instant,
     ) -> Result<Revision, LockError> {
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
-        let known = match (expected, election.known()) {
-            (Some(_), None) => self.look(&election, &path, by).await?,
-            (Some(_), known) => known,
-            (None, _) => None,
-        };
-        if known.as_ref().map(|known| known.revision) != expected {
-            let message = format!("{} was written by somebody else", self.store.describe(&path));
-            return Err(LockError::new(LockErrorKind::Conflict, message));
-        }
+        let known = self.replaced(&election, &path, expected, by).await?;
         let number = election.next_number(known.as_ref(), unix_ms());
         if number >= LAST_NUMBER {
             return Err(self.unusable(&path, "has been numbered to the end of all numbers"));

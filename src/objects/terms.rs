@@ -31,6 +31,17 @@ impl Terms {
         self.told_to_go(self.longest.saturating_mul(2))
     }
 
+    /// For how long must be waited for whoever is evicted, where it is longer than for anybody who is not known: for a campaigner
+    /// of Go's, or one of ours that waits for such a one.
+    pub(super) fn left_of(self, evicted: &Content) -> Option<Duration> {
+        let left = match evicted {
+            Content::Held(entry) => entry.life,
+            Content::Vacant(Tombstone::Released { left, .. }) => *left,
+            Content::Vacant(_) => Duration::ZERO,
+        };
+        Some(left).filter(|left| *left > self.longest)
+    }
+
     /// For how long a Go campaigner must be waited for, from when its entry was first seen. `said`: for how long it says so, by the
     /// wall clock.
     ///

@@ -581,3 +581,17 @@ async fn an_operator_evicts_under_a_condition() {
     won(&mut changes).await;
     assert!(evicted.elapsed() >= LEASE - Duration::from_millis(100), "{:?}", evicted.elapsed());
 }
+
+/// Go's work may go on for a term after its own is over, whoever ended that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_evicted_go_leader_is_waited_for_by_those_who_never_saw_it() {
+    let scene = Scene::<Gcs>::new(LEASE).await;
+    scene.put(of_go(0, "go", LEASE)).await;
+    let lock = scene.bucket().lock();
+    let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
+    lock.evict("my_app", record.revision, TIMEOUT).await.unwrap();
+    let evicted = Instant::now();
+    let ours = scene.stand("ours");
+    drop(leads(&ours).await);
+    assert!(evicted.elapsed() >= LEASE * 2, "{:?}", evicted.elapsed());
+}
