@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Request};
+use incumbent::protocol::Answer;
 
 use crate::server::{failed, failure};
 use crate::tell;
@@ -26,7 +27,7 @@ impl World {
     }
 
     /// How often a message arrives, if it does: a few twice.
-    fn copies(&mut self) -> u8 {
+    pub(super) fn copies(&mut self) -> u8 {
         if !self.calm && self.random.u8(..) < 6 { 2 } else { 1 }
     }
 
@@ -54,8 +55,18 @@ impl World {
             let after = Duration::from_micros(self.random.u64(1..2000));
             return self.after(after, lost(failed(&request, failure), false));
         }
-        let timed_out = failure(LockErrorKind::Unknown, "timed out");
+        if self.store.is_some() && matches!(request, Request::Concede(_)) {
+            // There is nowhere to say it.
+            return self.after(Duration::ZERO, lost(Answer::Conceded(Ok(())), false));
+        }
+        let reads_objects = self.store.is_some() && matches!(request, Request::Read { .. });
+        let outcome =
+            if reads_objects { LockErrorKind::Unavailable } else { LockErrorKind::Unknown };
+        let timed_out = failure(outcome, "timed out");
         self.after(timeout, lost(failed(&request, timed_out), false));
+        if self.store.is_some() {
+            return self.room_asks(who, id, request, timeout);
+        }
         let copies = self.copies();
         for _ in 0..copies {
             if let (false, Some(after)) = (cut, self.passage(0.05)) {

@@ -20,6 +20,18 @@ pub enum Keeping {
     /// The same, tombstones too, and whoever looks is told whether its life is over by the server's clock: a row of a
     /// database.
     Rows,
+    /// An object of a bucket: it stays, and candidates judge for themselves.
+    Objects {
+        /// Whether the version of a content comes back with it, as S3's ETags do.
+        hashed: bool,
+    },
+}
+
+impl Keeping {
+    /// Whether the lock frees an entry by itself.
+    pub fn frees(self) -> bool {
+        matches!(self, Self::Expires | Self::LeavesMarkers)
+    }
 }
 
 /// Time of the simulated world, since its beginning.
@@ -161,7 +173,7 @@ impl Server {
     /// Frees what has outlived its life. Answers whether a marker was stored.
     pub fn expire(&mut self, now: Time) -> bool {
         match &self.last {
-            _ if matches!(self.keeping, Keeping::Forever | Keeping::Rows) => false,
+            _ if !self.keeping.frees() => false,
             Some(stored) if now >= stored.expires => {
                 let held = matches!(stored.record.content, Content::Held(_));
                 if held && self.keeping == Keeping::LeavesMarkers {
