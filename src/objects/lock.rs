@@ -174,7 +174,7 @@ impl Inner {
         let replaced = known.as_ref().map(|known| &known.version);
         let version = self.store.put(&path, replaced, &body, by).await?;
         if !self.checks.load(Ordering::Relaxed) {
-            self.see_that_conditions_are_checked(&path, &body, by).await?;
+            self.see_that_conditions_are_checked(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
         election.wrote(Known { version, number, revision, content });
@@ -182,16 +182,23 @@ impl Inner {
     }
 
     /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
-    /// so the first write is followed by two of the same that must be refused.
+    /// so the first write is followed by two that must be refused.
+    ///
+    /// They name nobody: should one of them arrive late, after somebody has deleted the object, it must not bring an entry back that
+    /// others have seen, for the same content has the same ETag.
     async fn see_that_conditions_are_checked(
         &self,
         path: &Path,
-        body: &Bytes,
+        number: u64,
         by: Instant,
     ) -> Result<(), LockError> {
+        let left = self.terms.told_of_an_eviction();
+        let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
+        let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
+        let body = Bytes::from(entry.encode());
         let no_such = UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: None };
         for (header, replaced) in [("If-None-Match", None), ("If-Match", Some(&no_such))] {
-            match self.store.put(path, replaced, body, by).await {
+            match self.store.put(path, replaced, &body, by).await {
                 Err(refused) if refused.kind() == LockErrorKind::Conflict => {}
                 Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
                 Err(error) => {

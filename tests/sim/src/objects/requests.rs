@@ -322,12 +322,14 @@ impl World {
         }
     }
 
-    /// Writes again what must be refused.
+    /// Writes what must be refused.
     fn room_tries(&mut self, who: usize, over: Option<Version>) {
-        let now = self.now;
+        let (now, wall) = (self.now, self.wall(who));
+        let expiry = wall + self.store().terms.told_of_an_eviction();
         let Some(exchange) = &mut self.campaigners[who].exchange else { return };
         let Asked::Put { body, newest, .. } = &exchange.asked else { return };
-        exchange.asked = Asked::Put { over, body: body.clone(), newest: *newest, sent: now };
+        let body = Body { number: body.number, expiry, said: Said::Nobody };
+        exchange.asked = Asked::Put { over, body, newest: *newest, sent: now };
         exchange.ambiguous = false;
         self.room_sends(who);
     }
