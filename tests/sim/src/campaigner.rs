@@ -82,6 +82,9 @@ pub struct Campaigner {
     pub(crate) exchange: Option<Exchange>,
     /// The newest revision that its lock knew of when it asked for the office.
     pub knew: Option<Revision>,
+    /// On which history of the server it last found nothing, and had when it sent which create.
+    pub looked: u64,
+    pub created_on: HashMap<u64, u64>,
 }
 
 impl Campaigner {
@@ -112,6 +115,8 @@ impl Campaigner {
             room: Arc::default(),
             exchange: None,
             knew: None,
+            looked: 0,
+            created_on: HashMap::new(),
         }
     }
 
@@ -130,6 +135,7 @@ impl Campaigner {
         self.exchange = None;
         self.stopping_since = None;
         self.sent.clear();
+        self.created_on.clear();
         self.entitled_from = None;
     }
 

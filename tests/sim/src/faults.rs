@@ -103,6 +103,10 @@ impl World {
                     self.after(left, Happening::Expire);
                 }
             }
+            Fault::Failover { loses, for_ms } => {
+                self.server.fail_over(usize::from(loses));
+                self.server.down_until = now + millis(for_ms);
+            }
             Fault::Busy { status, after_ms, for_ms } => {
                 self.store_is_busy(status, after_ms.map(millis), millis(for_ms));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Request};
+use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
 use incumbent::protocol::Answer;
 
 use crate::server::{failed, failure};
@@ -43,6 +43,7 @@ impl World {
             Request::Write(write) => {
                 self.checker.creates += u64::from(write.mark.token.is_none());
                 campaigner.sent.insert(write.mark.write.number, local);
+                campaigner.created_on.insert(write.mark.write.number, campaigner.looked);
                 write.timeout
             }
             Request::Release(release) => release.timeout,
@@ -98,7 +99,18 @@ impl World {
                 tell::answer(&answer)
             )
         });
+        if matches!(answer, Answer::Read(Ok(Reading::Empty { .. }))) {
+            self.campaigners[who].looked = self.server.history;
+        }
         if stored {
+            // No promise covers that a replica takes over which lacks the row between a look that found none and the create.
+            if let Request::Write(write) = &request
+                && write.expected.is_none()
+                && self.campaigners[who].created_on.get(&write.mark.write.number)
+                    != Some(&self.server.history)
+            {
+                self.checker.excuse(self.now + self.server.bucket_ttl.mul_f64(1.01));
+            }
             if let Request::Write(write) = &request
                 && self.campaigners[who].life == life
             {
@@ -128,7 +140,7 @@ impl World {
             Coverage::Partial => Some(Hint::Look),
             Coverage::Full => Some(Hint::Stored {
                 record: last.record.clone(),
-                previous: Some(last.previous),
+                previous: last.previous,
                 age: Some(Duration::from_millis(1)),
             }),
         });

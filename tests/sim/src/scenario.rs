@@ -79,6 +79,11 @@ pub enum Fault {
     Forget {
         writes: u8,
     },
+    /// Another server takes over, which lacks the last writes.
+    Failover {
+        loses: u8,
+        for_ms: u16,
+    },
     /// An object store answers 429 or 503 for a while.
     Busy {
         status: u16,
@@ -170,10 +175,12 @@ pub enum Fleet {
     /// Two of vimeo/leaderelection's campaigners among ours, on an object. Their clocks differ by as much as both allow for; nobody
     /// deletes the object, writes over it or sets it back: theirs do not wait then.
     Vimeo,
+    /// On rows of a database that fails over to replicas, which lack up to three acknowledged writes.
+    Failover,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -186,6 +193,7 @@ impl Fleet {
         Self::ClientGo,
         Self::Objects,
         Self::Vimeo,
+        Self::Failover,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
@@ -195,6 +203,7 @@ impl Fleet {
             Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
+            Self::Failover => 5,
         }
     }
 
@@ -227,6 +236,7 @@ impl fmt::Display for Fleet {
             Self::Forgetful => "forgetful",
             Self::Objects => "objects",
             Self::Vimeo => "vimeo",
+            Self::Failover => "failover",
         })
     }
 }
@@ -353,6 +363,10 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
                 prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
             one(step.prop_map(|by_ms| Fault::ClockStep { by_ms }).boxed())
         }
+        Fleet::Failover => {
+            let failover = (0..4u8, span());
+            one(failover.prop_map(|(loses, for_ms)| Fault::Failover { loses, for_ms }).boxed())
+        }
         Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
     }
 }
@@ -406,7 +420,7 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
     match fleet {
         Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
-        Fleet::Rows | Fleet::SteppedRows => Just(Keeping::Rows).boxed(),
+        Fleet::Rows | Fleet::SteppedRows | Fleet::Failover => Just(Keeping::Rows).boxed(),
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),

@@ -84,6 +84,11 @@ fn one_leads_on_rows_whose_clock_tells_newcomers_that_a_lease_has_passed() {
 }
 
 #[test]
+fn one_leads_on_rows_though_a_replica_takes_over_that_lacks_writes() {
+    check(Fleet::Failover);
+}
+
+#[test]
 fn one_leads_on_rows_though_their_clock_is_stepped() {
     check(Fleet::SteppedRows);
 }
