@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use object_store::{ObjectStore, RetryConfig};
 
-use super::entry::Terms;
 use super::lock::BucketLock;
 use super::store::Store;
+use super::terms::Terms;
 use super::transport::Connector;
 use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::race_entry::{RaceEntry, Timestamp};
+use super::terms::Terms;
 use crate::advertisement::Advertisement;
 use crate::lock::{Content, Entry, Tombstone};
 use crate::says::{Said, Says, identity};
@@ -14,18 +15,6 @@ const CURRENT: u32 = 1;
 
 /// The key under which the addresses of a Go leader are told that are more than one.
 const ADDRESSES: &str = "addresses";
-
-/// The longest that anybody is waited for, whatever a foreign entry says: twice the longest lease that there is.
-const LONGEST_WAIT: Duration = Duration::from_secs(2 * 3600);
-
-/// What the terms of Go's campaigners are measured by.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
-    /// The longest lease, or term, of anybody in the election.
-    pub(super) longest: Duration,
-    /// By how much wall clocks may differ.
-    pub(super) skew: Duration,
-}
 
 /// Our field.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,36 +42,16 @@ pub(super) fn content(entry: &RaceEntry, terms: Terms, now: SystemTime) -> Conte
         }
         // Go's campaigners never empty it: somebody else did.
         None if entry.leader_id.is_empty() => Content::Vacant(Tombstone::Deleted),
-        None => Content::Held(Entry {
-            identity: identity(&entry.leader_id),
-            mark: None,
-            life: wait_for_go(entry.term_expiry, terms, now),
-            advertisement: addresses(&entry.host_port),
-        }),
-    }
-}
-
-/// What is believed of a message that was put back in the place of later ones: that somebody holds the election. Whoever has
-/// the mark in it may long be out of office.
-pub(super) fn set_back(content: Content, terms: Terms) -> Content {
-    match content {
-        Content::Held(entry) => {
-            let life = entry.life.max(terms.longest);
-            Content::Held(Entry { mark: None, life, ..entry })
+        None => {
+            let said = entry.term_expiry.map_or(Duration::ZERO, |expiry| expiry.since(now));
+            Content::Held(Entry {
+                identity: identity(&entry.leader_id),
+                mark: None,
+                life: terms.wait_for_go(said),
+                advertisement: addresses(&entry.host_port),
+            })
         }
-        Content::Vacant(_) => Content::Vacant(Tombstone::Deleted),
     }
-}
-
-/// For how long a Go campaigner must be waited for, from when its entry was first seen.
-///
-/// Its term ends one term after it began to write, and its work goes by a context that is cancelled when a renewal
-/// that hangs has timed out, which is up to another term later. How long its term is does not stand in the entry. So it is taken
-/// for the longest that there may be; and where the entry's wall-clock time says that it ends later still, for that.
-fn wait_for_go(expiry: Option<Timestamp>, terms: Terms, now: SystemTime) -> Duration {
-    let said = expiry.map_or(Duration::ZERO, |expiry| expiry.since(now));
-    let by_wall_clock = said.saturating_add(terms.skew).saturating_add(terms.longest);
-    terms.longest.saturating_mul(2).max(by_wall_clock).min(LONGEST_WAIT)
 }
 
 /// Where a Go leader can be reached.

@@ -12,13 +12,13 @@ use object_store::UpdateVersion;
 use object_store::path::Path;
 use tokio::time::Instant;
 
-use super::elections::{Election, Known};
-use super::entry::{self, Terms};
+use super::elections::{Election, Elections, Known};
+use super::entry;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
-use crate::by_name::ByName;
+use super::terms::Terms;
 use crate::lock::{
-    Capabilities, Lock, LockError, LockErrorKind, Reading, Record, Release, Revision, Write,
+    Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
     check_not_empty,
 };
 use crate::says::{LONGEST_IDENTITY, Says};
@@ -43,13 +43,13 @@ struct Inner {
     terms: Terms,
     /// Whether the store has shown that it checks conditions.
     checks: AtomicBool,
-    elections: ByName<Election>,
+    elections: Elections,
 }
 
 impl BucketLock {
     pub(super) fn new(store: Store, prefix: String, terms: Terms, is_known_to_check: bool) -> Self {
         let checks = AtomicBool::new(is_known_to_check);
-        let elections = ByName::default();
+        let elections = Elections::default();
         Self { inner: Arc::new(Inner { store, prefix, terms, checks, elections }) }
     }
 }
@@ -69,22 +69,22 @@ impl Inner {
         path: &Path,
         by: Instant,
     ) -> Result<Option<Known>, LockError> {
-        let before = election.newest();
+        let before = election.before();
         let Some((version, body)) = self.store.get(path, by).await? else {
-            election.forget(before);
+            election.forget(&before);
             return Ok(None);
         };
         let entry = RaceEntry::decode(&body)
             .map_err(|why| self.unusable(path, &format!("is no entry of an election: {why}")))?;
         let content = entry::content(&entry, self.terms, SystemTime::now());
-        Ok(Some(election.found(before, version, entry.election_number, content, self.terms)))
+        Ok(Some(election.found(&before, version, entry.election_number, content, self.terms)))
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         let (by, path) = (from_now(timeout), self.path_of(name)?);
         let election = self.elections.get(name);
         Ok(match self.look(&election, &path, by).await? {
-            Some(known) => Reading::Found(known.record),
+            Some(known) => Reading::Found(known.record()),
             // Nothing stays of an object that was deleted, so its absence shows nothing.
             None => Reading::Empty { proof: false },
         })
@@ -97,10 +97,7 @@ impl Inner {
             leader_id: write.identity.to_string(),
             host_port: entry::host_port(advertisement),
             // Read before the write is sent, as its writer's own deadline is.
-            term_expiry: Some(Timestamp::at(
-                SystemTime::now(),
-                write.life.saturating_add(self.terms.skew),
-            )),
+            term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.told_to_go(write.life))),
             mark: entry::mark(Says::held(&write.mark, advertisement)),
             ..RaceEntry::default()
         };
@@ -110,10 +107,7 @@ impl Inner {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = from_now(release.timeout);
         // Go's campaigners know no release, but take an office whose term is over.
-        let left = match release.left {
-            Duration::ZERO => Duration::ZERO,
-            left => left.saturating_add(self.terms.skew),
-        };
+        let left = self.terms.told_to_go(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
             mark: entry::mark(Says::released(release.by, release.left, release.cause)),
@@ -122,7 +116,8 @@ impl Inner {
         self.put(name, Some(release.expected), entry, by).await.map(drop)
     }
 
-    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know.
+    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know; ours wait
+    /// for the longest lease, or for as long as it says.
     async fn evict(
         &self,
         name: &str,
@@ -130,10 +125,34 @@ impl Inner {
         timeout: Duration,
     ) -> Result<(), LockError> {
         let by = from_now(timeout);
-        let left = self.terms.longest.saturating_mul(2).saturating_add(self.terms.skew);
+        let left = self.terms.told_of_an_eviction();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
-        let entry = RaceEntry { term_expiry, ..RaceEntry::default() };
+        let (path, election) = (self.path_of(name)?, self.elections.get(name));
+        let known = self.replaced(&election, &path, Some(expected), by).await?;
+        let left = known.and_then(|known| self.terms.left_of(&known.content));
+        let mark = left.and_then(|left| entry::mark(Says::released(Nonce(0), left, "evicted")));
+        let entry = RaceEntry { term_expiry, mark, ..RaceEntry::default() };
         self.put(name, Some(expected), entry, by).await.map(drop)
+    }
+
+    /// What a write is to replace that expects this.
+    async fn replaced(
+        &self,
+        election: &Election,
+        path: &Path,
+        expected: Option<Revision>,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        let known = match (expected, election.known()) {
+            (Some(_), None) => self.look(election, path, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            let message = format!("{} was written by somebody else", self.store.describe(path));
+            return Err(LockError::new(LockErrorKind::Conflict, message));
+        }
+        Ok(known)
     }
 
     /// Writes an entry over the expected one.
@@ -145,16 +164,8 @@ impl Inner {
         by: Instant,
     ) -> Result<Revision, LockError> {
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
-        let known = match (expected, election.known()) {
-            (Some(_), None) => self.look(&election, &path, by).await?,
-            (Some(_), known) => known,
-            (None, _) => None,
-        };
-        if known.as_ref().map(|known| known.record.revision) != expected {
-            let message = format!("{} was written by somebody else", self.store.describe(&path));
-            return Err(LockError::new(LockErrorKind::Conflict, message));
-        }
-        let number = self.next_number(known.as_ref(), election.newest());
+        let known = self.replaced(&election, &path, expected, by).await?;
+        let number = election.next_number(known.as_ref(), unix_ms());
         if number >= LAST_NUMBER {
             return Err(self.unusable(&path, "has been numbered to the end of all numbers"));
         }
@@ -164,34 +175,31 @@ impl Inner {
         let replaced = known.as_ref().map(|known| &known.version);
         let version = self.store.put(&path, replaced, &body, by).await?;
         if !self.checks.load(Ordering::Relaxed) {
-            self.see_that_conditions_are_checked(&path, &body, by).await?;
+            self.see_that_conditions_are_checked(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
-        election.wrote(Known { version, number, record: Record { revision, content } });
+        election.wrote(Known { version, number, revision, content });
         Ok(revision)
     }
 
-    /// Greater than in whatever it replaces, and in whatever this campaigner has seen: an object that was deleted, or put back
-    /// in the place of a later one, must not have tokens go back. For those who have not seen it the wall clock does that, as
-    /// well as it can; nothing else depends on it.
-    fn next_number(&self, known: Option<&Known>, newest: Option<Revision>) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = u64::try_from(since.as_millis()).unwrap_or_default();
-        let next = known.map_or(0, |known| known.number.saturating_add(1));
-        next.max(newest.map_or(0, |newest| newest.0)).max(clock)
-    }
-
     /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
-    /// so the first write is followed by two of the same that must be refused.
+    /// so the first write is followed by two that must be refused.
+    ///
+    /// They name nobody: should one of them arrive late, after somebody has deleted the object, it must not bring an entry back that
+    /// others have seen, for the same content has the same ETag.
     async fn see_that_conditions_are_checked(
         &self,
         path: &Path,
-        body: &Bytes,
+        number: u64,
         by: Instant,
     ) -> Result<(), LockError> {
+        let left = self.terms.told_of_an_eviction();
+        let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
+        let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
+        let body = Bytes::from(entry.encode());
         let no_such = UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: None };
         for (header, replaced) in [("If-None-Match", None), ("If-Match", Some(&no_such))] {
-            match self.store.put(path, replaced, body, by).await {
+            match self.store.put(path, replaced, &body, by).await {
                 Err(refused) if refused.kind() == LockErrorKind::Conflict => {}
                 Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
                 Err(error) => {
@@ -215,6 +223,12 @@ impl Inner {
         let message = format!("{} {what}", self.store.describe(path));
         LockError::new(LockErrorKind::Misconfigured, message)
     }
+}
+
+/// By the wall clock.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or_default()
 }
 
 impl Lock for BucketLock {

@@ -34,11 +34,15 @@
 //! `docs/object-storage.md` in the repository has the least rights and what the requests of a day cost.
 
 mod bucket;
+mod election;
+#[cfg(test)]
+mod election_tests;
 mod elections;
 mod entry;
 mod lock;
 mod race_entry;
 mod store;
+mod terms;
 mod transport;
 
 pub use bucket::{Bucket, BucketError};

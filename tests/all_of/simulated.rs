@@ -183,7 +183,7 @@ impl World {
     fn publish(&mut self, index: usize) {
         if let Some(stored) = self.servers[index].last.clone() {
             let record: Record = stored.record;
-            let previous: Option<Option<Revision>> = Some(stored.previous);
+            let previous: Option<Option<Revision>> = stored.previous;
             self.spread(index, &Hint::Stored { record, previous, age: None });
         }
     }

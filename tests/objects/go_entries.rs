@@ -1,10 +1,11 @@
 //! Entries as Go's campaigners write them. With the campaigners themselves: `vimeo`.
 
+use incumbent::lock::{Lock, Reading};
 use incumbent::{Change, observe};
 use tokio::time::Instant;
 
 use crate::behaviour::{change, leads, sees};
-use crate::scene::{Fields, Gcs, LEASE, Scene, of_go, unix_ms};
+use crate::scene::{Fields, Gcs, LEASE, Scene, TIMEOUT, of_go, unix_ms};
 
 /// A Go leader is believed for two terms: its work may go on until a renewal that hangs has timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -68,4 +69,18 @@ async fn addresses_go_both_ways() {
     let said = leader.advertisement.unwrap();
     assert_eq!((&*leader.identity, said.address()), ("go", "10.0.0.2:1"));
     assert_eq!(said.metadata()["addresses"], "10.0.0.2:1,[fd00::2]:1");
+}
+
+/// Go's work may go on for a term after its own is over, whoever ended that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_evicted_go_leader_is_waited_for_by_those_who_never_saw_it() {
+    let scene = Scene::<Gcs>::new(LEASE).await;
+    scene.put(of_go(0, "go", LEASE)).await;
+    let lock = scene.bucket().lock();
+    let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
+    lock.evict("my_app", record.revision, TIMEOUT).await.unwrap();
+    let evicted = Instant::now();
+    let ours = scene.stand("ours");
+    drop(leads(&ours).await);
+    assert!(evicted.elapsed() >= LEASE * 2, "{:?}", evicted.elapsed());
 }

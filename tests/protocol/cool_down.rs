@@ -279,8 +279,8 @@ fn an_eviction_that_replaced_an_unheard_write_is_not_watched() {
     let evicted = desk.now;
     desk.server.store(desk.now, Content::Vacant(Tombstone::Deleted), LEASE);
     let last = desk.server.last.clone().expect("the tombstone");
-    assert_eq!(last.previous, Some(unheard));
-    desk.event(Event::Hint(stored(last.record.clone(), Some(last.previous))));
+    assert_eq!(last.previous, Some(Some(unheard)));
+    desk.event(Event::Hint(stored(last.record.clone(), last.previous)));
     // The unheard write comes late: it is older than what is known.
     let late = incumbent::lock::Record { revision: unheard, content: of_other(LEASE) };
     desk.event(Event::Hint(stored(late, None)));

@@ -227,7 +227,7 @@ impl Desk {
     /// Tells the machine what was stored last.
     pub fn tell_last(&mut self) {
         let last = self.server.last.clone().expect("something was stored");
-        let hint = stored(last.record, Some(last.previous));
+        let hint = stored(last.record, last.previous);
         self.event(Event::Hint(hint));
     }
 

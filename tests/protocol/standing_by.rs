@@ -205,6 +205,8 @@ fn few_of_a_thousand_ask() {
         ppm: 0,
         twin: false,
         unruly: 0,
+        wall_ms: 0,
+        shares: false,
     };
     let scenario = Scenario {
         seed: 3,
@@ -213,6 +215,7 @@ fn few_of_a_thousand_ask() {
         old_bucket: true,
         chorias: None,
         client_gos: 0,
+        vimeos: 0,
         campaigners: vec![standing; 1000],
         faults: Vec::new(),
     };

@@ -52,6 +52,8 @@ struct Found {
     same_history: bool,
     /// Whether the tables are older than the longest lease.
     settled: bool,
+    /// Whether no row can be lacking that was acknowledged: no other server has taken over, or none that lacks a write.
+    whole: bool,
 }
 
 impl PostgresLock {
@@ -114,10 +116,12 @@ impl Inner {
         let longest: i64 = row.try_get("longest_ms").map_err(odd)?;
         self.longest_lease_ms.store(longest.unsigned_abs(), Ordering::Relaxed);
         let settled = row.try_get("settled").map_err(odd)?;
+        let first_history: Option<bool> = row.try_get("first_history").map_err(odd)?;
         let same_history: Option<bool> = row.try_get("same_history").map_err(odd)?;
         let row = row_of(row).map_err(odd)?;
         let same_history = self.synchronous || same_history.unwrap_or_default();
-        Ok(Found { row, same_history, settled })
+        let whole = self.synchronous || first_history.unwrap_or_default();
+        Ok(Found { row, same_history, settled, whole })
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
@@ -139,9 +143,10 @@ impl Inner {
                 self.hearers.was_read(name, record.revision);
                 Reading::Found(record)
             }
-            // A row is never deleted, so nobody has held the election, unless the tables were made anew.
+            // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a replica that took
+            // over lacks the row.
             None => {
-                let proof = self.opened.made || found.settled;
+                let proof = (self.opened.made || found.settled) && found.whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }
         })

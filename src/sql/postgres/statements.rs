@@ -42,6 +42,7 @@ pub(super) fn read(name: &str) -> String {
         "SELECT pg_is_in_recovery() AS replica, s.version,
             ceil(extract(epoch FROM s.longest_lease) * 1000)::bigint AS longest_ms,
             s.created_at + s.longest_lease < clock_timestamp() AS settled,
+            incumbent_incarnation() ~ '(^|/00000001)$' AS first_history,
             e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,

@@ -1,12 +1,14 @@
 //! One process with a production machine in it, its clock and its link.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{Capabilities, Coverage, Nonce};
+use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
 use incumbent::protocol::{Campaign, CoolDown, Settings, Timing, TimingOptions};
 
+use crate::objects::{Exchange, Room};
 use crate::server::Time;
 
 /// How one campaigner is set up.
@@ -24,6 +26,10 @@ pub struct Standing {
     pub twin: bool,
     /// How often its work ends by itself or will not stop, of 255.
     pub unruly: u8,
+    /// By how much its wall clock is ahead, in milliseconds: only objects show it.
+    pub wall_ms: i16,
+    /// On objects: has its lock in common with the others of whom this is said, as campaigns of one process.
+    pub shares: bool,
 }
 
 /// A clock with its own rate and origin.
@@ -71,6 +77,14 @@ pub struct Campaigner {
     pub sent: HashMap<u64, Instant>,
     /// When the latest write that was applied had been sent.
     pub entitled_from: Option<Instant>,
+    /// Its lock, on objects.
+    pub(crate) room: Arc<Room>,
+    pub(crate) exchange: Option<Exchange>,
+    /// The newest revision that its lock knew of when it asked for the office.
+    pub knew: Option<Revision>,
+    /// On which history of the server it last found nothing, and had when it sent which create.
+    pub looked: u64,
+    pub created_on: HashMap<u64, u64>,
 }
 
 impl Campaigner {
@@ -98,6 +112,11 @@ impl Campaigner {
             wake: 0,
             sent: HashMap::new(),
             entitled_from: None,
+            room: Arc::default(),
+            exchange: None,
+            knew: None,
+            looked: 0,
+            created_on: HashMap::new(),
         }
     }
 
@@ -113,14 +132,17 @@ impl Campaigner {
         settings.choria_peers = choria;
         self.machine = Some(Campaign::new(settings, lock));
         self.request = None;
+        self.exchange = None;
         self.stopping_since = None;
         self.sent.clear();
+        self.created_on.clear();
         self.entitled_from = None;
     }
 
     pub fn crash(&mut self) {
         self.machine = None;
         self.request = None;
+        self.exchange = None;
         self.stopping_since = None;
     }
 

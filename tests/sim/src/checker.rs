@@ -41,6 +41,8 @@ pub struct Checker {
     last_token: Option<Token>,
     /// Whether every term must have a greater token: not where the lock forgets what it has given out.
     tokens_grow: bool,
+    /// Until when no promise is made that one leads at most.
+    excused_until: Time,
     pub terms: u64,
     pub peer_terms: u64,
     pub requests: u64,
@@ -69,6 +71,20 @@ impl Checker {
         self.violation.get_or_insert(what);
     }
 
+    /// Nothing is promised until then.
+    pub fn excuse(&mut self, until: Time) {
+        self.excused_until = self.excused_until.max(until);
+    }
+
+    pub fn last_token(&self) -> Option<Token> {
+        self.last_token
+    }
+
+    /// The next token may be any.
+    pub fn excuse_token(&mut self) {
+        self.last_token = None;
+    }
+
     fn leads(&self, who: usize, now: Time) -> bool {
         let seat = &self.seats[who];
         let by_term = match seat.term {
@@ -88,6 +104,9 @@ impl Checker {
     }
 
     fn sole(&mut self, who: usize, now: Time) {
+        if now < self.excused_until {
+            return;
+        }
         for other in (0..self.seats.len()).filter(|other| *other != who) {
             if self.leads(other, now) {
                 self.fail(format!("campaigners {who} and {other} both lead"));
@@ -100,16 +119,17 @@ impl Checker {
         if self.seats[who].term != Term::None {
             self.fail(format!("campaigner {who} begins a term within a term"));
         }
-        if now < self.seats[who].zombie_until {
+        if now < self.seats[who].zombie_until && now >= self.excused_until {
             self.fail(format!("campaigner {who} leads beside its own work that would not stop"));
         }
         if deadline <= now {
             self.fail(format!("campaigner {who} begins after its deadline"));
         }
-        if self.tokens_grow && self.last_token.is_some_and(|last| token <= last) {
+        let promised = self.tokens_grow && now >= self.excused_until;
+        if promised && self.last_token.is_some_and(|last| token <= last) {
             self.fail(format!("token {token} of campaigner {who} is no greater than the last"));
         }
-        self.last_token = Some(token);
+        self.last_token = if promised { Some(token) } else { self.last_token.max(Some(token)) };
         self.seats[who].term = Term::Leading { deadline };
         self.sole(who, now);
     }

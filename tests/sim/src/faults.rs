@@ -7,6 +7,7 @@ use incumbent::protocol::Event;
 
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
+use crate::objects;
 use crate::scenario::Fault;
 use crate::world::{Happening, World};
 
@@ -72,7 +73,12 @@ impl World {
                 self.inside(who, Event::Hint(Hint::Coverage(coverage)));
             }
             Fault::Look { who } if who < fleet => self.inside(who, Event::Hint(Hint::Look)),
+            Fault::AdminDelete if self.store.is_some() => self.object_is_deleted(),
             Fault::AdminDelete => self.admin_deletes(),
+            Fault::AdminPut if self.store.is_some() => {
+                let numbered = self.random.bool();
+                self.object_is_overwritten(numbered);
+            }
             Fault::AdminPut => {
                 let junk = self.plain_entry("junk");
                 self.admin_stores(junk);
@@ -96,6 +102,26 @@ impl World {
                     let left = last.expires.saturating_sub(now);
                     self.after(left, Happening::Expire);
                 }
+            }
+            Fault::Failover { loses, for_ms } => {
+                self.server.fail_over(usize::from(loses));
+                self.server.down_until = now + millis(for_ms);
+            }
+            Fault::Busy { status, after_ms, for_ms } => {
+                self.store_is_busy(status, after_ms.map(millis), millis(for_ms));
+            }
+            Fault::Evict => self.object_is_evicted(),
+            Fault::Spoil { for_ms, restored } => self.object_is_spoiled(millis(for_ms), restored),
+            Fault::SetBack { by } => self.object_is_set_back(by),
+            Fault::PeerCrash { which } if which < self.vimeos.len() => {
+                self.vimeos[which].crash();
+                self.checker.peer(which, false, now);
+                let life = self.vimeos[which].life;
+                let step = objects::Step::Look;
+                self.after(millis(500), Happening::Vimeo { which, life, step });
+            }
+            Fault::PeerCut { which, for_ms } if which < self.vimeos.len() => {
+                self.vimeos[which].cut_until = now + millis(for_ms);
             }
             Fault::PeerCrash { which } if which < self.chorias.len() => {
                 self.chorias[which].crash();
@@ -145,6 +171,10 @@ impl World {
         for go in &mut self.client_gos {
             go.cut_until = self.now;
         }
+        for go in &mut self.vimeos {
+            go.cut_until = self.now;
+        }
+        self.store_recovers();
         self.server.recover(self.now);
     }
 

@@ -10,12 +10,16 @@ mod choria;
 mod clientgo;
 mod faults;
 mod network;
+mod objects;
 mod run;
 mod scenario;
 mod schedule;
 mod server;
 mod tell;
 mod world;
+
+// The library's own sources in `objects` find its words under this name.
+use incumbent::lock;
 
 pub use campaigner::Standing;
 pub use run::{Report, Violation, bound, run};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Request};
+use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
+use incumbent::protocol::Answer;
 
 use crate::server::{failed, failure};
 use crate::tell;
@@ -26,7 +27,7 @@ impl World {
     }
 
     /// How often a message arrives, if it does: a few twice.
-    fn copies(&mut self) -> u8 {
+    pub(super) fn copies(&mut self) -> u8 {
         if !self.calm && self.random.u8(..) < 6 { 2 } else { 1 }
     }
 
@@ -42,6 +43,7 @@ impl World {
             Request::Write(write) => {
                 self.checker.creates += u64::from(write.mark.token.is_none());
                 campaigner.sent.insert(write.mark.write.number, local);
+                campaigner.created_on.insert(write.mark.write.number, campaigner.looked);
                 write.timeout
             }
             Request::Release(release) => release.timeout,
@@ -54,8 +56,18 @@ impl World {
             let after = Duration::from_micros(self.random.u64(1..2000));
             return self.after(after, lost(failed(&request, failure), false));
         }
-        let timed_out = failure(LockErrorKind::Unknown, "timed out");
+        if self.store.is_some() && matches!(request, Request::Concede(_)) {
+            // There is nowhere to say it.
+            return self.after(Duration::ZERO, lost(Answer::Conceded(Ok(())), false));
+        }
+        let reads_objects = self.store.is_some() && matches!(request, Request::Read { .. });
+        let outcome =
+            if reads_objects { LockErrorKind::Unavailable } else { LockErrorKind::Unknown };
+        let timed_out = failure(outcome, "timed out");
         self.after(timeout, lost(failed(&request, timed_out), false));
+        if self.store.is_some() {
+            return self.room_asks(who, id, request, timeout);
+        }
         let copies = self.copies();
         for _ in 0..copies {
             if let (false, Some(after)) = (cut, self.passage(0.05)) {
@@ -87,7 +99,18 @@ impl World {
                 tell::answer(&answer)
             )
         });
+        if matches!(answer, Answer::Read(Ok(Reading::Empty { .. }))) {
+            self.campaigners[who].looked = self.server.history;
+        }
         if stored {
+            // No promise covers that a replica takes over which lacks the row between a look that found none and the create.
+            if let Request::Write(write) = &request
+                && write.expected.is_none()
+                && self.campaigners[who].created_on.get(&write.mark.write.number)
+                    != Some(&self.server.history)
+            {
+                self.checker.excuse(self.now + self.server.bucket_ttl.mul_f64(1.01));
+            }
             if let Request::Write(write) = &request
                 && self.campaigners[who].life == life
             {
@@ -117,7 +140,7 @@ impl World {
             Coverage::Partial => Some(Hint::Look),
             Coverage::Full => Some(Hint::Stored {
                 record: last.record.clone(),
-                previous: Some(last.previous),
+                previous: last.previous,
                 age: Some(Duration::from_millis(1)),
             }),
         });

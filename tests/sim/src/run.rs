@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::protocol::CoolDown;
 
 use crate::scenario::{STORM, Scenario};
-use crate::server::{Keeping, Time};
+use crate::server::Time;
 use crate::world::World;
 
 /// How long after the last fault somebody must lead, at the latest.
@@ -27,8 +27,7 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
     let hold_back = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
     // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of Choria.
-    let frees_nothing = matches!(scenario.keeping, Keeping::Forever | Keeping::Rows);
-    let foreign = scenario.chorias.is_some() || frees_nothing;
+    let foreign = scenario.chorias.is_some() || !scenario.keeping.frees();
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     ttl * 3
         + policies * 2

@@ -79,6 +79,29 @@ pub enum Fault {
     Forget {
         writes: u8,
     },
+    /// Another server takes over, which lacks the last writes.
+    Failover {
+        loses: u8,
+        for_ms: u16,
+    },
+    /// An object store answers 429 or 503 for a while.
+    Busy {
+        status: u16,
+        /// When it says to come again, if it does.
+        after_ms: Option<u16>,
+        for_ms: u16,
+    },
+    /// The leader is evicted, as an operator does.
+    Evict,
+    /// The object is overwritten with what nobody can read, until somebody deletes it, or puts the last content back.
+    Spoil {
+        for_ms: u16,
+        restored: bool,
+    },
+    /// The object's content of so many writes before is put back, in the place of the last one or of none.
+    SetBack {
+        by: u8,
+    },
     /// Of a campaigner that is not of this library.
     PeerCrash {
         which: usize,
@@ -105,6 +128,8 @@ pub struct Scenario {
     pub chorias: Option<Pace>,
     /// So many of client-go's campaigners stand as well.
     pub client_gos: usize,
+    /// So many of vimeo/leaderelection's campaigners stand as well.
+    pub vimeos: usize,
     pub campaigners: Vec<Standing>,
     /// When, in milliseconds, and what.
     pub faults: Vec<(u32, Fault)>,
@@ -145,10 +170,17 @@ pub enum Fleet {
     /// Two of client-go's campaigners among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
     /// without a wait.
     ClientGo,
+    /// On an object of a bucket, which is deleted, overwritten and set back.
+    Objects,
+    /// Two of vimeo/leaderelection's campaigners among ours, on an object. Their clocks differ by as much as both allow for; nobody
+    /// deletes the object, writes over it or sets it back: theirs do not wait then.
+    Vimeo,
+    /// On rows of a database that fails over to replicas, which lack up to three acknowledged writes.
+    Failover,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -159,15 +191,25 @@ impl Fleet {
         Self::SteppedRows,
         Self::Forgetful,
         Self::ClientGo,
+        Self::Objects,
+        Self::Vimeo,
+        Self::Failover,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
     pub fn least_terms(self) -> u64 {
         match self {
             Self::Plain | Self::Mixed | Self::SteppedClock => 5,
-            Self::Judged | Self::Rows | Self::SteppedRows => 5,
+            Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
+            Self::Vimeo => 3,
+            Self::Failover => 5,
         }
+    }
+
+    /// Whether the lock is an object of a bucket.
+    fn is_on_objects(self) -> bool {
+        matches!(self, Self::Objects | Self::Vimeo)
     }
 
     fn chorias(self) -> Option<Pace> {
@@ -192,6 +234,9 @@ impl fmt::Display for Fleet {
             Self::Rows => "rows",
             Self::SteppedRows => "stepped-rows",
             Self::Forgetful => "forgetful",
+            Self::Objects => "objects",
+            Self::Vimeo => "vimeo",
+            Self::Failover => "failover",
         })
     }
 }
@@ -218,22 +263,44 @@ fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
     }
 }
 
+/// How fast a clock runs. Where nothing tells of a write it is seldom seen in the moment that it is stored: then clocks must be
+/// far apart for it to matter.
+fn ppm(fleet: Fleet) -> BoxedStrategy<i16> {
+    let any = -1000..=1000i16;
+    match fleet.is_on_objects() {
+        true => prop_oneof![1 => Just(-1000), 1 => Just(1000), 1 => any].boxed(),
+        false => any.boxed(),
+    }
+}
+
 fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
     let mixed = fleet == Fleet::Mixed;
     let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
     (
         proptest::sample::select(leases),
-        coverage(),
+        if fleet.is_on_objects() { Just(Coverage::None).boxed() } else { coverage().boxed() },
         if mixed { prop::bool::weighted(0.8).boxed() } else { Just(true).boxed() },
         cool_down(fleet),
         if mixed { prop_oneof![3 => Just(0u16), 1 => 0..2000u16].boxed() } else { Just(0).boxed() },
         if mixed { (0..3u8).boxed() } else { Just(0).boxed() },
-        -1000..=1000i16,
+        ppm(fleet),
         prop::bool::weighted(0.2),
         prop_oneof![2 => Just(0u8), 1 => 0..80u8],
+        on_objects(fleet),
     )
         .prop_map(
-            |(lease_ms, coverage, reads, cool_down, hold_back_ms, priority, ppm, twin, unruly)| {
+            |(
+                lease_ms,
+                coverage,
+                reads,
+                cool_down,
+                hold_back_ms,
+                priority,
+                ppm,
+                twin,
+                unruly,
+                (wall_ms, shares),
+            )| {
                 Standing {
                     lease_ms,
                     coverage,
@@ -244,9 +311,19 @@ fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
                     ppm,
                     twin,
                     unruly,
+                    wall_ms,
+                    shares,
                 }
             },
         )
+}
+
+/// By how much a wall clock is ahead, and whether the campaigner has its lock in common with others.
+fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
+    if !fleet.is_on_objects() {
+        return Just((0, false)).boxed();
+    }
+    (-1000..=1000i16, prop::bool::weighted(0.2)).boxed()
 }
 
 fn span() -> impl Strategy<Value = u16> + Clone {
@@ -271,6 +348,14 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             let stop = (0..2usize).prop_map(|which| Fault::PeerStop { which });
             prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop].boxed()
         }
+        Fleet::Objects => {
+            let admin = || prop_oneof![2 => admin_fault(), 1 => Just(Fault::Evict)];
+            prop_oneof![5 => common_fault(), 1 => admin(), 1 => busy(), 1 => set_back()].boxed()
+        }
+        Fleet::Vimeo => {
+            let evict = Just(Fault::Evict);
+            prop_oneof![10 => common_fault(), 2 => peer(), 1 => busy(), 1 => evict].boxed()
+        }
         Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => peer()].boxed(),
         Fleet::Rows => one(span().prop_map(|ms| Fault::ClockStep { by_ms: -(ms as i16) }).boxed()),
         Fleet::SteppedClock | Fleet::SteppedRows => {
@@ -278,8 +363,30 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
                 prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
             one(step.prop_map(|by_ms| Fault::ClockStep { by_ms }).boxed())
         }
+        Fleet::Failover => {
+            let failover = (0..4u8, span());
+            one(failover.prop_map(|(loses, for_ms)| Fault::Failover { loses, for_ms }).boxed())
+        }
         Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
     }
+}
+
+fn busy() -> impl Strategy<Value = Fault> {
+    let after = prop::option::of(proptest::sample::select(vec![0u16, 200, 1000]));
+    let status = prop_oneof![Just(429u16), Just(503u16)];
+    (status, after, span()).prop_map(|(status, after_ms, for_ms)| Fault::Busy {
+        status,
+        after_ms,
+        for_ms,
+    })
+}
+
+fn set_back() -> impl Strategy<Value = Fault> {
+    let spoil = (span(), any::<bool>());
+    prop_oneof![
+        2 => (0..8u8).prop_map(|by| Fault::SetBack { by }),
+        1 => spoil.prop_map(|(for_ms, restored)| Fault::Spoil { for_ms, restored }),
+    ]
 }
 
 fn admin_fault() -> impl Strategy<Value = Fault> {
@@ -313,13 +420,15 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
     match fleet {
         Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
-        Fleet::Rows | Fleet::SteppedRows => Just(Keeping::Rows).boxed(),
+        Fleet::Rows | Fleet::SteppedRows | Fleet::Failover => Just(Keeping::Rows).boxed(),
+        Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
+        Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
     }
 }
 
 pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
-    let has_peers = fleet.chorias().is_some() || fleet == Fleet::ClientGo;
+    let has_peers = fleet.chorias().is_some() || matches!(fleet, Fleet::ClientGo | Fleet::Vimeo);
     let fleet_sizes = if has_peers { 1..=4 } else { 2..=5 };
     let ttls = match fleet {
         Fleet::Mixed => vec![3000],
@@ -343,6 +452,21 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
                 campaigners.iter_mut().for_each(|campaigner| campaigner.cool_down = leases);
             }
+            if fleet.is_on_objects() {
+                // Nothing tells of a change there.
+                faults.retain(|(_, fault)| {
+                    !matches!(fault, Fault::Hearing { .. } | Fault::Look { .. })
+                });
+                // The wall clocks agree as well as Go's promise asks for; else not at all, or exactly.
+                let skew = bucket_ttl.as_millis() as i16 / 4;
+                for campaigner in &mut campaigners {
+                    campaigner.wall_ms = match fleet {
+                        Fleet::Vimeo => campaigner.wall_ms.clamp(-skew, skew),
+                        _ if old_bucket => 0,
+                        _ => campaigner.wall_ms * 10,
+                    };
+                }
+            }
             if keeping == Keeping::LeavesMarkers {
                 // Who was told by the old bucket that nobody leads may create in the new one: no promise covers that.
                 faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
@@ -354,6 +478,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 old_bucket,
                 chorias: fleet.chorias(),
                 client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
+                vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
                 campaigners,
                 faults,
             }

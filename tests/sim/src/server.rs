@@ -20,6 +20,18 @@ pub enum Keeping {
     /// The same, tombstones too, and whoever looks is told whether its life is over by the server's clock: a row of a
     /// database.
     Rows,
+    /// An object of a bucket: it stays, and candidates judge for themselves.
+    Objects {
+        /// Whether the version of a content comes back with it, as S3's ETags do.
+        hashed: bool,
+    },
+}
+
+impl Keeping {
+    /// Whether the lock frees an entry by itself.
+    pub fn frees(self) -> bool {
+        matches!(self, Self::Expires | Self::LeavesMarkers)
+    }
 }
 
 /// Time of the simulated world, since its beginning.
@@ -28,8 +40,11 @@ pub type Time = Duration;
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub record: Record,
-    pub previous: Option<Revision>,
+    /// What it replaced; `None`: that is not told, as something may have been lost between the two.
+    pub previous: Option<Option<Revision>>,
     pub expires: Time,
+    /// On which history of the server its last campaigner wrote.
+    history: u64,
 }
 
 impl Stored {
@@ -61,6 +76,8 @@ pub struct Server {
     pub revision: u64,
     /// What stood before each of the last writes.
     past: VecDeque<(Option<Stored>, u64)>,
+    /// How often another server has taken over.
+    pub history: u64,
 }
 
 /// How many writes can be forgotten.
@@ -92,6 +109,7 @@ impl Server {
             last: None,
             revision: 0,
             past: VecDeque::new(),
+            history: 0,
         }
     }
 
@@ -106,7 +124,9 @@ impl Server {
     /// Whether nothing under the key shows that nobody wrote for a bucket's TTL.
     pub fn empty_is_proof(&self, now: Time) -> bool {
         let age = (self.age + now.saturating_sub(self.made)).as_millis() as i64 + self.stepped;
+        let is_whole = self.history == 0; // a first write can be lost too
         matches!(self.keeping, Keeping::LeavesMarkers | Keeping::Rows)
+            && is_whole
             && age > self.bucket_ttl.as_millis() as i64
     }
 
@@ -116,7 +136,21 @@ impl Server {
         if now < self.made {
             return (failed(request, failure(LockErrorKind::Unavailable, "no such bucket")), false);
         }
+        let lost = self.last.as_ref().is_some_and(|last| last.history != self.history);
         match request {
+            // What was written on another history may not be the last of it: from here on nothing counts.
+            Request::Read { .. } if lost => {
+                self.revision += 1_000_000;
+                self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl);
+                if let Some(last) = &mut self.last {
+                    (last.history, last.previous) = (self.history, None);
+                }
+                // That the next one to take over lacks this write is not promised for: the same tokens are given out again.
+                self.past.clear();
+                let (answer, _) = self.apply(now, request);
+                (answer, true)
+            }
+            Request::Write(_) | Request::Release(_) if lost => (failed(request, conflict()), false),
             Request::Read { .. } => {
                 let reading = match &self.last {
                     Some(stored) if self.keeping == Keeping::Rows && now >= stored.expires => {
@@ -152,16 +186,17 @@ impl Server {
         self.remember();
         self.revision += 1;
         let revision = Revision(self.revision);
-        let previous = self.last_revision();
+        let previous = Some(self.last_revision());
+        let history = self.last.as_ref().map_or(self.history, |last| last.history);
         let record = Record { revision, content };
-        self.last = Some(Stored { record, previous, expires: now + life });
+        self.last = Some(Stored { record, previous, expires: now + life, history });
         revision
     }
 
     /// Frees what has outlived its life. Answers whether a marker was stored.
     pub fn expire(&mut self, now: Time) -> bool {
         match &self.last {
-            _ if matches!(self.keeping, Keeping::Forever | Keeping::Rows) => false,
+            _ if !self.keeping.frees() => false,
             Some(stored) if now >= stored.expires => {
                 let held = matches!(stored.record.content, Content::Held(_));
                 if held && self.keeping == Keeping::LeavesMarkers {
@@ -212,6 +247,17 @@ impl Server {
         let kept = self.past.len().saturating_sub(writes);
         if let Some((last, revision)) = self.past.drain(kept..).next() {
             (self.last, self.revision) = (last, revision);
+        }
+    }
+
+    /// A replica takes over that lacks the last `writes`.
+    pub fn fail_over(&mut self, writes: usize) {
+        self.forget(writes);
+        self.past.clear();
+        self.history += 1;
+        if self.last.is_none() {
+            // A first write is numbered by the time.
+            self.revision += 1_000_000;
         }
     }
 

@@ -1,6 +1,7 @@
 //! A seeded, single-threaded world of discrete events around production machines.
 
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -11,6 +12,7 @@ use crate::campaigner::Campaigner;
 use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
+use crate::objects::{self, Asked, Reply, Room, Store, Vimeo};
 use crate::scenario::{Fault, STORM, Scenario};
 use crate::server::{Keeping, Server, Time};
 use crate::tell;
@@ -67,6 +69,38 @@ pub(super) enum Happening {
         life: u32,
         step: clientgo::Step,
     },
+    /// What the lock asks of a store arrives there.
+    Asked {
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+        asked: Asked,
+    },
+    /// The store's reply arrives.
+    Replied {
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+        reply: Reply,
+    },
+    /// The time is over for which a store wanted to be left alone.
+    AskAgain {
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+    },
+    /// Somebody sees to an object that cannot be read.
+    Mended {
+        restored: bool,
+    },
+    Vimeo {
+        which: usize,
+        life: u32,
+        step: objects::Step,
+    },
     Calm,
 }
 
@@ -103,6 +137,11 @@ pub struct World {
     pub campaigners: Vec<Campaigner>,
     pub(super) chorias: Vec<Choria>,
     pub(super) client_gos: Vec<ClientGo>,
+    pub(super) vimeos: Vec<Vimeo>,
+    /// Where the lock is an object.
+    pub(super) store: Option<Store>,
+    /// The lock that several campaigns have in common.
+    shared: Arc<Room>,
     pub checker: Checker,
     /// No more faults, losses or long delays.
     pub calm: bool,
@@ -127,7 +166,14 @@ impl World {
             .collect();
         let client_gos: Vec<_> =
             (0..scenario.client_gos).map(|_| ClientGo::new(random.i64(-1000..=1000))).collect();
-        let peers = chorias.len() + client_gos.len();
+        let store = match scenario.keeping {
+            Keeping::Objects { hashed } => Some(Store::new(hashed, ttl)),
+            _ => None,
+        };
+        let skew = ttl.as_millis() as i16 / 4;
+        let vimeos: Vec<_> =
+            (0..scenario.vimeos).map(|_| Vimeo::new(random.i16(-skew..=skew))).collect();
+        let peers = chorias.len() + client_gos.len() + vimeos.len();
         let age = if scenario.old_bucket { ttl * 2 } else { Duration::ZERO };
         let mut world = Self {
             now: Time::ZERO,
@@ -139,6 +185,9 @@ impl World {
             campaigners,
             chorias,
             client_gos,
+            vimeos,
+            store,
+            shared: Arc::default(),
             calm: false,
             history: with_history.then(Vec::new),
             scenario: scenario.clone(),
@@ -154,6 +203,10 @@ impl World {
         for which in 0..world.client_gos.len() {
             let after = world.millis(0..2000);
             world.after(after, Happening::ClientGo { which, life: 0, step: clientgo::Step::Try });
+        }
+        for which in 0..world.vimeos.len() {
+            let after = world.millis(0..2000);
+            world.after(after, Happening::Vimeo { which, life: 0, step: objects::Step::Look });
         }
         for (at, fault) in &scenario.faults {
             let at = Duration::from_millis(u64::from(*at));
@@ -204,7 +257,7 @@ impl World {
             reads: self.campaigners[who].setup.reads,
             empty_is_proof: self.scenario.keeping == Keeping::LeavesMarkers
                 && self.scenario.old_bucket,
-            expires: !matches!(self.scenario.keeping, Keeping::Forever | Keeping::Rows),
+            expires: self.scenario.keeping.frees(),
             longest_identity: 100,
         }
     }
@@ -213,6 +266,8 @@ impl World {
         if let Happening::Inside { who, .. }
         | Happening::Wake { who, .. }
         | Happening::Hint { who, .. }
+        | Happening::Replied { who, .. }
+        | Happening::AskAgain { who, .. }
         | Happening::Answer { who, .. } = &what
             && self.campaigners[*who].is_paused(self.now)
         {
@@ -259,6 +314,7 @@ impl World {
                     && (from_server || campaigner.request == Some(id))
                 {
                     campaigner.request = campaigner.request.filter(|open| *open != id);
+                    campaigner.exchange = None;
                     self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
                     self.feed(who, Event::Answered { id, answer });
                 }
@@ -271,6 +327,17 @@ impl World {
             }
             Happening::Choria { which, life, step } => self.step_choria(which, life, step),
             Happening::ClientGo { which, life, step } => self.step_client_go(which, life, step),
+            Happening::Asked { who, life, id, attempt, asked } => {
+                self.store_serves(who, life, id, attempt, asked);
+            }
+            Happening::Replied { who, life, id, attempt, reply } => {
+                self.room_hears(who, life, id, attempt, reply);
+            }
+            Happening::AskAgain { who, life, id, attempt } => {
+                self.room_asks_again(who, life, id, attempt);
+            }
+            Happening::Mended { restored } => self.object_is_mended(restored),
+            Happening::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
             Happening::Calm => self.calm_down(),
         }
         self.checker.beside_peers(self.now);
@@ -283,6 +350,11 @@ impl World {
         let lock = self.capabilities(who);
         let (seed, choria) = (self.scenario.seed, self.scenario.chorias.is_some());
         self.campaigners[who].start(who, seed, choria, lock);
+        let shares = self.campaigners[who].setup.shares;
+        self.campaigners[who].room = if shares { self.shared.clone() } else { Arc::default() };
+        if let Some(store) = self.store.as_mut().filter(|_| !shares) {
+            store.newcomer(who);
+        }
         self.log(|| format!("c{who} starts"));
         self.feed(who, Event::Start);
         let coverage = self.campaigners[who].setup.coverage;
@@ -334,6 +406,7 @@ impl World {
             Action::Request { id, request } => self.send(who, id, request),
             Action::Begin { token, deadline } => {
                 let deadline = self.entitled(who, deadline);
+                self.judge_token(who);
                 self.checker.begin(who, self.now, token, deadline);
                 if unruly {
                     let (after, panicked) = (self.millis(0..4000), self.random.bool());
@@ -359,6 +432,17 @@ impl World {
                 self.after(after, Happening::Start { who });
             }
             _ => {}
+        }
+    }
+
+    /// Whether the last token was lost, and cannot be known to whoever begins a term.
+    fn judge_token(&mut self, who: usize) {
+        let clocks_agree = self.campaigners.iter().all(|it| it.setup.wall_ms == 0);
+        let knew = self.campaigners[who].knew;
+        if let (Some(store), Some(last)) = (&self.store, self.checker.last_token())
+            && store.excuses_token(last, knew, clocks_agree)
+        {
+            self.checker.excuse_token();
         }
     }
 

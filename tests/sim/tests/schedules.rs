@@ -28,7 +28,8 @@ fn check(fleet: Fleet) {
     println!("{fleet}: {} schedules, {terms} terms, {peer_terms} of others", FIXED + FRESH);
     let least = fleet.least_terms() * (FIXED + FRESH);
     assert!(terms >= least, "{terms} terms: too few to show anything");
-    let peers = matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo);
+    let peers =
+        matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo | Fleet::Vimeo);
     assert!(!peers || peer_terms * 2 >= least, "{peer_terms} terms of others: too few");
 }
 
@@ -68,8 +69,23 @@ fn one_leads_beside_campaigners_of_client_go() {
 }
 
 #[test]
+fn one_leads_on_an_object_whatever_becomes_of_it() {
+    check(Fleet::Objects);
+}
+
+#[test]
+fn one_leads_beside_campaigners_of_vimeo() {
+    check(Fleet::Vimeo);
+}
+
+#[test]
 fn one_leads_on_rows_whose_clock_tells_newcomers_that_a_lease_has_passed() {
     check(Fleet::Rows);
+}
+
+#[test]
+fn one_leads_on_rows_though_a_replica_takes_over_that_lacks_writes() {
+    check(Fleet::Failover);
 }
 
 #[test]
@@ -102,6 +118,8 @@ fn a_quiet_hour_costs_the_renewals_of_one() {
         ppm: 500,
         twin: false,
         unruly: 0,
+        wall_ms: 0,
+        shares: false,
     };
     let requests = |coverage| {
         let scenario = Scenario {
@@ -111,6 +129,7 @@ fn a_quiet_hour_costs_the_renewals_of_one() {
             old_bucket: true,
             chorias: None,
             client_gos: 0,
+            vimeos: 0,
             campaigners: vec![standing(coverage); 5],
             faults: Vec::new(),
         };

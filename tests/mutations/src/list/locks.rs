@@ -250,19 +250,64 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an entry that was set back counts as it did then",
         edits: &[edit(
-            "src/objects/elections.rs",
-            "content: set_back(content, terms)",
-            "content: { let _ = (set_back, terms); content }",
+            "src/objects/election.rs",
+            "let content = terms.set_back(content);",
+            "let _ = terms;",
         )],
-        noticed_by: &[Stores],
+        noticed_by: &[Simulation, Stores],
+    },
+    Mutation {
+        name: "object store: an object is told from an older one by its number, not by its version",
+        edits: &[edit(
+            "src/objects/election.rs",
+            "if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {",
+            "if let Some(known) = state.known.as_ref().filter(|known| known.number == number) {",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "object store: an answer from before another campaign's write counts as put back",
+        edits: &[edit(
+            "src/objects/election.rs",
+            "if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {",
+            "if let Some(known) = before.known.as_ref().filter(|known| known.number == u64::MAX) {",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "object store: numbers go on from what stands there alone",
+        edits: &[edit(
+            "src/objects/election.rs",
+            "next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)",
+            "next.max(clock)",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "object store: Go's campaigners are told of no allowance for skew",
+        edits: &[edit(
+            "src/objects/terms.rs",
+            "life => life.saturating_add(self.skew),",
+            "life => life,",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "object store: an evicted Go leader is waited for like one of ours",
+        edits: &[edit(
+            "src/objects/terms.rs",
+            "Some(left).filter(|left| *left > self.longest)",
+            "Some(left).filter(|left| *left > self.longest.saturating_mul(9))",
+        )],
+        noticed_by: &[Simulation],
     },
     Mutation {
         name: "object store: a Go leader is waited for one term",
         edits: &[edit(
-            "src/objects/entry.rs",
-            "    let by_wall_clock = said.saturating_add(terms.skew).saturating_add(terms.longest);\n    terms.longest.saturating_mul(2).max",
-            "    let by_wall_clock = said.saturating_add(terms.skew);\n    terms.longest.max",
+            "src/objects/terms.rs",
+            "        let by_wall_clock = said.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
+            "        let by_wall_clock = said.saturating_add(self.skew);\n        self.longest.max",
         )],
-        noticed_by: &[Stores],
+        noticed_by: &[Simulation, Stores],
     },
 ];

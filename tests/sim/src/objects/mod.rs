@@ -1,0 +1,16 @@
+//! An election on object storage: what the lock of `src/objects` sees of the stores, and what it makes of it.
+//!
+//! What it knows of an object, and how long it has anybody wait, are the library's own sources.
+
+#[path = "../../../../src/objects/election.rs"]
+mod election;
+mod requests;
+mod store;
+#[path = "../../../../src/objects/terms.rs"]
+mod terms;
+mod trouble;
+mod vimeo;
+
+pub(crate) use requests::{Asked, Exchange, Reply, Room};
+pub(crate) use store::Store;
+pub(crate) use vimeo::{Step, Vimeo};

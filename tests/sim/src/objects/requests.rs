@@ -1,0 +1,415 @@
+//! What the lock asks of the store for one request of a campaign, and what it makes of the replies.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
+use incumbent::protocol::{Answer, Event};
+
+use super::election::{Before, Election, Known};
+use super::store::{Body, Object, Said, Store, Version};
+use crate::campaigner::Campaigner;
+use crate::server::{Time, failed, failure};
+use crate::tell;
+use crate::world::{Happening, World};
+
+/// The lock as one process has it, or several campaigns of one.
+#[derive(Debug, Default)]
+pub struct Room {
+    election: Election<Version>,
+    /// Whether the store has shown that it checks conditions.
+    checks: AtomicBool,
+}
+
+/// One HTTP request.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    Get,
+    Put { over: Option<Version>, body: Body, newest: Option<Revision>, sent: Time },
+}
+
+#[derive(Debug, Clone)]
+pub enum Reply {
+    Found(Option<Object>),
+    Stored(Version),
+    /// 412, 409.
+    Refused,
+    /// 429, 503.
+    Busy {
+        status: u16,
+        retry_after: Option<Duration>,
+    },
+    /// 403.
+    Denied,
+}
+
+/// A request of the campaign that the lock is at work on.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    id: u64,
+    request: Request,
+    /// When its time is over.
+    by: Time,
+    asked: Asked,
+    /// Which HTTP request of it is under way.
+    attempt: u32,
+    before: Before<Version>,
+    /// An earlier try of the same may have been applied.
+    ambiguous: bool,
+    /// What was stored, while the store is tried out.
+    stored: Option<Known<Version>>,
+    /// How many of its two trials have been refused.
+    trials: u8,
+}
+
+impl World {
+    /// Whose locks cannot tell that this version, which says so, is not the last.
+    pub(super) fn unaware(fleet: &[Campaigner], version: Version, to: Revision) -> Vec<usize> {
+        let cannot_tell = |it: &Campaigner| {
+            let election = &it.room.election;
+            election.newest().is_none_or(|newest| newest <= to)
+                || election.known().is_some_and(|known| known.version == version)
+        };
+        (0..fleet.len()).filter(|who| cannot_tell(&fleet[*who])).collect()
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store.as_mut().expect("only worlds with a store have rooms")
+    }
+
+    fn wall(&self, who: usize) -> Duration {
+        Store::wall(self.now, self.campaigners[who].setup.wall_ms)
+    }
+
+    pub(crate) fn room_asks(&mut self, who: usize, id: u64, request: Request, timeout: Duration) {
+        let by = self.now + timeout;
+        let room = Arc::clone(&self.campaigners[who].room);
+        let exchange = Exchange {
+            id,
+            request,
+            by,
+            asked: Asked::Get,
+            attempt: 0,
+            before: room.election.before(),
+            ambiguous: false,
+            stored: None,
+            trials: 0,
+        };
+        let expected = expected(&exchange.request);
+        self.campaigners[who].exchange = Some(exchange);
+        match (expected, room.election.known()) {
+            (None, _) | (Some(Some(_)), None) => self.room_sends(who),
+            (Some(Some(_)), known) => self.room_puts(who, known),
+            (Some(None), _) => self.room_puts(who, None),
+        }
+    }
+
+    /// Writes over `known`, if that is what the campaign expects.
+    fn room_puts(&mut self, who: usize, known: Option<Known<Version>>) {
+        let (now, wall) = (self.now, self.wall(who));
+        let terms = self.store().terms;
+        let campaigner = &mut self.campaigners[who];
+        let room = Arc::clone(&campaigner.room);
+        let Some(exchange) = &mut campaigner.exchange else { return };
+        if Some(known.as_ref().map(|known| known.revision)) != expected(&exchange.request) {
+            return self.room_fails(who, LockErrorKind::Conflict, "written by somebody else");
+        }
+        let number = room.election.next_number(known.as_ref(), wall.as_millis() as u64);
+        let (said, life) = match &exchange.request {
+            Request::Write(write) => {
+                (Said::Held(Arc::clone(&write.identity), write.mark.clone()), write.life)
+            }
+            Request::Release(release) => {
+                (Said::Released { by: release.by, left: release.left }, release.left)
+            }
+            Request::Read { .. } | Request::Concede(_) => return,
+        };
+        let body = Body { number, expiry: wall + terms.told_to_go(life), said };
+        let newest = room.election.newest();
+        let over = known.map(|known| known.version);
+        exchange.asked = Asked::Put { over, body, newest, sent: now };
+        exchange.ambiguous = false;
+        self.room_sends(who);
+    }
+
+    /// Sends the HTTP request that is next.
+    pub(crate) fn room_sends(&mut self, who: usize) {
+        let cut = self.now < self.campaigners[who].cut_out_until;
+        let life = self.campaigners[who].life;
+        let Some(exchange) = &mut self.campaigners[who].exchange else { return };
+        exchange.attempt += 1;
+        let (id, attempt, asked) = (exchange.id, exchange.attempt, exchange.asked.clone());
+        // What stands between may send it twice.
+        for _ in 0..self.copies() {
+            if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+                let asked = asked.clone();
+                self.after(after, Happening::Asked { who, life, id, attempt, asked });
+            }
+        }
+    }
+
+    /// A request arrives at the store.
+    pub(crate) fn store_serves(
+        &mut self,
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+        asked: Asked,
+    ) {
+        let now = self.now;
+        if !self.server.is_up(now) {
+            return;
+        }
+        let denied = now < self.campaigners[who].denied_until;
+        let (busy_until, status, retry_after) = self.store().busy;
+        let busy = now < busy_until;
+        // A store that is too busy may have done it all the same; one that is asked too often has not.
+        let applies = !busy || (status == 503 && self.random.bool());
+        let raced = !self.calm && self.random.u8(..) < 3;
+        let mut reply = match &asked {
+            Asked::Get => Reply::Found(self.store().object.clone()),
+            Asked::Put { .. } if denied => Reply::Denied,
+            // As S3 answers where another write is under way.
+            Asked::Put { .. } if raced => Reply::Refused,
+            Asked::Put { over, body, newest, sent } if applies => {
+                match self.store().put(*over, body) {
+                    Some(version) => {
+                        self.was_put(who, life, body, *newest, *sent);
+                        Reply::Stored(version)
+                    }
+                    None => Reply::Refused,
+                }
+            }
+            Asked::Put { .. } => Reply::Refused,
+        };
+        if busy {
+            reply = Reply::Busy { status, retry_after };
+        }
+        self.log(|| format!("store: c{who}'s #{id}, {asked}: {reply}"));
+        if let Some(after) = self.passage(0.08) {
+            self.after(after, Happening::Replied { who, life, id, attempt, reply });
+        }
+    }
+
+    /// A write was stored, and what follows for those who check it.
+    fn was_put(
+        &mut self,
+        who: usize,
+        life: u32,
+        body: &Body,
+        newest: Option<Revision>,
+        sent: Time,
+    ) {
+        let now = self.now;
+        if let Some(until) = self.store().excuses(now, who, sent) {
+            self.log(|| format!("c{who} knows nothing of what was lost"));
+            self.checker.excuse(until);
+        }
+        let Said::Held(_, mark) = &body.said else { return };
+        let number = mark.write.number;
+        if self.campaigners[who].life == life {
+            self.campaigners[who].applied(number);
+        }
+        if mark.token.is_none() {
+            self.campaigners[who].knew = newest;
+        }
+    }
+
+    /// A reply arrives.
+    pub(crate) fn room_hears(
+        &mut self,
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+        reply: Reply,
+    ) {
+        let campaigner = &self.campaigners[who];
+        let awaited = campaigner.request == Some(id)
+            && campaigner.exchange.as_ref().is_some_and(|it| it.id == id && it.attempt == attempt);
+        if campaigner.life != life || self.now < campaigner.cut_in_until || !awaited {
+            return;
+        }
+        let room = Arc::clone(&campaigner.room);
+        let (terms, wall) = (self.store().terms, self.wall(who));
+        let (now, hashed) = (self.now, self.store().hashed);
+        let Some(exchange) = &mut self.campaigners[who].exchange else { return };
+        let reads = matches!(exchange.request, Request::Read { .. });
+        match reply {
+            Reply::Found(None) => {
+                room.election.forget(&exchange.before);
+                if reads {
+                    let nothing = Reading::Empty { proof: false };
+                    return self.room_answers(who, Answer::Read(Ok(nothing)));
+                }
+                self.room_puts(who, None);
+            }
+            Reply::Found(Some(Object { version, body })) => {
+                let Some(content) = body.content(terms, wall) else {
+                    let what = "is no entry of an election";
+                    return self.room_fails(who, LockErrorKind::Misconfigured, what);
+                };
+                let (election, before) = (&room.election, &exchange.before);
+                let known = election.found(before, version, body.number, content, terms);
+                if reads {
+                    let found = Reading::Found(known.record());
+                    return self.room_answers(who, Answer::Read(Ok(found)));
+                }
+                self.room_puts(who, Some(known));
+            }
+            Reply::Stored(_) if exchange.trials > 0 || exchange.stored.is_some() => {
+                let what = "can be written by anybody";
+                self.room_fails(who, LockErrorKind::Misconfigured, what);
+            }
+            Reply::Stored(version) => {
+                let Asked::Put { body, .. } = &exchange.asked else { return };
+                let Some(content) = body.content(terms, wall) else { return };
+                let (number, revision) = (body.number, Revision(body.number + 1));
+                exchange.stored = Some(Known { version, number, revision, content });
+                if hashed && !room.checks.load(Ordering::Relaxed) {
+                    return self.room_tries(who, None);
+                }
+                self.room_has_written(who);
+            }
+            Reply::Refused if exchange.stored.is_some() && !exchange.ambiguous => {
+                exchange.trials += 1;
+                if exchange.trials == 1 {
+                    return self.room_tries(who, Some(Version::NONE));
+                }
+                room.checks.store(true, Ordering::Relaxed);
+                self.room_has_written(who);
+            }
+            Reply::Refused if exchange.ambiguous => {
+                let what = "refused after an answer that was none";
+                self.room_fails(who, LockErrorKind::Unknown, what);
+            }
+            Reply::Refused => {
+                self.room_fails(who, LockErrorKind::Conflict, "written by somebody else");
+            }
+            Reply::Denied => self.room_fails(who, LockErrorKind::Denied, "a right is missing"),
+            Reply::Busy { status, retry_after } => {
+                exchange.ambiguous |= status == 503 && retry_after.is_some();
+                let pause = retry_after.filter(|pause| now + *pause < exchange.by);
+                let ambiguous = exchange.ambiguous || status == 503;
+                match pause {
+                    Some(pause) => {
+                        let pause = pause.max(Duration::from_millis(100));
+                        self.after(pause, Happening::AskAgain { who, life, id, attempt });
+                    }
+                    None if ambiguous && !reads => {
+                        self.room_fails(who, LockErrorKind::Unknown, "the store is too busy");
+                    }
+                    None => {
+                        self.room_fails(who, LockErrorKind::Unavailable, "the store is too busy");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The time is over that the store asked for.
+    pub(crate) fn room_asks_again(&mut self, who: usize, life: u32, id: u64, attempt: u32) {
+        let campaigner = &self.campaigners[who];
+        let current = campaigner.exchange.as_ref();
+        if campaigner.life == life
+            && campaigner.request == Some(id)
+            && current.is_some_and(|it| it.id == id && it.attempt == attempt)
+        {
+            self.room_sends(who);
+        }
+    }
+
+    /// Writes what must be refused.
+    fn room_tries(&mut self, who: usize, over: Option<Version>) {
+        let (now, wall) = (self.now, self.wall(who));
+        let expiry = wall + self.store().terms.told_of_an_eviction();
+        let Some(exchange) = &mut self.campaigners[who].exchange else { return };
+        let Asked::Put { body, newest, .. } = &exchange.asked else { return };
+        let body = Body { number: body.number, expiry, said: Said::Nobody };
+        exchange.asked = Asked::Put { over, body, newest: *newest, sent: now };
+        exchange.ambiguous = false;
+        self.room_sends(who);
+    }
+
+    fn room_has_written(&mut self, who: usize) {
+        let campaigner = &mut self.campaigners[who];
+        let Some(exchange) = &mut campaigner.exchange else { return };
+        let Some(known) = exchange.stored.take() else { return };
+        let answer = match exchange.request {
+            Request::Release(_) => Answer::Released(Ok(())),
+            _ => Answer::Written(Ok(known.revision)),
+        };
+        campaigner.room.election.wrote(known);
+        self.room_answers(who, answer);
+    }
+
+    fn room_fails(&mut self, who: usize, kind: LockErrorKind, what: &str) {
+        let Some(exchange) = &self.campaigners[who].exchange else { return };
+        // Something was stored, and the store is being tried out.
+        let kind = match kind {
+            LockErrorKind::Misconfigured => kind,
+            _ if exchange.stored.is_some() => LockErrorKind::Unknown,
+            _ => kind,
+        };
+        let answer = failed(&exchange.request, failure(kind, what));
+        self.room_answers(who, answer);
+    }
+
+    fn room_answers(&mut self, who: usize, answer: Answer) {
+        let Some(exchange) = self.campaigners[who].exchange.take() else { return };
+        self.campaigners[who].request = None;
+        let id = exchange.id;
+        self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
+        self.feed(who, Event::Answered { id, answer });
+    }
+}
+
+/// What a write is to replace; `None`: it is none.
+fn expected(request: &Request) -> Option<Option<Revision>> {
+    match request {
+        Request::Write(write) => Some(write.expected),
+        Request::Release(release) => Some(Some(release.expected)),
+        Request::Read { .. } | Request::Concede(_) => None,
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Get => f.write_str("GET"),
+            Self::Put { over, body, .. } => {
+                let over = over.map_or_else(|| "nothing".to_owned(), |over| format!("{over:?}"));
+                write!(f, "PUT of number {} over {over}", body.number)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(None) => f.write_str("404"),
+            Self::Found(Some(Object { version, body })) => {
+                write!(f, "{version:?}, number {}", body.number)?;
+                match &body.said {
+                    Said::Held(identity, mark) => {
+                        write!(f, " of {identity} (write {})", mark.write.number)
+                    }
+                    Said::Released { left, .. } => write!(f, ", released with {left:?} left"),
+                    Said::Named(identity) => write!(f, " of {identity}"),
+                    Said::Nobody => f.write_str(" of nobody"),
+                    Said::Junk => f.write_str(", junk"),
+                }
+            }
+            Self::Stored(version) => write!(f, "200, {version:?}"),
+            Self::Refused => f.write_str("412"),
+            Self::Busy { status, retry_after } => {
+                write!(f, "{status}, again after {retry_after:?}")
+            }
+            Self::Denied => f.write_str("403"),
+        }
+    }
+}

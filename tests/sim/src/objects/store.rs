@@ -1,0 +1,220 @@
+//! One object of a bucket: versions that say nothing, and writes on condition of one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::{Content, Entry, Mark, Nonce, Revision, Token, Tombstone};
+
+use super::terms::Terms;
+use crate::server::Time;
+
+/// What the wall clocks show when the world begins.
+const EPOCH: Duration = Duration::from_secs(1000);
+
+/// A generation, or an ETag: it can be compared with another one, and that is all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// That of no object.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
+/// What an object says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Body {
+    pub number: u64,
+    /// When the term ends, for those who compare wall clocks.
+    pub expiry: Duration,
+    pub said: Said,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    Held(Arc<str>, Mark),
+    Released {
+        by: Nonce,
+        left: Duration,
+    },
+    /// By a campaigner of vimeo's, or by hand.
+    Named(Arc<str>),
+    Nobody,
+    /// Nothing that can be read.
+    Junk,
+}
+
+impl Body {
+    /// What it means; `None`: nothing. `wall`: the reader's wall clock.
+    pub(super) fn content(&self, terms: Terms, wall: Duration) -> Option<Content> {
+        Some(match &self.said {
+            Said::Held(identity, mark) => Content::Held(Entry {
+                identity: Arc::clone(identity),
+                mark: Some(mark.clone()),
+                life: mark.lease,
+                advertisement: None,
+            }),
+            Said::Released { by, left } => {
+                Content::Vacant(Tombstone::Released { by: *by, left: *left })
+            }
+            Said::Named(identity) => Content::Held(Entry {
+                identity: Arc::clone(identity),
+                mark: None,
+                life: terms.wait_for_go(self.expiry.saturating_sub(wall)),
+                advertisement: None,
+            }),
+            Said::Nobody => Content::Vacant(Tombstone::Deleted),
+            Said::Junk => return None,
+        })
+    }
+
+    /// The revision that a reader gives it who knows nothing else.
+    fn revision(&self) -> Revision {
+        Revision(self.number + 1)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Object {
+    pub version: Version,
+    pub body: Body,
+}
+
+/// A content put back in the place of later ones.
+#[derive(Debug, Clone)]
+struct SetBack {
+    at: Time,
+    /// Those to whom it looks as if nothing had happened: they know of nothing newer, or take it by its version, which has come
+    /// back, for the last.
+    unaware: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub struct Store {
+    /// Versions are hashes of the content, as ETags of S3 are: they come back if it does.
+    pub hashed: bool,
+    pub(super) terms: Terms,
+    pub object: Option<Object>,
+    /// All that was ever written, each content once.
+    written: Vec<Body>,
+    /// The last one that can be read, whatever has become of it.
+    last: Option<Body>,
+    versions: u64,
+    set_backs: Vec<SetBack>,
+    /// The greatest token that can have been given out.
+    greatest: Revision,
+    /// Whether the object was ever deleted or overwritten without regard to what stood there.
+    pub disturbed: bool,
+    /// Until when it answers so, and whether it says when to come again.
+    pub busy: (Time, u16, Option<Duration>),
+}
+
+impl Store {
+    pub fn new(hashed: bool, longest: Duration) -> Self {
+        Self {
+            hashed,
+            // Go asks for a term of twice the skew at the least.
+            terms: Terms { longest, skew: longest / 4 },
+            object: None,
+            written: Vec::new(),
+            last: None,
+            versions: 0,
+            set_backs: Vec::new(),
+            greatest: Revision(0),
+            disturbed: false,
+            busy: (Time::ZERO, 0, None),
+        }
+    }
+
+    /// What a wall clock shows that is `ahead` by so many milliseconds.
+    pub fn wall(now: Time, ahead: i16) -> Duration {
+        let by = Duration::from_millis(u64::from(ahead.unsigned_abs()));
+        if ahead < 0 { EPOCH + now - by } else { EPOCH + now + by }
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.object.as_ref().map(|object| object.version)
+    }
+
+    /// Writes over `over` if that is what stands there; `None`: refused.
+    pub fn put(&mut self, over: Option<Version>, body: &Body) -> Option<Version> {
+        (over == self.version()).then(|| self.store(body.clone()))
+    }
+
+    fn store(&mut self, body: Body) -> Version {
+        let known = self.written.iter().position(|known| *known == body);
+        let place = known.unwrap_or(self.written.len());
+        if known.is_none() {
+            self.written.push(body.clone());
+        }
+        self.versions += 1;
+        let version = Version(if self.hashed { place as u64 } else { self.versions });
+        self.greatest = self.greatest.max(body.revision());
+        if body.said != Said::Junk {
+            self.last = Some(body.clone());
+        }
+        self.object = Some(Object { version, body });
+        version
+    }
+
+    /// Writes whatever stands there.
+    pub fn overwrite(&mut self, body: Body) {
+        self.disturbed = true;
+        self.store(body);
+    }
+
+    pub fn delete(&mut self) {
+        self.disturbed = true;
+        self.object = None;
+    }
+
+    pub fn is_junk(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.body.said == Said::Junk)
+    }
+
+    /// A number that an administrator's own write may have.
+    pub fn last_number(&self) -> u64 {
+        self.greatest.0
+    }
+
+    /// Puts an earlier content back: the last one, or that of so many writes before. Answers whether there is one. `unaware`: to
+    /// whom it is no older than what they know.
+    pub fn set_back(
+        &mut self,
+        now: Time,
+        by: usize,
+        unaware: impl Fn(Version, Revision) -> Vec<usize>,
+    ) -> bool {
+        let mut sound = self.written.iter().rev().filter(|body| body.said != Said::Junk);
+        let Some(body) = sound.nth(by).cloned() else { return false };
+        let (to, loses) = (body.revision(), self.last.as_ref() != Some(&body));
+        self.overwrite(body);
+        if let Some(Object { version, .. }) = self.object
+            && loses
+        {
+            self.set_backs.push(SetBack { at: now, unaware: unaware(version, to) });
+        }
+        true
+    }
+
+    /// A campaigner starts that knows nothing.
+    pub fn newcomer(&mut self, who: usize) {
+        self.set_backs.iter_mut().for_each(|it| it.unaware.push(who));
+    }
+
+    /// Until when no promise holds, where a write is applied that was `sent` then.
+    ///
+    /// Whoever has seen none of the writes that were lost cannot know that they were: it believes what was put back, and asks for
+    /// the office, or releases it, beside a leader of then, until that one's last renewal has run out. The same follows where
+    /// a version has come back with its content, and a write over it that was under way since before is applied.
+    pub fn excuses(&self, now: Time, who: usize, sent: Time) -> Option<Time> {
+        let lasts = self.terms.longest.mul_f64(1.01);
+        let fooled = |it: &&SetBack| it.unaware.contains(&who) || sent <= it.at;
+        let ends = self.set_backs.iter().filter(fooled).map(|it| it.at + lasts);
+        ends.max().filter(|ends| now < *ends)
+    }
+
+    /// Whether a token may be no greater than `last`: where it was lost, the campaigner never saw it, and its clock is another.
+    pub fn excuses_token(&self, last: Token, newest: Option<Revision>, clocks_agree: bool) -> bool {
+        self.disturbed && !clocks_agree && newest.is_none_or(|newest| newest.0 < last.0)
+    }
+}

@@ -1,0 +1,84 @@
+//! What becomes of the object behind everybody's back.
+
+use std::time::Duration;
+
+use incumbent::lock::Nonce;
+
+use super::store::{Body, Said, Store};
+use crate::world::{Happening, World};
+
+impl World {
+    /// The store, while it can be reached.
+    fn living_store(&mut self) -> Option<&mut Store> {
+        let up = self.server.is_up(self.now);
+        self.store.as_mut().filter(|_| up)
+    }
+
+    pub(crate) fn store_is_busy(&mut self, status: u16, after: Option<Duration>, lasts: Duration) {
+        let until = self.now + lasts;
+        if let Some(store) = &mut self.store {
+            store.busy = (until, status, after);
+        }
+    }
+
+    pub(crate) fn object_is_deleted(&mut self) {
+        if let Some(store) = self.living_store() {
+            store.delete();
+        }
+    }
+
+    /// Overwritten with somebody's name; `numbered`: and with a number that follows the last one.
+    pub(crate) fn object_is_overwritten(&mut self, numbered: bool) {
+        let wall = Store::wall(self.now, 0);
+        if let Some(store) = self.living_store() {
+            let number = if numbered { store.last_number() } else { 0 };
+            let expiry = wall + store.terms.longest;
+            store.overwrite(Body { number, expiry, said: Said::Named("admin".into()) });
+        }
+    }
+
+    /// The leader is evicted, as an operator does.
+    pub(crate) fn object_is_evicted(&mut self) {
+        let wall = Store::wall(self.now, 0);
+        let Some(store) = self.living_store() else { return };
+        let Some(object) = store.object.clone().filter(|_| !store.is_junk()) else { return };
+        let number = (object.body.number + 1).max(wall.as_millis() as u64);
+        let expiry = wall + store.terms.told_of_an_eviction();
+        let content = object.body.content(store.terms, wall);
+        let said = match content.and_then(|content| store.terms.left_of(&content)) {
+            Some(left) => Said::Released { by: Nonce(0), left },
+            None => Said::Nobody,
+        };
+        store.put(Some(object.version), &Body { number, expiry, said });
+    }
+
+    pub(crate) fn object_is_spoiled(&mut self, for_how_long: Duration, restored: bool) {
+        let Some(store) = self.living_store() else { return };
+        store.overwrite(Body { number: 0, expiry: Duration::ZERO, said: Said::Junk });
+        self.after(for_how_long, Happening::Mended { restored });
+    }
+
+    /// Junk is deleted, or what stood there before is put back.
+    pub(crate) fn object_is_mended(&mut self, restored: bool) {
+        let (now, fleet) = (self.now, &self.campaigners);
+        if let Some(store) = self.store.as_mut().filter(|store| store.is_junk())
+            && !(restored
+                && store.set_back(now, 0, |version, to| Self::unaware(fleet, version, to)))
+        {
+            store.delete();
+        }
+        self.log(|| "the object is mended".to_owned());
+    }
+
+    pub(crate) fn object_is_set_back(&mut self, by: u8) {
+        let (now, fleet) = (self.now, &self.campaigners);
+        if let Some(store) = self.store.as_mut().filter(|_| self.server.is_up(now)) {
+            store.set_back(now, usize::from(by), |version, to| Self::unaware(fleet, version, to));
+        }
+    }
+
+    pub(crate) fn store_recovers(&mut self) {
+        self.store_is_busy(0, None, Duration::ZERO);
+        self.object_is_mended(false);
+    }
+}
