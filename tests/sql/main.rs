@@ -5,7 +5,6 @@ mod behaviour;
 mod failover;
 mod file;
 mod gate;
-mod pooler;
 mod postgres;
 mod scene;
 mod sqlite;

@@ -5,13 +5,12 @@ use std::time::Duration;
 use incumbent::Cause;
 use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::sql::{Postgres, SqlErrorKind, Tables};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{Pooler, eventually};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::behaviour::{leads, lost, sees, soon, won};
 use crate::gate::Gate;
-use crate::pooler::Pooler;
 use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -315,8 +314,8 @@ async fn a_row_that_somebody_locks_ends_the_term_and_leaves_no_backends_behind()
 async fn elections_go_through_pgbouncer_in_transaction_mode() {
     let scene = Scene::new(LEASE).await;
     scene.open().await;
-    let pooler = Pooler::start(&scene).await;
-    let lock = || async { Postgres::connect(&pooler.url(&scene)).await.unwrap().lock() };
+    let pooler = Pooler::start(&scene.server, &scene.database).await;
+    let lock = || async { Postgres::connect(&pooler.url(&scene.database)).await.unwrap().lock() };
     let first = scene.stand_with("first", lock().await);
     let leadership = leads(&first).await;
     let second = scene.stand_with("second", lock().await.polling());

@@ -5,6 +5,7 @@
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
 //! - [`Authority`]: certificates for servers and their clients.
+//! - [`Pooler`]: PgBouncer in front of it.
 //! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
 //! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
 //!   lose the reply of one chosen request.
@@ -22,6 +23,7 @@ mod cluster;
 mod http;
 mod kube;
 mod poll;
+mod pooler;
 mod ports;
 mod postgres;
 mod process;
@@ -36,6 +38,7 @@ pub use cluster::{Cluster, ClusterBuilder};
 pub use http::monitor;
 pub use kube::{KubeServer, go_program};
 pub use poll::eventually;
+pub use pooler::Pooler;
 pub use ports::Port;
 pub use postgres::PostgresServer;
 pub use process::Process;

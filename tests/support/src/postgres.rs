@@ -197,6 +197,20 @@ impl PostgresServer {
         });
     }
 
+    /// Has its administrator run statements in a database, each a transaction of its own.
+    ///
+    /// # Panics
+    ///
+    /// Where one of them fails.
+    pub fn sql(&self, database: &str, statements: &[&str]) {
+        self.run("psql", |command| {
+            command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", &self.url(database)]);
+            for statement in statements {
+                command.args(["--command", statement]);
+            }
+        });
+    }
+
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port.number()
