@@ -27,6 +27,39 @@ enum Kind {
     Endpoints,
 }
 
+/// The objects that a `kubernetes:` URL names, for whoever examines them.
+#[derive(Debug, Clone)]
+pub struct NamedObjects(pub(super) Place);
+
+impl NamedObjects {
+    /// The API server, and the namespace. Does no request.
+    ///
+    /// # Errors
+    /// A kubeconfig, or a pod's service account, that cannot be used.
+    pub async fn cluster(&self) -> Result<Cluster, LockUrlError> {
+        self.0.cluster().await
+    }
+
+    /// The kind of the objects: `lease`, `configmap` or `endpoints`.
+    pub fn kind(&self) -> &'static str {
+        match self.0.kind {
+            Kind::Lease => "lease",
+            Kind::ConfigMap => "configmap",
+            Kind::Endpoints => "endpoints",
+        }
+    }
+
+    /// The object of every election, where the URL names one.
+    pub fn object(&self) -> Option<&str> {
+        self.0.object.as_deref()
+    }
+
+    /// How elections there are timed, where the URL says it.
+    pub fn timing(&self) -> Option<LeaseTiming> {
+        self.0.timing
+    }
+}
+
 impl Place {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let place = Self {
@@ -65,6 +98,15 @@ impl Place {
     }
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let cluster = self.cluster().await?;
+        Ok(match self.kind {
+            Kind::Lease => self.chosen(cluster.lease_lock()),
+            Kind::ConfigMap => self.chosen(cluster.config_map_lock()),
+            Kind::Endpoints => self.chosen(cluster.endpoints_lock()),
+        })
+    }
+
+    async fn cluster(&self) -> Result<Cluster, LockUrlError> {
         let cluster = match &self.kubeconfig {
             Some(file) => Cluster::from_kubeconfig(file, self.context.as_deref()).await,
             None => Cluster::infer().await,
@@ -76,11 +118,7 @@ impl Place {
         if !self.namespace.is_empty() {
             cluster = cluster.in_namespace(&self.namespace);
         }
-        Ok(match self.kind {
-            Kind::Lease => self.chosen(cluster.lease_lock()),
-            Kind::ConfigMap => self.chosen(cluster.config_map_lock()),
-            Kind::Endpoints => self.chosen(cluster.endpoints_lock()),
-        })
+        Ok(cluster)
     }
 
     fn chosen<C: Carrier>(&self, mut lock: ObjectLock<C>) -> Arc<dyn Lock> {

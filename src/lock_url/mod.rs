@@ -36,6 +36,7 @@ mod error;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod memory;
+mod named;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "_objects")]
@@ -55,6 +56,7 @@ use crate::all_of::all_of;
 use crate::lock::{Lock, Member, Need};
 
 pub use error::{LockUrlError, LockUrlErrorKind};
+pub use named::*;
 use parts::Parts;
 
 /// The name of a lock, or of several that are one: see the [module](mod@crate::lock_url).

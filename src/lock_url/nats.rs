@@ -11,6 +11,22 @@ use super::parts::Parts;
 use crate::lock::Lock;
 use crate::nats::{Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect};
 
+/// The bucket that a `nats:` URL names, for whoever examines it.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct NamedBucket {
+    /// The servers, maybe with a user and a password.
+    pub servers: Vec<ServerAddr>,
+    /// The bucket.
+    pub bucket: String,
+    /// The JetStream domain.
+    pub domain: Option<String>,
+    /// A file with the user's credentials.
+    pub creds: Option<PathBuf>,
+    /// A file with the certificates of the authorities to trust.
+    pub ca: Option<PathBuf>,
+}
+
 #[derive(Clone)]
 pub(super) struct Place {
     servers: Vec<ServerAddr>,
@@ -57,6 +73,11 @@ impl Place {
             ca: parts.take("ca").map(PathBuf::from),
             shown: parts.shown().to_owned(),
         })
+    }
+
+    pub fn named(&self) -> NamedBucket {
+        let Self { servers, bucket, domain, creds, ca, .. } = self.clone();
+        NamedBucket { servers, bucket, domain, creds, ca }
     }
 
     pub fn for_lease(&mut self, lease: Duration) {
@@ -120,6 +141,13 @@ impl Place {
         error: impl std::error::Error + Send + Sync + 'static,
     ) -> LockUrlError {
         LockUrlError::of_opening(kind, format!("{}: {what}", self.shown), error)
+    }
+}
+
+/// Addresses may have passwords.
+impl std::fmt::Debug for NamedBucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamedBucket").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 

@@ -36,6 +36,10 @@ impl Place {
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        Ok(Arc::new(self.bucket()?.lock()))
+    }
+
+    pub fn bucket(&self) -> Result<Bucket, LockUrlError> {
         let bucket = Bucket::from_url(&self.url).map_err(|error| {
             let message = format!("{} cannot be used", self.shown);
             LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
@@ -47,6 +51,6 @@ impl Place {
         if let Some(skew) = self.max_clock_skew {
             bucket = bucket.max_clock_skew(skew);
         }
-        Ok(Arc::new(bucket.lock()))
+        Ok(bucket)
     }
 }

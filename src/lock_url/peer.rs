@@ -9,6 +9,26 @@ use super::parts::Parts;
 use crate::lock::Lock;
 use crate::peer::{Dns, Peer};
 
+/// The members of a group that a `peer:` URL names, for whoever examines them.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NamedPeers {
+    /// Where this one is to listen.
+    pub bind: SocketAddr,
+    /// The others, as far as they are listed.
+    pub peers: Vec<SocketAddr>,
+    /// A name of others, and their port.
+    pub dns: Option<(String, u16)>,
+    /// The name of this one.
+    pub id: Option<String>,
+    /// How many voters there are.
+    pub quorum: u32,
+    /// The names of all that vote.
+    pub voters: Option<Vec<String>>,
+    /// The longest lease.
+    pub lease: Option<Duration>,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     bind: SocketAddr,
@@ -67,6 +87,11 @@ impl Place {
             lease: parts.take_duration("lease")?,
             shown: parts.shown().to_owned(),
         })
+    }
+
+    pub fn named(&self) -> NamedPeers {
+        let Self { bind, peers, dns, id, quorum, voters, lease, shown: _ } = self.clone();
+        NamedPeers { bind, peers, dns, id, quorum, voters, lease }
     }
 
     pub fn for_lease(&mut self, lease: Duration) {

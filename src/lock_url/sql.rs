@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
+use super::named::Named;
 use super::parts::Parts;
 use crate::lock::Lock;
-#[cfg(feature = "postgres")]
-use crate::sql::Postgres;
 #[cfg(feature = "sqlite")]
 use crate::sql::Sqlite;
+#[cfg(feature = "postgres")]
+use crate::sql::{Postgres, PostgresProbe};
 use crate::sql::{SqlError, SqlErrorKind, Tables};
 
 #[derive(Clone)]
@@ -57,6 +58,19 @@ impl Place {
         self.tables = self.tables.longest_lease(lease);
     }
 
+    pub fn named(&self) -> Result<Named, LockUrlError> {
+        let tables = self.tables;
+        Ok(match &self.database {
+            #[cfg(feature = "postgres")]
+            Database::Postgres(url) => {
+                let probe = PostgresProbe::new(url).map_err(|error| self.failed(error))?;
+                Named::Postgres { probe, tables }
+            }
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite(path) => Named::Sqlite { path: path.clone(), tables },
+        })
+    }
+
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let lock: Result<Arc<dyn Lock>, SqlError> = match &self.database {
             #[cfg(feature = "postgres")]
@@ -68,14 +82,16 @@ impl Place {
                 .await
                 .map(|database| Arc::new(database.lock()) as _),
         };
-        lock.map_err(|error| {
-            let kind = match error.kind() {
-                SqlErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
-                SqlErrorKind::Denied => LockUrlErrorKind::Denied,
-                SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
-            };
-            LockUrlError::of_opening(kind, format!("{} cannot be used", self.shown), error)
-        })
+        lock.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: SqlError) -> LockUrlError {
+        let kind = match error.kind() {
+            SqlErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
+            SqlErrorKind::Denied => LockUrlErrorKind::Denied,
+            SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
+        };
+        LockUrlError::of_opening(kind, format!("{} cannot be used", self.shown), error)
     }
 }
 

@@ -86,7 +86,7 @@ fn secrets_are_never_shown() {
         "postgres://me:secret@localhost/db?create=never",
     ] {
         let told = match LockUrl::from_str(url) {
-            Ok(url) => format!("{url} {url:?} {:?}", url.members),
+            Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.named()),
             Err(error) => format!("{error} {error:?}"),
         };
         assert!(!told.contains("secret"), "{told}");

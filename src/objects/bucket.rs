@@ -1,5 +1,7 @@
 //! Where the objects are.
 
+mod probe;
+
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use super::store::Store;
 use super::terms::Terms;
 use super::transport::Connector;
 use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
+
+pub use probe::BucketFacts;
 
 /// Between two renewals there must be a second: Google Cloud Storage takes no more writes of one object.
 const LONGEST_LEASE: Duration = Duration::from_secs(15);

@@ -45,5 +45,5 @@ mod store;
 mod terms;
 mod transport;
 
-pub use bucket::{Bucket, BucketError};
+pub use bucket::{Bucket, BucketError, BucketFacts};
 pub use lock::BucketLock;

@@ -4,12 +4,13 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Extensions, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
+    Attribute, Attributes, Extensions, GetOptions, ObjectStore, ObjectStoreExt, PutMode,
+    PutOptions, UpdateVersion,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -116,6 +117,36 @@ impl Store {
             Ok(written) => Ok(written.into()),
             Err(failure) => Err(self.lock_error(failure, path, true)),
         }
+    }
+
+    /// When an object was written, by the store's clock; `None`: it is not there.
+    pub(super) async fn written_at(
+        &self,
+        path: &Path,
+        by: Instant,
+    ) -> Result<Option<SystemTime>, LockError> {
+        let request = |extensions| async move {
+            let options = GetOptions { extensions, head: true, ..GetOptions::default() };
+            Ok(self.store.get_opts(path, options).await?.meta.last_modified)
+        };
+        match self.ask(by, request).await {
+            Ok(written) => Ok(Some(written.into())),
+            Err(failure) if failure.is_missing_object() => Ok(None),
+            Err(failure) => Err(self.lock_error(failure, path, false)),
+        }
+    }
+
+    /// Deletes an object that is no election's.
+    pub(super) async fn delete(&self, path: &Path, by: Instant) -> Result<(), LockError> {
+        let deleted = timeout_at(by, self.store.delete(path)).await;
+        let error = match deleted {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        let outcome = Outcome { sent: true, ..Outcome::default() };
+        let failure = Failure { error, outcome, ambiguous: false };
+        Err(self.lock_error(failure, path, true))
     }
 
     /// The names of the objects in a folder, or in none.

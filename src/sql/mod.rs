@@ -40,9 +40,9 @@ mod tables;
 
 pub use error::{SqlError, SqlErrorKind};
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, PostgresLock};
+pub use postgres::{Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TableRight};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Sqlite, SqliteLock};
+pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};
 pub use tables::Tables;
 
 use crate::lock::check_not_empty;

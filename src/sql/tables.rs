@@ -26,6 +26,16 @@ impl Tables {
         Self { make: false, longest_lease: LONGEST_LEASE }
     }
 
+    /// Whether they are made where they are not there.
+    pub fn makes(&self) -> bool {
+        self.make
+    }
+
+    /// The longest lease of those that are made.
+    pub fn lease_of_made(&self) -> Duration {
+        self.longest_lease
+    }
+
     /// How long a lease may be at the most, from 1 s to an hour, where they are made. So long a winner waits that knows nothing of
     /// who led before it.
     pub fn longest_lease(mut self, longest_lease: Duration) -> Self {

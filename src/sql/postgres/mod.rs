@@ -4,21 +4,21 @@ mod answers;
 mod connections;
 mod listen;
 mod lock;
+mod probe;
 mod statements;
 mod tables;
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 
-use super::error::{SqlError, SqlErrorKind};
+use super::error::SqlError;
 use super::tables::Tables;
 use connections::Connections;
 pub use lock::PostgresLock;
+pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TableRight};
 
 /// How long opening may take.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
@@ -54,12 +54,7 @@ impl Postgres {
     /// # Cancel safety
     /// Dropped, tables may be left behind.
     pub async fn connect_with(url: &str, tables: Tables) -> Result<Self, SqlError> {
-        // What is wrong with it is not repeated: it may be the password.
-        let options = PgConnectOptions::from_str(url).map_err(|_| {
-            let what = "the database's URL cannot be used: it must be like postgres://USER@HOST:PORT/DATABASE";
-            SqlError::new(SqlErrorKind::Misconfigured, what)
-        })?;
-        Self::over(Connections::own(options), tables).await
+        Self::over(Connections::own(probe::options_of(url)?), tables).await
     }
 
     /// Uses a pool that the program has anyway, and its settings for the connection that listens. The pool should have a connection

@@ -86,6 +86,21 @@ async fn look(
         return Err(Failed::new(LockErrorKind::Unavailable, what));
     }
     let channel = format!("{CHANNEL}{}", row.try_get::<String, _>("schema").map_err(odd)?);
+    if channel.len() > LONGEST_CHANNEL {
+        let most = LONGEST_CHANNEL - CHANNEL.len();
+        let what = format!("the name of the tables' schema may have {most} bytes at the most");
+        return Err(Failed::new(LockErrorKind::Misconfigured, what));
+    }
+    let longest_lease = longest_lease(connections, timeout).await?;
+    Ok(Some(Opened { longest_lease, made, channel }))
+}
+
+/// The longest lease of the tables, which must be of our version.
+pub(super) async fn longest_lease(
+    connections: &Connections,
+    timeout: Duration,
+) -> Result<Duration, Failed> {
+    let odd = |error| answers::failed(error, Does::Read, connections.place());
     let rows = connections.ask(&statements::read("any"), Does::Read, timeout).await?;
     let misconfigured = |what| Failed::new(LockErrorKind::Misconfigured, what);
     let Some(row) = rows.first() else {
@@ -100,13 +115,7 @@ async fn look(
         );
         return Err(misconfigured(what));
     }
-    if channel.len() > LONGEST_CHANNEL {
-        let most = LONGEST_CHANNEL - CHANNEL.len();
-        let what = format!("the name of the tables' schema may have {most} bytes at the most");
-        return Err(misconfigured(what));
-    }
-    let longest_lease = span(row.try_get("longest_ms").map_err(odd)?);
-    Ok(Some(Opened { longest_lease, made, channel }))
+    Ok(span(row.try_get("longest_ms").map_err(odd)?))
 }
 
 /// Answers whether it was us who made them.

@@ -59,10 +59,7 @@ pub(super) struct Answer {
 impl File {
     pub async fn open(path: &Path, tables: Tables) -> Result<Self, SqlError> {
         tables.check()?;
-        let path = absolute(path).map_err(|error| {
-            let what = format!("there is no directory for {}", path.display());
-            SqlError::from(Failed::because(LockErrorKind::Misconfigured, what, error))
-        })?;
+        let path = absolute(path)?;
         let shared = path.parent().and_then(machine::shared_file_system);
         if let Some(kind) = shared {
             warn!(path = %path.display(), kind, "a SQLite file on a network file system: elections need SQLite's locks to work there, on one machine");
@@ -111,10 +108,7 @@ impl File {
         let mut open = self.connect(tables.make, by).await?;
         let connection = &mut open.connection;
         let odd = |error| answers::failed(error, false, &self.path);
-        let there = sqlx::query_scalar::<_, i64>(
-            "SELECT count(*) FROM sqlite_master WHERE name = 'incumbent_settings'",
-        );
-        if there.fetch_one(&mut *connection).await.map_err(odd)? == 0 && !tables.make {
+        if !tables.make && !has_tables(connection).await.map_err(odd)? {
             return Err(self.misconfigured("has no tables of elections"));
         }
         if !tables.make {
@@ -147,20 +141,9 @@ impl File {
 
     /// Learns what the settings say. Answers when the tables were made.
     async fn learn(&self, connection: &mut SqliteConnection) -> Result<Option<Moment>, Failed> {
-        let odd = |error| answers::failed(error, false, &self.path);
-        let row =
-            sqlx::query(statements::SETTINGS).fetch_optional(connection).await.map_err(odd)?;
-        let Some(row) = row else { return Err(self.misconfigured("has no settings of elections")) };
-        let version: i64 = row.try_get("version").map_err(odd)?;
-        if version != VERSION {
-            let what = format!(
-                "has tables of version {version}, and version {VERSION} is understood: use the same version everywhere"
-            );
-            return Err(self.misconfigured(&what));
-        }
-        let longest = span(row.try_get("longest_lease_ms").map_err(odd)?);
+        let (longest, made) = settings(connection, &self.path).await?;
         self.longest_lease_ms.store(millis(longest).unsigned_abs(), Ordering::Relaxed);
-        moment_of(&row).map_err(odd)
+        Ok(made)
     }
 
     async fn connect(&self, make: bool, by: Instant) -> Result<Open, Failed> {
@@ -293,8 +276,36 @@ impl File {
     }
 
     fn misconfigured(&self, what: &str) -> Failed {
-        Failed::new(LockErrorKind::Misconfigured, format!("{} {what}", self.path.display()))
+        misconfigured(&self.path, what)
     }
+}
+
+fn misconfigured(path: &Path, what: &str) -> Failed {
+    Failed::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
+}
+
+pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let found = "SELECT count(*) > 0 FROM sqlite_master WHERE name = 'incumbent_settings'";
+    sqlx::query_scalar(found).fetch_one(connection).await
+}
+
+/// The longest lease of the tables, which must be of our version, and when they were made.
+pub(super) async fn settings(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(Duration, Option<Moment>), Failed> {
+    let odd = |error| answers::failed(error, false, path);
+    let row = sqlx::query(statements::SETTINGS).fetch_optional(connection).await.map_err(odd)?;
+    let row = row.ok_or_else(|| misconfigured(path, "has no settings of elections"))?;
+    let version: i64 = row.try_get("version").map_err(odd)?;
+    if version != VERSION {
+        let what = format!(
+            "has tables of version {version}, and version {VERSION} is understood: use the same version everywhere"
+        );
+        return Err(misconfigured(path, &what));
+    }
+    let longest = span(row.try_get("longest_lease_ms").map_err(odd)?);
+    Ok((longest, moment_of(&row).map_err(odd)?))
 }
 
 /// When a row was written, on the machine's own clock.
@@ -304,7 +315,14 @@ pub(super) fn moment_of(row: &SqliteRow) -> Result<Option<Moment>, sqlx::Error> 
 }
 
 /// The path from the root, through what links there are, of a file that need not be there yet.
-fn absolute(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failed> {
+    resolved(path).map_err(|error| {
+        let what = format!("there is no directory for {}", path.display());
+        Failed::because(LockErrorKind::Misconfigured, what, error)
+    })
+}
+
+fn resolved(path: &Path) -> io::Result<PathBuf> {
     if let Ok(there) = fs::canonicalize(path) {
         return Ok(there);
     }

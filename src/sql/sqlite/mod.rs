@@ -5,6 +5,7 @@ mod file;
 mod hints;
 mod lock;
 mod machine;
+mod probe;
 mod statements;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use super::error::SqlError;
 use super::tables::Tables;
 use file::File;
 pub use lock::SqliteLock;
+pub use probe::{SqliteFacts, SqliteFile};
 
 /// A SQLite file with the tables of elections in it, for the processes of one machine.
 ///

@@ -1,0 +1,97 @@
+//! What a file is like, asked without making or changing anything.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tokio::time::{Instant, timeout_at};
+
+use super::file::{absolute, has_tables, settings};
+use super::{Sqlite, answers, machine};
+use crate::lock::LockErrorKind;
+use crate::sql::error::{Failed, SqlError, SqlErrorKind};
+
+/// What a file of elections is like.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SqliteFacts {
+    /// The version of SQLite, which is built in.
+    pub version: String,
+    /// The name of the file system, where other machines may write to it as well: there SQLite's locks cannot be relied on.
+    pub shared_file_system: Option<&'static str>,
+    /// What is in the file; `None`: it is not there yet.
+    pub file: Option<SqliteFile>,
+}
+
+/// What is in a file of elections.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SqliteFile {
+    /// Its journal: `wal`, as elections need it, unless nobody has opened it for elections yet.
+    pub journal: String,
+    /// The longest lease of the tables; `None`: they are not there yet.
+    pub longest_lease: Option<Duration>,
+    /// Why it cannot be written; `None`: it can.
+    pub unwritable: Option<SqlError>,
+}
+
+impl Sqlite {
+    /// Looks at a file without making it or writing to it. Whether it can be written is tried by a transaction without
+    /// content, which waits for others that are writing.
+    ///
+    /// # Errors
+    /// A directory that is not there; a file that cannot be opened within `timeout`, is no database, or has tables of
+    /// another version.
+    pub async fn facts(path: impl AsRef<Path>, timeout: Duration) -> Result<SqliteFacts, SqlError> {
+        let path = absolute(path.as_ref())?;
+        let shared_file_system = path.parent().and_then(machine::shared_file_system);
+        let by = Instant::now() + timeout;
+        let looked = async {
+            let version = version().await.map_err(|error| answers::failed(error, false, &path))?;
+            let file = match path.try_exists() {
+                Ok(false) => None,
+                _ => Some(look(&path, timeout).await?),
+            };
+            Ok(SqliteFacts { version, shared_file_system, file })
+        };
+        timeout_at(by, looked).await.unwrap_or_else(|_| {
+            let what = format!("{} could not be looked at in {timeout:?}", path.display());
+            Err(SqlError::new(SqlErrorKind::Unavailable, what))
+        })
+    }
+}
+
+/// That of the library, which needs no file.
+async fn version() -> Result<String, sqlx::Error> {
+    let options = SqliteConnectOptions::new().in_memory(true).disable_statement_logging();
+    let mut connection = options.connect().await?;
+    sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await
+}
+
+async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, Failed> {
+    let odd = |error| answers::failed(error, false, path);
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(patience)
+        .disable_statement_logging();
+    let mut connection = options.connect().await.map_err(odd)?;
+    let journal = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await;
+    let journal = journal.map_err(odd)?;
+    let longest_lease = match has_tables(&mut connection).await.map_err(odd)? {
+        true => Some(settings(&mut connection, path).await?.0),
+        false => None,
+    };
+    let unwritable = match writes_nothing(&mut connection).await.map_err(odd) {
+        Ok(()) => None,
+        Err(failed) if failed.kind == LockErrorKind::Unavailable => return Err(failed),
+        Err(failed) => Some(failed.into()),
+    };
+    let _ = connection.close().await; // which tidies up what reading has made
+    Ok(SqliteFile { journal, longest_lease, unwritable })
+}
+
+/// Begins to write, and leaves it at that.
+async fn writes_nothing(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    connection.begin_with("BEGIN IMMEDIATE").await?.rollback().await
+}
