@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use async_nats::{ConnectError, ConnectErrorKind, ServerAddr};
 use clap::Args;
+use incumbent::lock_url::NamedBucket;
 use incumbent::nats::{self, Bucket, DEFAULT_BUCKET, Finding, PermissionWatch};
 
 use crate::failure::{Code, Failure, one_line};
 
+use context::Context;
 pub use session::{Bounded, Session};
 use settings::Settings;
 
@@ -58,6 +60,9 @@ pub struct Connection {
     /// How long to wait for the connection, and for each answer [env: NATS_TIMEOUT] [default: 5s].
     #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
+    /// Whether neither variables nor a context add to what is told.
+    #[arg(skip)]
+    told_whole: bool,
 }
 
 /// The bucket of the elections.
@@ -103,6 +108,9 @@ impl Connection {
 
     fn settings(&self) -> Result<Settings, Failure> {
         let flags = self.clone();
+        if self.told_whole {
+            return Settings::merge(flags, Self::default(), Context::default());
+        }
         let variables = Self {
             server: variable("NATS_URL"),
             creds: variable("NATS_CREDS"),
@@ -123,6 +131,22 @@ impl Connection {
 }
 
 impl BucketPlace {
+    /// The one that a URL names.
+    pub fn named(named: NamedBucket, timeout: Duration) -> Self {
+        let file = |path: PathBuf| path.to_string_lossy().into_owned();
+        let servers = named.servers.iter().map(|server| server.clone().into_inner().to_string());
+        let connection = Connection {
+            server: Some(servers.collect::<Vec<_>>().join(",")),
+            creds: named.creds.map(file),
+            tlsca: named.ca.map(file),
+            js_domain: named.domain,
+            timeout: Some(timeout),
+            told_whole: true,
+            ..Connection::default()
+        };
+        Self { connection, bucket: Some(named.bucket) }
+    }
+
     /// Connects.
     pub async fn session(&self) -> Result<Session, Failure> {
         self.connection.session().await
@@ -169,6 +193,7 @@ impl BucketPlace {
             js_domain,
             js_api_prefix,
             timeout: _,
+            told_whole: _,
         } = &self.connection;
         let flags = [
             ("--bucket", &self.bucket),

@@ -10,7 +10,6 @@ use super::report::Report;
 use crate::when;
 
 const CHECK: &str = "disk";
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most that is read of what the server says of itself.
 const LONGEST: u64 = 16 << 20;
@@ -28,8 +27,8 @@ pub fn persistence(info: &Value, monitored: bool, report: &mut Report) {
 }
 
 /// What the server tells on its monitoring port.
-pub async fn sync_interval(address: &str, patience: Option<Duration>, report: &mut Report) {
-    let asked = tokio::time::timeout(patience.unwrap_or(PATIENCE), varz(address)).await;
+pub async fn sync_interval(address: &str, patience: Duration, report: &mut Report) {
+    let asked = tokio::time::timeout(patience, varz(address)).await;
     let varz = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
         Ok(varz) => varz,
         Err(why) => {

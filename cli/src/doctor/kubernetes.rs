@@ -147,10 +147,7 @@ fn nearer(
     const HALF: time::Duration = time::Duration::milliseconds(500);
     let Some(date) = told.date.map(OffsetDateTime::from) else { return };
     let (ahead, doubt) = server::ahead(date.saturating_add(HALF), asked_at, span);
-    let doubt = doubt.saturating_add(HALF);
-    if known.is_none_or(|(_, known)| doubt < known) {
-        *known = Some((ahead, doubt));
-    }
+    server::surest(known, (ahead, doubt.saturating_add(HALF)));
 }
 
 async fn namespace(cluster: &Cluster, patience: Duration, report: &mut Report) {

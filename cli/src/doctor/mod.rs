@@ -3,22 +3,27 @@
 mod bucket;
 mod disk;
 mod kubernetes;
+mod nats;
+mod objects;
+mod peers;
+mod postgres;
 mod report;
 mod rights;
 mod server;
+mod sqlite;
+mod urls;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::connection::{BucketPlace, Session};
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 use crate::output::Format;
-use crate::place::{At, Place, misplaced};
+use crate::place::{At, PATIENCE, Place, misplaced};
 use report::Report;
-use server::Asked;
+use urls::Exam;
 
 const LEVELS: &str = "\
 Levels:
@@ -40,6 +45,11 @@ Exit codes:
 ///
 /// With Kubernetes: the API server, its clock, the round trip, the rights, with the rule that a Role lacks, the namespace, and
 /// the object of NAME.
+///
+/// With a URL, each of several by itself. A database: its version, whether it is the primary, its clock, the tables, our rights on
+/// them, what a failover may lose, and whether notifications arrive. A file: whether it can be written, its journal, its file system, and
+/// the room that is left. A bucket of object storage: whether it refuses conditional writes where it must, which is tried on the
+/// object incumbent-doctor, which is removed again. Peers: the address, the names, and how many of the quorum are heard.
 #[derive(Args)]
 #[command(after_help = LEVELS)]
 pub struct Doctor {
@@ -79,14 +89,19 @@ impl Doctor {
     pub async fn run(self) -> Result<ExitCode, Failure> {
         self.name.as_deref().map_or(Ok(()), check_name)?;
         let mut report = Report::default();
+        let exam = |patience| Exam {
+            name: self.name.as_deref(),
+            role: self.role,
+            lease: self.lease,
+            patience,
+            monitor: self.monitor.as_deref(),
+        };
         match self.place.at().await? {
-            At::Nats(place) => self.examine_nats(place, &mut report).await?,
-            At::Url(url, _) => {
-                let message = format!(
-                    "`doctor` examines nats and kubernetes, and knows nothing of --lock {url}"
-                );
-                return Err(Failure::new(Code::Usage, message));
+            At::Nats(place) => {
+                let patience = place.told_timeout().unwrap_or(PATIENCE);
+                nats::examine(place, exam(patience), &mut report).await?;
             }
+            At::Url(url, patience) => urls::examine(&url, exam(patience), &mut report).await?,
             At::Kubernetes(_) | At::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));
             }
@@ -104,39 +119,5 @@ impl Doctor {
         }
         report.print(self.output)?;
         Ok(report.exit_code())
-    }
-
-    async fn examine_nats(&self, place: &BucketPlace, report: &mut Report) -> Result<(), Failure> {
-        match place.session().await {
-            Ok(session) => self.examine(place, &session, report).await?,
-            Err(Failure::Told { code: Code::Unreachable | Code::Denied, message }) => {
-                report.error("server", message);
-            }
-            Err(failure) => return Err(failure),
-        }
-        if let Some(address) = &self.monitor {
-            disk::sync_interval(address, place.told_timeout(), report).await;
-        }
-        Ok(())
-    }
-
-    async fn examine(
-        &self,
-        place: &BucketPlace,
-        session: &Session,
-        report: &mut Report,
-    ) -> Result<(), Failure> {
-        let asked = Asked::ask(session, place.bucket()).await?;
-        server::version(session, &asked, report).await;
-        asked.jetstream(report);
-        asked.clock(report);
-        asked.round_trip(self.lease, report);
-        rights::examine(session, place, self.name.as_deref(), self.role, &asked, report).await?;
-        if let Some(info) = &asked.info {
-            bucket::health(session, place, report).await;
-            bucket::identities(session, place.bucket(), info, report).await;
-            disk::persistence(info, self.monitor.is_some(), report);
-        }
-        Ok(())
     }
 }

@@ -20,6 +20,9 @@ pub enum Level {
 
 #[derive(Debug, Serialize)]
 struct Finding {
+    /// Which lock, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock: Option<String>,
     level: Level,
     check: &'static str,
     message: String,
@@ -27,7 +30,11 @@ struct Finding {
 
 /// All findings, in the order in which they were made.
 #[derive(Debug, Default)]
-pub struct Report(Vec<Finding>);
+pub struct Report {
+    findings: Vec<Finding>,
+    lock: Option<String>,
+    best_effort: bool,
+}
 
 impl Report {
     pub fn ok(&mut self, check: &'static str, message: impl Into<String>) {
@@ -47,11 +54,20 @@ impl Report {
     }
 
     pub fn find(&mut self, level: Level, check: &'static str, message: impl Into<String>) {
-        self.0.push(Finding { level, check, message: message.into() });
+        // A term goes on without a lock that is held on best effort.
+        let level = if self.best_effort { level.min(Level::Warning) } else { level };
+        let lock = self.lock.clone();
+        self.findings.push(Finding { lock, level, check, message: message.into() });
+    }
+
+    /// What follows is found of this one of several locks.
+    pub fn begin(&mut self, lock: String, best_effort: bool) {
+        self.lock = Some(lock);
+        self.best_effort = best_effort;
     }
 
     fn worst(&self) -> Level {
-        self.0.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+        self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
     }
 
     pub fn exit_code(&self) -> ExitCode {
@@ -64,9 +80,16 @@ impl Report {
 
     pub fn print(&self, format: Format) -> Result<(), Failure> {
         if format == Format::Json {
-            return output::json(&json!({ "worst": self.worst(), "findings": self.0 }));
+            return output::json(&json!({ "worst": self.worst(), "findings": self.findings }));
         }
-        self.0.iter().try_for_each(|Finding { level, check, message }| {
+        let mut last = &None;
+        self.findings.iter().try_for_each(|Finding { lock, level, check, message }| {
+            if lock != last
+                && let Some(lock) = lock
+            {
+                output::line(format!("Lock {}", output::bold(output::printable(lock))))?;
+            }
+            last = lock;
             let level = match level {
                 Level::Ok => "ok      ".to_owned(),
                 Level::Unknown => "unknown ".to_owned(),

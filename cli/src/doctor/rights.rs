@@ -20,7 +20,7 @@ pub const CHECK: &str = "rights";
 const PREFIX: &str = "$JS.API";
 
 /// An election that nobody stands in.
-const NOBODYS: &str = "incumbent-doctor";
+pub const NOBODYS: &str = "incumbent-doctor";
 
 /// How long a refusal may take from the connection to whoever hears it, in this process.
 const SETTLING: Duration = Duration::from_millis(250);

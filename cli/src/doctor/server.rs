@@ -63,10 +63,7 @@ impl Asked {
         self.spans.push(span);
         let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(when::parse);
         if let Some(theirs) = theirs {
-            let (ahead, doubt) = ahead(theirs, asked_at, span);
-            if self.ahead.is_none_or(|(_, known)| doubt < known) {
-                self.ahead = Some((ahead, doubt));
-            }
+            surest(&mut self.ahead, ahead(theirs, asked_at, span));
         }
     }
 
@@ -147,6 +144,16 @@ pub fn round_trip(
         report.warning(CHECK, format!("{seen}, which leaves little room; {mend}"));
     } else {
         report.ok(CHECK, seen);
+    }
+}
+
+/// Keeps what is surest of by how much a clock is ahead of ours.
+pub fn surest(
+    known: &mut Option<(time::Duration, time::Duration)>,
+    (ahead, doubt): (time::Duration, time::Duration),
+) {
+    if known.is_none_or(|(_, known)| doubt < known) {
+        *known = Some((ahead, doubt));
     }
 }
 

@@ -235,6 +235,21 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
 }
 
 impl Objects {
+    /// Those that a URL names, of a kind as it says it.
+    pub fn named(cluster: Cluster, kind: &str, timeout: Duration) -> Self {
+        let kind = match kind {
+            "configmap" => Kind::ConfigMap,
+            "endpoints" => Kind::Endpoints,
+            _ => Kind::Lease,
+        };
+        let records: Arc<dyn Records> = match kind {
+            Kind::Lease | Kind::ForLife => Arc::new(cluster.lease_lock()),
+            Kind::ConfigMap => Arc::new(cluster.config_map_lock()),
+            Kind::Endpoints => Arc::new(cluster.endpoints_lock()),
+        };
+        Self { cluster, kind, records, timeout }
+    }
+
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }

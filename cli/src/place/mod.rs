@@ -22,7 +22,7 @@ pub use kubernetes::{
 };
 
 /// How long to wait for an answer, unless told otherwise.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// When to look again for a server that is out of reach.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()

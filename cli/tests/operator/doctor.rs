@@ -8,14 +8,14 @@ use crate::shell::{Shell, Told};
 const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 
 /// The line of this level about something.
-fn line<'a>(told: &'a Told, level: &str, about: &str) -> &'a str {
+pub fn line<'a>(told: &'a Told, level: &str, about: &str) -> &'a str {
     let mut lines = told.out.lines();
     let found = lines.find(|line| line.starts_with(level) && line.contains(about));
     found.unwrap_or_else(|| panic!("no {level:?} about {about:?}: {told:?}"))
 }
 
 /// Runs it, and checks that nothing was told on standard error.
-fn doctor(shell: &Shell, args: &[&str], code: i32) -> Told {
+pub fn doctor(shell: &Shell, args: &[&str], code: i32) -> Told {
     let told = shell.run(&[&["doctor"], args].concat());
     assert_eq!((told.error.as_str(), told.code), ("", Some(code)), "{told:?}");
     told

@@ -123,6 +123,13 @@ async fn what_a_campaigner_cannot_do_without_is_an_error() {
          [coordination.k8s.io], resources: [leases], resourceNames: [my-app], verbs: [get, update]}"
     ));
     assert!(line("unknown ").contains("without the right to get it"));
+    let config = scene.server.kubeconfig_of(OBSERVER).display().to_string();
+    let url = format!("kubernetes:{}?kubeconfig={config}", scene.namespace);
+    for (lock, name) in [(url.clone(), "my-app"), (format!("{url}&object=my-app"), "other")] {
+        let by_url = scene.shell.run(&["doctor", name, "--lock", &lock]);
+        assert_eq!(by_url.code, Some(2), "{by_url:?}");
+        assert!(by_url.out.contains(&line("error ")), "{by_url:?}");
+    }
     // Where nobody has made the Lease, somebody must.
     let rules = json!([{
         "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],

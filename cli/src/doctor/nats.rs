@@ -1,0 +1,47 @@
+//! Elections in a bucket of NATS.
+
+use super::report::Report;
+use super::server::{self, Asked};
+use super::urls::Exam;
+use super::{bucket, disk, rights};
+use crate::connection::{BucketPlace, Session};
+use crate::failure::{Code, Failure};
+
+/// Examines the server and the bucket.
+pub async fn examine(
+    place: &BucketPlace,
+    exam: Exam<'_>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    match place.session().await {
+        Ok(session) => of_session(place, &session, exam, report).await?,
+        Err(Failure::Told { code: Code::Unreachable | Code::Denied, message }) => {
+            report.error("server", message);
+        }
+        Err(failure) => return Err(failure),
+    }
+    if let Some(address) = exam.monitor {
+        disk::sync_interval(address, exam.patience, report).await;
+    }
+    Ok(())
+}
+
+async fn of_session(
+    place: &BucketPlace,
+    session: &Session,
+    exam: Exam<'_>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let asked = Asked::ask(session, place.bucket()).await?;
+    server::version(session, &asked, report).await;
+    asked.jetstream(report);
+    asked.clock(report);
+    asked.round_trip(exam.lease, report);
+    rights::examine(session, place, exam.name, exam.role, &asked, report).await?;
+    if let Some(info) = &asked.info {
+        bucket::health(session, place, report).await;
+        bucket::identities(session, place.bucket(), info, report).await;
+        disk::persistence(info, exam.monitor.is_some(), report);
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Elections in the objects of a bucket.
+
+use std::time::Instant;
+
+use incumbent::lock::{Lock, LockError, LockErrorKind};
+use incumbent::objects::{Bucket, BucketFacts};
+use incumbent::protocol::TimingOptions;
+use time::OffsetDateTime;
+
+use super::Role::{self, Administrator, Campaigner, Observer};
+use super::report::Report;
+use super::rights::{self, Lacks, NOBODYS};
+use super::server;
+use super::urls::Exam;
+use crate::failure::{Code, Failure, one_line};
+
+const STORE: &str = "store";
+const CONDITIONS: &str = "conditions";
+
+/// Examines the store by reading; and, for those who write, by writing to an object of our own.
+pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {
+    let lock = bucket.lock();
+    let wrong = |rule| Failure::new(Code::Usage, rule);
+    exam.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
+    let start = Instant::now();
+    let mut lacking = Vec::new();
+    match lock.read(exam.name.unwrap_or(NOBODYS), exam.patience).await {
+        Ok(_) => report.ok(STORE, "it answers, and lets us read"),
+        Err(error) if is_a_right(&error) => lacking.push(Right::Get(one_line(&error))),
+        Err(error) => {
+            report.error(STORE, one_line(&error));
+            return Ok(());
+        }
+    }
+    let mut spans = vec![start.elapsed()];
+    match lock.names(exam.patience).await {
+        Ok(_) => {}
+        Err(error) if is_a_right(&error) => lacking.push(Right::List(one_line(&error))),
+        Err(error) => report.error(STORE, one_line(&error)),
+    }
+    let tried = exam.role != Observer;
+    let mut ahead = None;
+    if tried {
+        let asked_at = OffsetDateTime::now_utc();
+        let began = Instant::now();
+        match bucket.probe(exam.patience).await {
+            Ok(facts) => {
+                judge(&facts, report);
+                // When it was written is told in whole seconds by some, and lies within all of the probe.
+                if let Some(clock) = facts.clock {
+                    let theirs = OffsetDateTime::from(clock);
+                    ahead = Some(server::ahead(theirs, asked_at, began.elapsed()));
+                }
+                spans = facts.spans;
+            }
+            Err(error) if is_a_right(&error) => lacking.push(Right::Put(one_line(&error))),
+            Err(error) => report.error(CONDITIONS, one_line(&error)),
+        }
+        server::clock(ahead, "what Go's campaigners read of our deadlines does", report);
+    }
+    spans.sort_unstable();
+    let options = TimingOptions { lease: exam.lease, ..Default::default() };
+    server::round_trip(&spans, options, lock.capabilities().longest_lease, report);
+    if !tried {
+        report.unknown(rights::CHECK, "those of who writes: nothing is written for an observer");
+    }
+    for of in [Observer, Campaigner, Administrator] {
+        if tried || of == Observer {
+            lacks(of, &lacking).tell(of, exam.role, report);
+        }
+    }
+    Ok(())
+}
+
+/// A right that is missing, with what the store said.
+enum Right {
+    Get(String),
+    List(String),
+    Put(String),
+}
+
+fn lacks(of: Role, lacking: &[Right]) -> Lacks {
+    let (mut needed, mut useful) = (Vec::new(), Vec::new());
+    for right in lacking {
+        match right {
+            Right::Get(why) => needed.push(format!("reading objects ({why})")),
+            Right::Put(why) if of != Observer => needed.push(format!("writing objects ({why})")),
+            Right::Put(_) => {}
+            Right::List(why) if of == Campaigner => {
+                let _ = why; // who stands lists nothing
+            }
+            Right::List(why) => useful.push(format!("listing objects ({why})")),
+        }
+    }
+    let mend = "docs/object-storage.md has the least rights".to_owned();
+    Lacks {
+        needed: needed.join(", "),
+        useful: useful.join(", "),
+        mend_needed: mend.clone(),
+        mend_useful: mend,
+    }
+}
+
+fn is_a_right(error: &LockError) -> bool {
+    error.kind() == LockErrorKind::Denied
+}
+
+fn judge(facts: &BucketFacts, report: &mut Report) {
+    let both = [(facts.refuses_to_create, "If-None-Match"), (facts.refuses_to_replace, "If-Match")];
+    let ignored: Vec<_> = both.iter().filter(|(refuses, _)| !refuses).map(|(_, of)| *of).collect();
+    match ignored.as_slice() {
+        [] => report.ok(CONDITIONS, "writes that are conditional are refused where they must be"),
+        ignored => report.error(
+            CONDITIONS,
+            format!(
+                "the store does not heed {}: everybody would lead; use one that does",
+                ignored.join(" and ")
+            ),
+        ),
+    }
+    if let Some(why) = &facts.left {
+        let mend = "elections need no right to delete; delete it by hand";
+        report.warning(
+            CONDITIONS,
+            format!(
+                "the object {NOBODYS} that this was tried on is still there: {}; {mend}",
+                one_line(why)
+            ),
+        );
+    }
+}

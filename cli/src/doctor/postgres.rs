@@ -1,0 +1,187 @@
+//! Elections in a PostgreSQL database.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use incumbent::protocol::TimingOptions;
+use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, Tables};
+use time::OffsetDateTime;
+
+use super::Role::{Administrator, Campaigner, Observer};
+use super::report::Report;
+use super::rights::{self, Lacks};
+use super::server::{self, ASKED};
+use super::urls::Exam;
+use crate::failure::one_line;
+use crate::output::printable;
+
+const SERVER: &str = "server";
+const TABLES: &str = "tables";
+const HINTS: &str = "hints";
+
+/// The oldest server whose SQL is spoken.
+const OLDEST: i32 = 120_000;
+/// The file that makes the tables.
+const FILE: &str = "sql/postgres.sql";
+
+/// Examines the server, then the tables.
+pub async fn examine(probe: &PostgresProbe, tables: Tables, exam: Exam<'_>, report: &mut Report) {
+    let (mut spans, mut ahead, mut last) = (Vec::new(), None, None);
+    for _ in 0..ASKED {
+        let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
+        match probe.server(exam.patience).await {
+            Ok(facts) => {
+                let span = start.elapsed();
+                // The first answer takes as long as a connection does, and says the least of its clock.
+                spans.push(span);
+                server::surest(&mut ahead, server::ahead(facts.clock.into(), wall, span));
+                last = Some(facts);
+            }
+            Err(error) => return report.error(SERVER, one_line(&error)),
+        }
+    }
+    let Some(facts) = last else { return };
+    let writable = judge(&facts, report);
+    server::clock(ahead, "the times that psql shows do", report);
+    spans.sort_unstable();
+    let found = probe.tables(exam.patience).await;
+    let longest = found.as_ref().ok().and_then(|found| found.longest_lease);
+    let options = TimingOptions { lease: exam.lease, ..Default::default() };
+    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
+    match found {
+        Err(error) => report.error(TABLES, one_line(&error)),
+        Ok(found) => {
+            let may_make = tables.makes() && writable;
+            judge_tables(&found, may_make, report);
+            judge_rights(&found, exam, report);
+        }
+    }
+    durability(&facts, report);
+    if writable {
+        hints(probe, exam.patience, report).await;
+    }
+}
+
+/// Whether elections can be held there.
+fn judge(facts: &PostgresFacts, report: &mut Report) -> bool {
+    let named = format!("PostgreSQL {}", printable(&facts.version));
+    if facts.version_number < OLDEST {
+        report.error(SERVER, format!("{named} is not supported; upgrade to 12 or later"));
+    } else if facts.replica {
+        let mend = "name the primary, by an address that moves with it";
+        report.error(
+            SERVER,
+            format!("{named}, a replica or in recovery: elections are held on the primary; {mend}"),
+        );
+    } else {
+        report.ok(SERVER, format!("{named}, a primary"));
+    }
+    !facts.replica
+}
+
+fn judge_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
+    let mend = format!("run {FILE} as who may");
+    match (&found.schema, &found.first_schema) {
+        (Some(schema), _) if found.complete => {
+            let schema = printable(schema);
+            report.ok(TABLES, format!("they are in schema {schema}"));
+            if found.tells_history == Some(false) {
+                report.warning(
+                    TABLES,
+                    "the server does not tell its timeline, so a failover that loses writes is not noticed; grant EXECUTE on pg_control_system",
+                );
+            }
+        }
+        (Some(schema), _) => {
+            let schema = printable(schema);
+            report.error(
+                TABLES,
+                format!("those in schema {schema} lack a table, a function or a trigger; {mend}"),
+            );
+        }
+        (None, Some(schema)) if found.may_create && may_make => {
+            let schema = printable(schema);
+            report.ok(
+                TABLES,
+                format!("there are none yet: who comes first makes them, in schema {schema}"),
+            );
+        }
+        (None, None) => {
+            report.error(TABLES, "there are none, and the search_path names no schema that is there; make it, or set another");
+        }
+        (None, Some(_)) => {
+            report.error(TABLES, format!("there are none, and we may not make them; {mend}"))
+        }
+    }
+}
+
+fn judge_rights(found: &TableFacts, exam: Exam<'_>, report: &mut Report) {
+    if found.schema.is_none() {
+        return report.unknown(rights::CHECK, "those on tables that are not there");
+    }
+    for of in [Observer, Campaigner, Administrator] {
+        let needed_by = |right: &&TableRight| match of {
+            Observer => right.verb == "SELECT",
+            Campaigner => true,
+            Administrator => right.verb != "INSERT", // evicts
+        };
+        let lacking: Vec<_> = found.lacking.iter().filter(needed_by).collect();
+        let named = lacking.iter().map(|right| format!("{} on {}", right.verb, right.table));
+        let grants =
+            lacking.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
+        let lacks = Lacks {
+            needed: named.collect::<Vec<_>>().join(", "),
+            useful: String::new(),
+            mend_needed: grants.collect::<Vec<_>>().join("; "),
+            mend_useful: String::new(),
+        };
+        lacks.tell(of, exam.role, report);
+    }
+}
+
+/// Whether what was acknowledged stays, as docs/sql.md says it.
+fn durability(facts: &PostgresFacts, report: &mut Report) {
+    const CHECK: &str = "durability";
+    let waits = !facts.synchronous_standby_names.is_empty();
+    if !facts.syncs {
+        report.warning(
+            CHECK,
+            "fsync is off: a crash of the machine takes acknowledged writes, and two may lead; turn it on",
+        );
+    }
+    let commit = facts.synchronous_commit.as_str();
+    match (facts.replicas, waits) {
+        (0, false) if facts.syncs => report.ok(CHECK, "it syncs its disk, and nobody follows it"),
+        (0, false) => {}
+        (0, true) => report.warning(
+            CHECK,
+            "synchronous_standby_names is set, and nobody follows it: no write is acknowledged; start a replica",
+        ),
+        (_, true) if ["on", "remote_apply"].contains(&commit) => {
+            report.ok(CHECK, format!("its replicas have what it acknowledges (synchronous_commit = {commit})"));
+        }
+        (replicas, true) => report.warning(
+            CHECK,
+            format!("{replicas} follow it, and may lack what it acknowledges (synchronous_commit = {commit}); set it to remote_apply"),
+        ),
+        (replicas, false) => report.warning(
+            CHECK,
+            format!(
+                "{replicas} follow it asynchronously: a failover ends the term, and the next leader waits for the longest lease; set synchronous_standby_names"
+            ),
+        ),
+    }
+}
+
+async fn hints(probe: &PostgresProbe, patience: Duration, report: &mut Report) {
+    match probe.hears(patience.min(HEARS_WITHIN)).await {
+        Ok(true) => report.ok(HINTS, "notifications arrive (LISTEN)"),
+        Ok(false) => report.warning(
+            HINTS,
+            "notifications do not arrive, as behind a pooler in transaction mode: stand-bys poll; connect to the server itself, or leave it so",
+        ),
+        Err(error) => report.warning(HINTS, format!("stand-bys poll: {}", one_line(&error))),
+    }
+}
+
+/// How long a notification may take, which a campaigner waits for too.
+const HEARS_WITHIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,138 @@
+//! Elections in a SQLite file.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use incumbent::protocol::TimingOptions;
+use incumbent::sql::{Sqlite, SqliteFacts, Tables};
+use rustix::fs::statvfs;
+
+use super::Role::{Administrator, Campaigner, Observer};
+use super::report::Report;
+use super::rights::Lacks;
+use super::server::{self, ASKED};
+use super::urls::Exam;
+use crate::failure::one_line;
+use crate::when;
+
+const FILE: &str = "file";
+
+/// Less room than the file and its journal may take, and less than makes nobody wonder.
+const TOO_LITTLE: u64 = 1 << 20;
+const LITTLE: u64 = 16 << 20;
+
+/// Examines the file and the directory that it is in.
+pub async fn examine(path: &Path, tables: Tables, exam: Exam<'_>, report: &mut Report) {
+    let (mut spans, mut last) = (Vec::new(), None);
+    for _ in 0..ASKED {
+        let start = Instant::now();
+        match Sqlite::facts(path, exam.patience).await {
+            Ok(facts) => {
+                spans.push(start.elapsed());
+                last = Some(facts);
+            }
+            Err(error) => return report.error(FILE, one_line(&error)),
+        }
+    }
+    let Some(facts) = last else { return };
+    report.ok("sqlite", format!("SQLite {}", facts.version));
+    state(path, &facts, tables, report);
+    let longest = facts.file.as_ref().and_then(|file| file.longest_lease);
+    spans.sort_unstable();
+    let options = TimingOptions { lease: exam.lease, ..Default::default() };
+    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
+    let directory = directory_of(path);
+    rights(path, &directory, &facts, exam, report);
+    place(&facts, report);
+    room(&directory, report);
+}
+
+/// What is there, or will be made.
+fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) {
+    let path = path.display();
+    let Some(file) = &facts.file else {
+        return match tables.makes() {
+            true => report.ok(FILE, format!("there is no {path} yet: who comes first makes it")),
+            false => report
+                .error(FILE, format!("there is no {path}: leave out create=no, or name another")),
+        };
+    };
+    match (file.longest_lease, tables.makes()) {
+        (Some(longest), _) => {
+            report.ok(
+                FILE,
+                format!("it has the tables, with a longest lease of {}", when::span(longest)),
+            );
+        }
+        (None, true) => report.ok(FILE, "it has no tables yet: who comes first makes them"),
+        (None, false) => {
+            report.error(FILE, "it has no tables: leave out create=no, or name another")
+        }
+    }
+    if file.journal == "wal" {
+        report.ok("journal", "wal");
+    } else if !(tables.makes() && file.unwritable.is_none()) {
+        let what = format!(
+            "{}: readers hold up writers, and a renewal may come late; set it with PRAGMA journal_mode = WAL",
+            file.journal
+        );
+        report.warning("journal", what);
+    }
+}
+
+/// Whoever reads needs the directory too: SQLite keeps what its processes share beside the file.
+fn rights(path: &Path, directory: &Path, facts: &SqliteFacts, exam: Exam<'_>, report: &mut Report) {
+    let mut lacking = Vec::new();
+    if let Some(why) = facts.file.as_ref().and_then(|file| file.unwritable.as_ref()) {
+        lacking.push(format!("writing to {} ({})", path.display(), one_line(why)));
+    }
+    // A file without a name, which is gone when it is closed.
+    if let Err(why) = tempfile::tempfile_in(directory) {
+        lacking.push(format!("making files in {} ({why})", directory.display()));
+    }
+    let lacking = lacking.join(", ");
+    let mend = "let it write to the file and to its directory";
+    for of in [Observer, Campaigner, Administrator] {
+        let (needed, useful) = match of {
+            Observer => (String::new(), String::new()),
+            Campaigner | Administrator => (lacking.clone(), String::new()),
+        };
+        let lacks =
+            Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful: String::new() };
+        lacks.tell(of, exam.role, report);
+    }
+}
+
+fn place(facts: &SqliteFacts, report: &mut Report) {
+    const CHECK: &str = "place";
+    match facts.shared_file_system {
+        None => report.ok(CHECK, "on a file system of this machine"),
+        Some(kind) => report.warning(
+            CHECK,
+            format!("on {kind}: elections are for the processes of one machine, and need SQLite's locks to work there; put the file on a disk of its own"),
+        ),
+    }
+}
+
+fn room(directory: &Path, report: &mut Report) {
+    const CHECK: &str = "room";
+    let free = match statvfs(directory) {
+        Ok(told) => told.f_bavail.saturating_mul(told.f_frsize),
+        Err(why) => return report.unknown(CHECK, format!("{}: {why}", directory.display())),
+    };
+    let left = format!("{} left on its disk", when::size(free));
+    let mend = "a leader that cannot renew stops at its deadline; make room";
+    match free {
+        ..TOO_LITTLE => report.error(CHECK, format!("{left}: {mend}")),
+        TOO_LITTLE..LITTLE => report.warning(CHECK, format!("{left}: {mend}")),
+        LITTLE.. => report.ok(CHECK, left),
+    }
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    let there = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match there.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

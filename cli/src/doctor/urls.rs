@@ -1,0 +1,72 @@
+//! Locks that are named by URLs, each by itself.
+
+use std::time::Duration;
+
+use incumbent::LockUrl;
+use incumbent::lock::Need;
+use incumbent::lock_url::Named;
+
+use super::report::Report;
+use super::{Role, kubernetes, nats, objects, peers, postgres, sqlite};
+use crate::connection::BucketPlace;
+use crate::failure::{Code, Failure, one_line};
+use crate::place::{Objects, misplaced};
+
+/// What is to be examined, besides the lock itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Exam<'a> {
+    pub name: Option<&'a str>,
+    pub role: Role,
+    pub lease: Option<Duration>,
+    /// How long to wait for an answer.
+    pub patience: Duration,
+    pub monitor: Option<&'a str>,
+}
+
+/// Examines each lock of a URL.
+pub async fn examine(url: &LockUrl, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {
+    let locks = url.named();
+    let of_nats = |lock: &incumbent::lock_url::NamedLock| matches!(lock.named, Ok(Named::Nats(_)));
+    if exam.monitor.is_some() && !locks.iter().any(of_nats) {
+        return Err(misplaced("--monitor", "nats"));
+    }
+    let several = locks.len() > 1;
+    for lock in locks {
+        if several {
+            report.begin(lock.shown, lock.need == Need::BestEffort);
+        }
+        match lock.named {
+            Ok(named) => one(named, exam, report).await?,
+            Err(error) => report.error("settings", one_line(&error)),
+        }
+    }
+    Ok(())
+}
+
+async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {
+    match named {
+        Named::Memory => {
+            let what = "it is in one process, and there is nothing to check: no other process sees who leads";
+            report.ok("memory", what);
+        }
+        Named::Nats(bucket) => {
+            nats::examine(&BucketPlace::named(bucket, exam.patience), exam, report).await?
+        }
+        Named::Kubernetes(named) => {
+            let cluster = named.cluster().await.map_err(Failure::from)?;
+            let objects = Objects::named(cluster, named.kind(), exam.patience);
+            let name = named.object().or(exam.name);
+            let lease = exam.lease.or(named.timing().map(|timing| timing.lease()));
+            kubernetes::elections(&objects, name, exam.role, lease, report).await?;
+        }
+        Named::Postgres { probe, tables } => postgres::examine(&probe, tables, exam, report).await,
+        Named::Sqlite { path, tables } => sqlite::examine(&path, tables, exam, report).await,
+        Named::Objects(bucket) => objects::examine(&bucket, exam, report).await?,
+        Named::Peers(peers) => peers::examine(&peers, exam, report).await,
+        _ => {
+            let message = "`doctor` knows nothing of this lock";
+            return Err(Failure::new(Code::Usage, message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! `doctor` of elections in the objects of a bucket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use incumbent_test_support::{Port, Process, checkout, eventually};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::doctor::{doctor, line};
+use crate::shell::Shell;
+
+const BUCKET: &str = "bucket";
+
+/// versitygw with one bucket.
+struct Store {
+    port: Port,
+    directory: TempDir,
+    _process: Process,
+}
+
+impl Store {
+    async fn start() -> Self {
+        let programs = tokio::task::spawn_blocking(|| {
+            let script = checkout().join("scripts/object-stores.sh");
+            let output = Command::new(&script).output().expect("bash");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("text")
+        });
+        let programs = programs.await.expect("the programs");
+        let program = PathBuf::from(programs.lines().nth(1).expect("a program"));
+        // versitygw keeps ETags in extended attributes, which a /tmp in memory need not have.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let data = directory.path().join("data");
+        std::fs::create_dir_all(data.join(BUCKET)).unwrap();
+        let port = Port::pick();
+        let log = directory.path().join("log");
+        let process = Process::spawn(&program, &log, |command| {
+            command.env("ROOT_ACCESS_KEY", "me").env("ROOT_SECRET_KEY", "s3cret");
+            command.args(["--quiet", "--port", &format!("127.0.0.1:{}", port.number())]);
+            command.arg("posix").arg(data);
+        });
+        let process = process.expect("the store starts");
+        eventually("the store listens", async || {
+            TcpStream::connect(("127.0.0.1", port.number())).await.ok()
+        })
+        .await;
+        Self { port, directory, _process: process }
+    }
+
+    fn objects(&self) -> Vec<String> {
+        let bucket = std::fs::read_dir(self.directory.path().join("data").join(BUCKET)).unwrap();
+        let names = bucket.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with('.')).collect() // which are the server's own
+    }
+}
+
+async fn versitygw() -> (Store, Shell) {
+    let store = Store::start().await;
+    let shell = shell_at(store.port.number());
+    (store, shell)
+}
+
+fn shell_at(port: u16) -> Shell {
+    Shell::bare()
+        .with("AWS_ENDPOINT", format!("http://127.0.0.1:{port}"))
+        .with("AWS_ALLOW_HTTP", "true")
+        .with("AWS_REGION", "us-east-1")
+        .with("AWS_ACCESS_KEY_ID", "me")
+        .with("AWS_SECRET_ACCESS_KEY", "s3cret")
+}
+
+#[tokio::test]
+async fn a_store_is_tried_out_and_left_as_it_was() {
+    let (store, shell) = versitygw().await;
+    let lock = ["--lock", "s3://bucket"];
+    let told = doctor(&shell, &lock, 0);
+    line(&told, "ok       store ", "it answers, and lets us read");
+    line(&told, "ok       conditions ", "are refused where they must be");
+    line(&told, "ok       clock ", "from the server's");
+    line(&told, "ok       round trip ", "with a lease of 15s");
+    line(&told, "ok       rights ", "all those of a campaigner");
+    assert_eq!(store.objects(), [""; 0], "nothing is left");
+
+    // What one that was killed has left is in nobody's way.
+    let killed = shell.start(&[&["doctor"][..], &lock].concat());
+    eventually("the object is there", async || {
+        (store.objects() == ["incumbent-doctor"]).then_some(())
+    })
+    .await;
+    drop(killed);
+    assert_eq!(store.objects(), ["incumbent-doctor"]);
+    doctor(&shell, &lock, 0);
+    assert_eq!(store.objects(), [""; 0], "nothing is left");
+
+    let told = doctor(&shell, &["--lock", "s3://bucket", "--role", "observer"], 0);
+    line(&told, "unknown  rights ", "nothing is written for an observer");
+    let told = doctor(&shell, &["--lock", "s3://bucket?longest-lease=5s", "--lease", "9s"], 2);
+    line(&told, "error    round trip ", "see --lease");
+}
+
+#[tokio::test]
+async fn a_wrong_bucket_and_wrong_credentials_are_errors() {
+    let (_store, shell) = versitygw().await;
+    let told = doctor(&shell, &["--lock", "s3://absent"], 2);
+    line(&told, "error    store ", "make the bucket, or name another");
+    let shell = shell.with("AWS_SECRET_ACCESS_KEY", "wr0ng");
+    let told = doctor(&shell, &["--lock", "s3://bucket"], 2);
+    line(&told, "error    rights ", "the store does not accept the credentials");
+    assert!(!format!("{told:?}").contains("wr0ng"), "{told:?}");
+    let shell = shell.with("AWS_ENDPOINT", "http://127.0.0.1:1");
+    let told = doctor(&shell, &["--lock", "s3://bucket"], 2);
+    line(&told, "error    store ", "no answer of the store");
+}
+
+/// Answers as a store does that heeds no conditions, and keeps nothing.
+fn heedless() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let first = lines.next().unwrap_or_default();
+            let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+            assert!(first.is_empty() || head.iter().any(|line| line.contains("AWS4-HMAC-SHA256")));
+            let (status, body) = match first.split(' ').next() {
+                Some("GET") if first.contains("list-type") => {
+                    ("200 OK", "<ListBucketResult></ListBucketResult>")
+                }
+                Some("GET") => ("404 Not Found", "<Error><Code>NoSuchKey</Code></Error>"),
+                Some("DELETE") => ("204 No Content", ""),
+                _ => ("200 OK", ""),
+            };
+            let told = "etag: \"1\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT";
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\n{told}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            let _ = (&stream).write_all(answer.as_bytes());
+        }
+    });
+    port
+}
+
+#[test]
+fn a_store_that_heeds_no_conditions_is_an_error() {
+    let told = doctor(&shell_at(heedless()), &["--lock", "s3://bucket"], 2);
+    line(
+        &told,
+        "error    conditions ",
+        "does not heed If-None-Match and If-Match: everybody would lead",
+    );
+    line(&told, "warning  clock ", "ahead of the server's");
+}

@@ -1,0 +1,113 @@
+//! `doctor` of elections in a SQLite file, and of several locks at once.
+
+use std::fs::File;
+use std::process::Command;
+
+use incumbent_test_support::{Server, not_run};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::doctor::{doctor, line};
+use crate::shell::Shell;
+
+const LOCK: [&str; 2] = ["--lock", "sqlite:elections.db"];
+
+#[test]
+fn a_file_is_judged_and_not_made() {
+    let shell = Shell::bare();
+    let told = doctor(&shell, &LOCK, 0);
+    line(&told, "ok       sqlite ", "SQLite 3.");
+    line(&told, "ok       file ", "there is no elections.db yet: who comes first makes it");
+    line(&told, "ok       room ", "left on its disk");
+    for role in ["an observer", "a campaigner", "an administrator"] {
+        line(&told, "ok       rights ", &format!("all those of {role}"));
+    }
+    assert_eq!(std::fs::read_dir(shell.home()).unwrap().count(), 0, "nothing is made");
+    let told = doctor(&shell, &["--lock", "sqlite:elections.db?create=no"], 2);
+    line(&told, "error    file ", "there is no elections.db: leave out create=no");
+    let told = doctor(&shell, &["--lock", "sqlite:absent/elections.db"], 2);
+    line(&told, "error    file ", "there is no directory for absent/elections.db");
+
+    let mut leader = shell.start(&[&["campaign", "my_app", "--lease", "2s"][..], &LOCK].concat());
+    leader.line_with("won");
+    let told = doctor(&shell, &[&LOCK[..], &["my_app"]].concat(), 0);
+    line(&told, "ok       file ", "it has the tables, with a longest lease of 2s");
+    line(&told, "ok       journal ", "wal");
+    let told = doctor(&shell, &[&LOCK[..], &["--lease", "3s"]].concat(), 2);
+    line(&told, "error    round trip ", "a lease of 3s is longer");
+    leader.end_by("TERM");
+
+    shell.write("junk.db", &"no database ".repeat(100));
+    let told = doctor(&shell, &["--lock", "sqlite:junk.db"], 2);
+    line(&told, "error    file ", "junk.db is no SQLite database, or is damaged");
+}
+
+/// A small disk of its own.
+struct Disk(TempDir);
+
+impl Disk {
+    fn mount() -> Option<Self> {
+        let directory = TempDir::with_prefix("incumbent-disk-").unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(directory.path());
+        if mount.status().is_ok_and(|status| status.success()) {
+            return Some(Self(directory));
+        }
+        not_run("what doctor says of a full disk", "no disk may be mounted here: be root");
+        None
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy"]).arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_or_read_only_is_an_error() {
+    let Some(disk) = Disk::mount() else { return };
+    let shell = Shell::bare();
+    let lock = format!("sqlite:{}/elections.db", disk.0.path().display());
+    let told = doctor(&shell, &["--lock", &lock], 1);
+    line(&told, "warning  room ", "make room");
+    shell.out(&["election", "list", "--lock", &lock]);
+    File::create(disk.0.path().join("filler")).unwrap().set_len(0).unwrap();
+    std::fs::write(disk.0.path().join("filler"), vec![0; 1_500_000]).unwrap();
+    let told = doctor(&shell, &["--lock", &lock], 2);
+    line(&told, "error    room ", "a leader that cannot renew stops at its deadline; make room");
+
+    let mut remount = Command::new("mount");
+    remount.args(["-o", "remount,ro"]).arg(disk.0.path());
+    assert!(remount.status().unwrap().success());
+    let told = doctor(&shell, &["--lock", &lock], 2);
+    line(
+        &told,
+        "error    file ",
+        "cannot be opened: see whether it and its directory may be written",
+    );
+    let missing = lock.replace("elections.db", "other.db");
+    let told = doctor(&shell, &["--lock", &missing], 2);
+    line(&told, "error    rights ", "a campaigner needs making files in");
+    doctor(&shell, &["--lock", &missing, "--role", "observer"], 2);
+}
+
+#[tokio::test]
+async fn each_of_several_locks_is_judged_by_itself() {
+    let server = Server::start().await;
+    let shell = Shell::bare();
+    let bucket = format!("{}/MINE", server.url());
+    shell.out(&["kv", "add", "MINE", "--election", "-q", "--server", &server.url()]);
+    let both = format!("{bucket} sqlite:elections.db memory:mine");
+    let told = doctor(&shell, &["--lock", &both], 0);
+    let at = |text: &str| told.out.find(text).unwrap_or_else(|| panic!("no {text}: {told:?}"));
+    assert!(at(&format!("Lock {bucket}\n")) < at("keeps bucket MINE"));
+    assert!(at("keeps bucket MINE") < at("Lock sqlite:elections.db\n"));
+    assert!(at("Lock memory:mine\n") < at("there is nothing to check"));
+    let broken = "sqlite:absent/x.db?need=best-effort";
+    let json = shell.run(&["doctor", "-o", "json", "--lock", &format!("memory: {broken}")]);
+    assert_eq!(json.code, Some(1), "a term goes on without it: {json:?}");
+    let json: Value = serde_json::from_str(&json.out).expect("JSON");
+    let last = json["findings"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["lock"], &last["level"]), (&broken.into(), &"warning".into()));
+}
