@@ -1,34 +1,30 @@
 //! The leaders for life of a Kubernetes namespace.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::kubernetes::{LifeLock, LifeLocks, LifeWatch, PodState};
-use incumbent::lock::LockErrorKind;
+use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
 use super::super::office::{Holder, Holding, OfPod, Office};
 use super::Heard;
+use super::watching::{WatchEar, Watched};
 use crate::failure::{Code, Failure};
 use crate::place::Locks;
-
-/// How long to wait before a watch that failed is begun anew.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The locks of a namespace.
 pub struct LifeOffices(pub Locks);
 
-/// What is heard of them: a watch.
-pub struct LifeEar {
+/// What is watched of them.
+pub struct WatchedLocks {
     locks: Arc<LifeLocks>,
     only: Option<String>,
     timeout: Duration,
-    watch: Option<LifeWatch>,
-    /// Whether the server refuses to tell.
-    refused: bool,
-    failed: bool,
 }
+
+/// What is heard of them.
+pub type LifeEar = WatchEar<WatchedLocks>;
 
 impl LifeOffices {
     pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
@@ -42,20 +38,9 @@ impl LifeOffices {
 
     /// Watches one lock, or all; without the right to do so nothing is heard.
     pub async fn listen(&self, only: Option<&str>) -> Result<LifeEar, Failure> {
-        let mut ear = LifeEar {
-            locks: Arc::clone(&self.0.locks),
-            only: only.map(str::to_owned),
-            timeout: self.0.timeout,
-            watch: None,
-            refused: false,
-            failed: false,
-        };
-        match ear.locks.watch(only, ear.timeout).await {
-            Ok(watch) => ear.watch = Some(watch),
-            Err(error) if error.kind() == LockErrorKind::Denied => ear.refused = true,
-            Err(error) => return Err(error.into()),
-        }
-        Ok(ear)
+        let only = only.map(str::to_owned);
+        let locks = Arc::clone(&self.0.locks);
+        WatchEar::begin(WatchedLocks { locks, only, timeout: self.0.timeout }).await
     }
 
     /// Deletes the lock if it is still of this version, and answers that; none if it has been written meanwhile.
@@ -77,45 +62,15 @@ impl LifeOffices {
     }
 }
 
-impl LifeEar {
-    /// Whether every change is heard.
-    pub fn hears_all(&self) -> bool {
-        !self.refused
+impl Watched for WatchedLocks {
+    type Watch = LifeWatch;
+
+    async fn begin(&self) -> Result<LifeWatch, LockError> {
+        self.locks.watch(self.only.as_deref(), self.timeout).await
     }
 
-    /// Cancel safe.
-    pub async fn next(&mut self) -> Heard {
-        if self.refused {
-            return pending().await;
-        }
-        let Some(watch) = &mut self.watch else {
-            if self.failed {
-                tokio::time::sleep(PAUSE).await;
-            }
-            return match self.locks.watch(self.only.as_deref(), self.timeout).await {
-                Ok(watch) => {
-                    self.watch = Some(watch);
-                    Heard::Look
-                }
-                Err(error) => {
-                    self.failed = true;
-                    Heard::Failed(error.into())
-                }
-            };
-        };
-        match watch.next().await {
-            Some(Ok(())) => Heard::Look,
-            Some(Err(error)) => {
-                self.watch = None;
-                self.failed = true;
-                Heard::Failed(error.into())
-            }
-            None => {
-                self.watch = None;
-                self.failed = false;
-                Heard::Look
-            }
-        }
+    async fn next(watch: &mut LifeWatch) -> Option<Result<Heard, LockError>> {
+        Some(watch.next().await?.map(|()| Heard::Look))
     }
 }
 

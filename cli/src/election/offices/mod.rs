@@ -4,6 +4,7 @@ mod bucket;
 mod life;
 mod lock;
 mod objects;
+mod watching;
 
 use std::time::Duration;
 

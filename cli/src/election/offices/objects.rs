@@ -1,34 +1,30 @@
 //! The elections of a Kubernetes namespace.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::kubernetes::{self, OfficeChange, OfficeWatch};
-use incumbent::lock::LockErrorKind;
+use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
 use super::super::office::{Holder, Holding, Office};
 use super::Heard;
+use super::watching::{WatchEar, Watched};
 use crate::failure::Failure;
 use crate::place::{Objects, Records};
-
-/// How long to wait before a watch that failed is begun anew.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The elections of a namespace.
 pub struct ObjectOffices(pub Objects);
 
-/// What is heard of them: a watch.
-pub struct ObjectEar {
+/// What is watched of them.
+pub struct WatchedObjects {
     records: Arc<dyn Records>,
     only: Option<String>,
     timeout: Duration,
-    watch: Option<OfficeWatch>,
-    /// Whether the server refuses to tell.
-    refused: bool,
-    failed: bool,
 }
+
+/// What is heard of them.
+pub type ObjectEar = WatchEar<WatchedObjects>;
 
 impl ObjectOffices {
     pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
@@ -43,20 +39,9 @@ impl ObjectOffices {
 
     /// Watches one election, or all; without the right to do so nothing is heard.
     pub async fn listen(&self, only: Option<&str>) -> Result<ObjectEar, Failure> {
-        let mut ear = ObjectEar {
-            records: Arc::clone(&self.0.records),
-            only: only.map(str::to_owned),
-            timeout: self.0.timeout,
-            watch: None,
-            refused: false,
-            failed: false,
-        };
-        match ear.records.watch(only, ear.timeout).await {
-            Ok(watch) => ear.watch = Some(watch),
-            Err(error) if error.kind() == LockErrorKind::Denied => ear.refused = true,
-            Err(error) => return Err(error.into()),
-        }
-        Ok(ear)
+        let only = only.map(str::to_owned);
+        let records = Arc::clone(&self.0.records);
+        WatchEar::begin(WatchedObjects { records, only, timeout: self.0.timeout }).await
     }
 
     /// Empties the holder if the object is still of this version, and answers the version that it has then; none if it
@@ -70,47 +55,19 @@ impl ObjectOffices {
     }
 }
 
-impl ObjectEar {
-    /// Whether every change is heard.
-    pub fn hears_all(&self) -> bool {
-        !self.refused
+impl Watched for WatchedObjects {
+    type Watch = OfficeWatch;
+
+    async fn begin(&self) -> Result<OfficeWatch, LockError> {
+        self.records.watch(self.only.as_deref(), self.timeout).await
     }
 
-    /// Cancel safe.
-    pub async fn next(&mut self) -> Heard {
-        if self.refused {
-            return pending().await;
-        }
-        let Some(watch) = &mut self.watch else {
-            if self.failed {
-                tokio::time::sleep(PAUSE).await;
-            }
-            return match self.records.watch(self.only.as_deref(), self.timeout).await {
-                Ok(watch) => {
-                    self.watch = Some(watch);
-                    Heard::Look // a deletion meanwhile is not told
-                }
-                Err(error) => {
-                    self.failed = true;
-                    Heard::Failed(error.into())
-                }
-            };
-        };
-        match watch.next().await {
-            Some(Ok(OfficeChange::Written(office))) => Heard::Office(understand(office)),
-            Some(Ok(OfficeChange::Deleted(office))) => Heard::Office(deleted(office)),
-            Some(Ok(_)) => Heard::Look,
-            Some(Err(error)) => {
-                self.watch = None;
-                self.failed = true;
-                Heard::Failed(error.into())
-            }
-            None => {
-                self.watch = None;
-                self.failed = false;
-                Heard::Look
-            }
-        }
+    async fn next(watch: &mut OfficeWatch) -> Option<Result<Heard, LockError>> {
+        Some(watch.next().await?.map(|change| match change {
+            OfficeChange::Written(office) => Heard::Office(understand(office)),
+            OfficeChange::Deleted(office) => Heard::Office(deleted(office)),
+            _ => Heard::Look,
+        }))
     }
 }
 
