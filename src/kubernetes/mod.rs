@@ -49,6 +49,7 @@ mod health;
 pub mod life;
 mod lock;
 mod mark;
+mod namespace;
 mod office;
 mod record;
 mod server;
@@ -63,6 +64,7 @@ pub use life::{
     LifeOwner, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
 };
 pub use lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
+pub use namespace::check_namespace;
 pub use office::{Holder, Holding, Office, OfficeChange, OfficeWatch};
 pub use server::{Right, ServerFacts};
 pub use timing::{LeaseTiming, LeaseTimingError};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use crate::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock};
+use crate::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, check_namespace};
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
@@ -80,12 +80,8 @@ impl Place {
             context: parts.take("context"),
             shown: parts.shown().to_owned(),
         };
-        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        if !place.namespace.bytes().all(fits) {
-            return Err(parts.malformed("a namespace has letters a-z, digits and '-' only"));
-        }
-        if place.context.is_some() && place.kubeconfig.is_none() {
-            return Err(parts.malformed("context is one of a kubeconfig: tell that, too"));
+        if !place.namespace.is_empty() {
+            check_namespace(&place.namespace).map_err(|rule| parts.malformed(&rule))?;
         }
         Ok(place)
     }
@@ -107,9 +103,10 @@ impl Place {
     }
 
     async fn cluster(&self) -> Result<Cluster, LockUrlError> {
-        let cluster = match &self.kubeconfig {
-            Some(file) => Cluster::from_kubeconfig(file, self.context.as_deref()).await,
-            None => Cluster::infer().await,
+        let cluster = match (&self.kubeconfig, self.context.as_deref()) {
+            (Some(file), context) => Cluster::from_kubeconfig(file, context).await,
+            (None, Some(context)) => Cluster::in_context(context).await,
+            (None, None) => Cluster::infer().await,
         };
         let mut cluster = cluster.map_err(|error| {
             let message = format!("{}: {error}", self.shown);

@@ -9,14 +9,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use incumbent::kubernetes::{
     Carrier, Cluster, LeaseTiming, LifeLocks, ObjectFinding, ObjectLock, Office, OfficeWatch,
+    check_namespace,
 };
 use incumbent::lock::{Lock, LockError, Reading};
 
 use super::{Kind, LifeKind, Opened, PATIENCE};
 use crate::failure::{Code, Failure, one_line};
-
-/// The longest name of a namespace.
-const LONGEST_NAMESPACE: usize = 63;
 
 /// A namespace, and who we are there.
 #[derive(Debug, Args)]
@@ -150,7 +148,7 @@ impl Namespace {
         };
         let cluster = cluster.map_err(|error| Failure::new(Code::Usage, one_line(&error)))?;
         let Some(namespace) = &self.namespace else { return Ok(cluster) };
-        check_namespace(namespace)?;
+        check_namespace(namespace).map_err(|rule| Failure::new(Code::Usage, rule))?;
         Ok(cluster.in_namespace(namespace))
     }
 }
@@ -334,16 +332,6 @@ fn example(name: &str) -> String {
     }
 }
 
-fn check_namespace(name: &str) -> Result<(), Failure> {
-    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let ends = name.starts_with('-') || name.ends_with('-');
-    if (1..=LONGEST_NAMESPACE).contains(&name.len()) && !ends && name.bytes().all(fits) {
-        return Ok(());
-    }
-    let rule = "up to 63 of the letters a-z, 0-9 and '-'";
-    Err(Failure::new(Code::Usage, format!("{name:?} cannot be the name of a namespace: {rule}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,15 +341,5 @@ mod tests {
         assert_eq!(example("my_app"), ", as in my-app");
         assert_eq!(example("_My.App/2_"), ", as in my.app-2");
         assert_eq!(example("___"), "");
-    }
-
-    #[test]
-    fn a_namespace_is_no_path() {
-        for good in ["default", "a-1"] {
-            assert!(check_namespace(good).is_ok());
-        }
-        for bad in ["", "..", "a/b", "A", "-a", "a-", "a?b", &"x".repeat(64)] {
-            assert_eq!(check_namespace(bad).unwrap_err().code(), Some(Code::Usage), "{bad}");
-        }
     }
 }

@@ -370,6 +370,11 @@ async fn rights_to_look_and_to_evict_are_the_documented_ones() {
 async fn a_context_and_a_namespace_that_are_not_there_are_told() {
     let scene = Scene::new().await;
     scene.out(&["election", "list", "--context", "x"]);
+    let by_url = |context| format!("kubernetes:{}?context={context}", scene.namespace);
+    scene.shell.out(&["election", "list", "--lock", &by_url("x")]);
+    let (line, code) = scene.shell.refusal(&["election", "list", "--lock", &by_url("absent")]);
+    assert!(line.contains("it has no context \"absent\""), "{line}");
+    assert_eq!(code, 1);
     let config = scene.server.kubeconfig().display().to_string();
     for args in [
         &["election", "list", "--context", "absent"][..],
