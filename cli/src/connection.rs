@@ -19,6 +19,9 @@ use context::Context;
 pub use session::{Bounded, Session};
 use settings::Settings;
 
+/// How long to wait for an answer, unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Where the server is, and who we are there. A flag beats its variable, which beats the context.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Connection")]

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use async_nats::ServerAddr;
 
-use super::Connection;
 use super::context::Context;
 use super::credentials::Credentials;
+use super::{Connection, PATIENCE};
 use crate::failure::{Code, Failure};
 
 const NEAREST: &str = "nats://127.0.0.1:4222";
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What flags, variables and context come to.
 pub struct Settings {

@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::connection::PATIENCE;
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 use crate::output::Format;
-use crate::place::{At, PATIENCE, Place, misplaced};
+use crate::place::{At, Place, misplaced};
 use report::Report;
 use urls::Exam;
 

@@ -13,7 +13,8 @@ use incumbent::kubernetes::{
 };
 use incumbent::lock::{Lock, LockError, Reading};
 
-use super::{Kind, LifeKind, Opened, PATIENCE};
+use super::{Kind, LifeKind, Opened};
+use crate::connection::PATIENCE;
 use crate::failure::{Code, Failure, one_line};
 
 /// A namespace, and who we are there.

@@ -12,7 +12,7 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
-use crate::connection::BucketPlace;
+use crate::connection::{BucketPlace, PATIENCE};
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
@@ -20,9 +20,6 @@ pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
     InNamespace, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there, timing,
 };
-
-/// How long to wait for an answer, unless told otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// When to look again for a server that is out of reach.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()

@@ -18,11 +18,9 @@ use super::signals::{Signals, Told, exit_code, stand_still};
 use super::term::unguarded;
 use super::ward::{Event, Ward};
 use crate::candidate::StatusLine;
+use crate::connection::PATIENCE;
 use crate::failure::{Code, Failure};
 use crate::place::{LifeKind, Namespace, check_life_name, namespace_is_there};
-
-/// How long the API server may take to say whether the namespace is there.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///
