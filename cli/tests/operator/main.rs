@@ -8,8 +8,6 @@ mod election_info;
 mod election_watch;
 mod exit_codes;
 mod kubernetes;
-mod kubernetes_doctor;
-mod kubernetes_life;
 mod kv_backup;
 mod kv_buckets;
 mod kv_delete;

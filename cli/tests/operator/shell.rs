@@ -105,6 +105,14 @@ impl Shell {
         (told.error.trim_end().to_owned(), told.code.expect("an exit code"))
     }
 
+    /// The same, where the line says this; answers the whole line.
+    pub fn refuses(&self, args: &[&str], says: &str, code: i32) -> String {
+        let (line, told) = self.refusal(args);
+        assert!(line.contains(says), "no {says:?}: {line}");
+        assert_eq!(told, code, "{line}");
+        line
+    }
+
     /// Runs a command with this on its standard input.
     pub fn fed(&self, args: &[&str], input: &[u8]) -> Told {
         let mut command = self.command(args);

@@ -3,10 +3,10 @@
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
-use crate::kubernetes::{OBSERVER, Scene};
+use super::scene::{OBSERVER, Scene};
 use crate::shell::Told;
 
-const DOCUMENTATION: &str = include_str!("../../../docs/kubernetes.md");
+const DOCUMENTATION: &str = include_str!("../../../../docs/kubernetes.md");
 
 /// The documents of the first manifest below a heading.
 fn manifest(heading: &str) -> Vec<&'static str> {
@@ -17,10 +17,6 @@ fn manifest(heading: &str) -> Vec<&'static str> {
 }
 
 impl Scene {
-    fn roles(&self) -> String {
-        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles", self.namespace)
-    }
-
     /// The rules of a documented Role, as the server reads them.
     async fn documented(&self, heading: &str) -> Value {
         let path = format!("{}?dryRun=All&fieldValidation=Strict", self.roles());
@@ -31,15 +27,8 @@ impl Scene {
         role["rules"].clone()
     }
 
-    /// Lets the observer do this and no more.
-    async fn allow_only(&self, rules: &Value) {
-        let path = format!("{}/{OBSERVER}", self.roles());
-        let patch = json!({"rules": rules});
-        self.send("PATCH", &path, "application/merge-patch+json", patch).await;
-    }
-
     fn doctor(&self, args: &[&str]) -> Told {
-        let config = self.server.kubeconfig_of(OBSERVER).display().to_string();
+        let config = self.config_of(OBSERVER);
         let args = [&["doctor"], args, &["--kubeconfig", &config]].concat();
         self.shell.run(&self.args(&args))
     }
@@ -123,7 +112,7 @@ async fn what_a_campaigner_cannot_do_without_is_an_error() {
          [coordination.k8s.io], resources: [leases], resourceNames: [my-app], verbs: [get, update]}"
     ));
     assert!(line("unknown ").contains("without the right to get it"));
-    let config = scene.server.kubeconfig_of(OBSERVER).display().to_string();
+    let config = scene.config_of(OBSERVER);
     let url = format!("kubernetes:{}?kubeconfig={config}", scene.namespace);
     for (lock, name) in [(url.clone(), "my-app"), (format!("{url}&object=my-app"), "other")] {
         let by_url = scene.shell.run(&["doctor", name, "--lock", &lock]);
@@ -232,9 +221,7 @@ async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
         (&["my_app"], "\"my_app\" is no name of a Lease"),
         (&["my_app", "--kind", "for-life"], "\"my_app\" is no name of a ConfigMap"),
     ] {
-        let (line, code) = scene.refusal(&[&["doctor"], args].concat());
-        assert!(line.contains(says), "{line}");
-        assert_eq!(code, 2);
+        scene.refuses(&[&["doctor"], args].concat(), says, 2);
     }
 }
 
@@ -243,7 +230,7 @@ async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
 async fn the_manifest_of_candidates_for_life_is_taken_and_has_the_documented_roles() {
     let scene = Scene::new().await;
     let documented = manifest("\n### Rights for it\n");
-    let text = include_str!("../../../docker/kubernetes-life.yaml");
+    let text = include_str!("../../../../docker/kubernetes-life.yaml");
     let manifests: Vec<&str> = text.split("---\n").collect();
     assert_eq!(manifests.len(), 2 + documented.len());
     let namespaced = format!("namespaces/{}/", scene.namespace);

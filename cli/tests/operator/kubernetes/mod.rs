@@ -1,0 +1,10 @@
+//! `--lock kubernetes`: elections in the objects of a Kubernetes namespace, and leaders for life there.
+
+mod doctor;
+mod elections;
+mod evictions;
+mod for_life;
+mod life;
+mod refusals;
+mod rights;
+mod scene;
