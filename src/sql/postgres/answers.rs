@@ -52,6 +52,13 @@ pub(super) fn failed(error: Error, does: Does, place: &str) -> Failed {
     Failed::because(kind, what, error)
 }
 
+/// Whether something came that was not an answer: a notification, where a pooler gives whoever notifies the connection of
+/// whoever listens.
+pub(super) fn is_out_of_turn(failed: &Failed) -> bool {
+    let error = failed.source.as_ref().and_then(|source| source.downcast_ref::<Error>());
+    matches!(error, Some(Error::Protocol(_)))
+}
+
 pub(super) fn read_only(place: &str) -> String {
     format!("{place} is a replica or read-only: elections are held on the primary")
 }

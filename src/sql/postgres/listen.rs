@@ -10,7 +10,7 @@ use tracing::{debug, info};
 
 use super::connections::Does;
 use super::lock::Inner;
-use super::statements;
+use super::{answers, statements};
 use crate::lock::{Concession, Coverage, Hint, Revision, Token};
 use crate::pauses::Pauses;
 use crate::sql::row::{Row, span};
@@ -89,7 +89,10 @@ async fn begin(lock: &Inner) -> Result<PgListener, Silent> {
     let probe = format!("{:016x}", fastrand::u64(..));
     let statement = statements::notify(channel, &probe);
     let told = lock.connections.ask(&statement, Does::Read, BEGINS_WITHIN).await;
-    told.map_err(|_| Silent::Unconnected(sqlx::Error::PoolTimedOut))?;
+    told.map_err(|failed| match answers::is_out_of_turn(&failed) {
+        true => Silent::Deaf,
+        false => Silent::Unconnected(sqlx::Error::PoolTimedOut),
+    })?;
     let heard = async {
         loop {
             match listener.try_recv().await {

@@ -186,8 +186,7 @@ impl PostgresProbe {
         let told = self.connections.ask(&statements::notify(&channel, ""), Does::Read, left).await;
         match told {
             Ok(_) => {}
-            // A pooler has given the same connection to both, and whoever notifies hears it.
-            Err(failed) if is_out_of_turn(&failed) => return Ok(false),
+            Err(failed) if answers::is_out_of_turn(&failed) => return Ok(false),
             Err(failed) => return Err(failed.into()),
         }
         let heard = async {
@@ -244,12 +243,6 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         longest_lease: None,
         tells_history: None,
     })
-}
-
-/// Whether something came that was not an answer.
-fn is_out_of_turn(failed: &Failed) -> bool {
-    let error = failed.source.as_ref().and_then(|source| source.downcast_ref::<sqlx::Error>());
-    matches!(error, Some(sqlx::Error::Protocol(_)))
 }
 
 /// What a URL says. What is wrong with it is not repeated: it may be the password.
