@@ -27,7 +27,7 @@ pub async fn examine(named: &NamedPeers, exam: Exam<'_>, report: &mut Report) {
     let bound = address(named.bind, report);
     let known = known(named, report).await;
     settings(named, &known, exam.lease, report);
-    if bound {
+    if bound && named.quorum > 1 {
         hear(named, &known, exam.patience, report).await;
     }
 }

@@ -1,9 +1,12 @@
 //! `doctor` of elections in a SQLite file, and of several locks at once.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use incumbent_test_support::{Server, not_run};
+use rustix::process::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -90,6 +93,44 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     let told = doctor(&shell, &["--lock", &missing], 2);
     line(&told, "error    rights ", "a campaigner needs making files in");
     doctor(&shell, &["--lock", &missing, "--role", "observer"], 2);
+}
+
+/// Root may write to whatever is not on a mount that is read-only.
+fn make_read_only(file: &Path) -> bool {
+    if !geteuid().is_root() {
+        std::fs::set_permissions(file, Permissions::from_mode(0o444)).unwrap();
+        return true;
+    }
+    let mount = |args: &[&str]| {
+        let mut mount = Command::new("mount");
+        mount.args(args).arg(file).status().is_ok_and(|status| status.success())
+    };
+    let bound = mount(&["--bind", &file.display().to_string()]);
+    if !bound {
+        not_run("what doctor says of a read-only file", "nothing may be mounted here");
+        return false;
+    }
+    assert!(mount(&["-o", "remount,bind,ro"]));
+    true
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error_for_those_who_write() {
+    let shell = Shell::bare();
+    shell.out(&[&["election", "list"][..], &LOCK].concat());
+    let file = shell.home().join("elections.db");
+    // Whoever closes it last tidies up what the one before has left in its journal.
+    doctor(&shell, &LOCK, 0);
+    let before = std::fs::read(&file).unwrap();
+    doctor(&shell, &LOCK, 0);
+    assert!(std::fs::read(&file).unwrap() == before, "nothing is written");
+    if !make_read_only(&file) {
+        return;
+    }
+    let told = doctor(&shell, &LOCK, 2);
+    let _ = Command::new("umount").args(["--lazy"]).arg(&file).status();
+    line(&told, "error    rights ", "a campaigner needs writing to elections.db (");
+    line(&told, "ok       rights ", "all those of an observer");
 }
 
 #[tokio::test]

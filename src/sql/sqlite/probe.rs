@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 use tokio::time::{Instant, timeout_at};
 
 use super::file::{absolute, has_tables, settings};
@@ -91,7 +91,13 @@ async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, Failed> {
     Ok(SqliteFile { journal, longest_lease, unwritable })
 }
 
-/// Begins to write, and leaves it at that.
+/// Begins to write, and leaves it at that. Of a file that is read-only the beginning is no more than one of reading, so the
+/// version that SQLite keeps for programs is set to what it is.
 async fn writes_nothing(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    connection.begin_with("BEGIN IMMEDIATE").await?.rollback().await
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let version: i64 =
+        sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
+    let same = AssertSqlSafe(format!("PRAGMA user_version = {version}"));
+    sqlx::query(same).execute(&mut *transaction).await?;
+    transaction.rollback().await
 }
