@@ -83,3 +83,69 @@ impl<W: Watched> WatchEar<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Watches one after the other; what each tells before it is over.
+    struct Script(Mutex<VecDeque<Result<Tells, LockErrorKind>>>);
+
+    type Tells = VecDeque<Result<Heard, LockError>>;
+
+    fn error(kind: LockErrorKind) -> LockError {
+        LockError::new(kind, "refused")
+    }
+
+    impl Script {
+        fn of(watches: impl IntoIterator<Item = Result<Tells, LockErrorKind>>) -> Self {
+            Self(Mutex::new(watches.into_iter().collect()))
+        }
+    }
+
+    impl Watched for Script {
+        type Watch = Tells;
+
+        async fn begin(&self) -> Result<Tells, LockError> {
+            self.0.lock().unwrap().pop_front().expect("another watch").map_err(error)
+        }
+
+        async fn next(watch: &mut Tells) -> Option<Result<Heard, LockError>> {
+            watch.pop_front()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_over_or_fails_is_followed_by_another_with_a_look() {
+        let broken = Tells::from([Err(error(LockErrorKind::Unavailable))]);
+        let script = Script::of([
+            Ok(Tells::new()),
+            Ok(broken),
+            Err(LockErrorKind::Denied),
+            Ok(Tells::from([Ok(Heard::Look)])),
+        ]);
+        let mut ear = WatchEar::begin(script).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        assert!(matches!(ear.next().await, Heard::Look), "it is over");
+        assert!(matches!(ear.next().await, Heard::Look), "another one has begun");
+        assert!(matches!(ear.next().await, Heard::Failed(_)), "which broke");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "so far it goes on at once");
+        assert!(matches!(ear.next().await, Heard::Failed(_)), "and none is to be had");
+        assert!(matches!(ear.next().await, Heard::Look), "but later one is");
+        assert_eq!(begun.elapsed(), PAUSE * 2);
+        assert!(ear.hears_all());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_right_nothing_is_heard() {
+        let mut ear = WatchEar::begin(Script::of([Err(LockErrorKind::Denied)])).await.unwrap();
+        assert!(!ear.hears_all());
+        let heard = tokio::time::timeout(Duration::from_secs(3600), ear.next()).await;
+        assert!(heard.is_err());
+        let other = WatchEar::begin(Script::of([Err(LockErrorKind::Unavailable)])).await;
+        assert!(other.is_err());
+    }
+}
