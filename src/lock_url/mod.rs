@@ -92,6 +92,13 @@ impl LockUrl {
         self
     }
 
+    /// As with `create=no` behind each of its URLs: [`open`](Self::open) makes neither a bucket nor tables, and fails where they are
+    /// missing. For those who only look.
+    pub fn make_nothing(mut self) -> Self {
+        self.members.iter_mut().for_each(|(place, _)| place.make_nothing());
+        self
+    }
+
     /// Opens the lock.
     ///
     /// A NATS server is asked for the bucket, which is made where there is none, unless the URL tells the `ttl`: then nobody is
@@ -156,6 +163,17 @@ impl Place {
             Self::Objects(place) => place.for_lease(lease),
             #[cfg(feature = "peer")]
             Self::Peer(place) => place.for_lease(lease),
+        }
+    }
+
+    fn make_nothing(&mut self) {
+        match self {
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => place.make_nothing(),
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.make_nothing(),
+            #[allow(unreachable_patterns, reason = "as the features are")]
+            _ => {}
         }
     }
 

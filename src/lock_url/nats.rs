@@ -84,6 +84,10 @@ impl Place {
         self.made_for = Some(lease);
     }
 
+    pub fn make_nothing(&mut self) {
+        self.create = false;
+    }
+
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let mut options = ConnectOptions::new();
         if let Some(file) = &self.creds {

@@ -118,7 +118,10 @@ impl Parts {
                 "{}: locks of this kind are not built in: add the feature {feature:?} of the crate incumbent",
                 self.shown
             )),
-            None => self.malformed(&format!("no lock has the scheme {:?}", self.scheme)),
+            None => self.malformed(&format!(
+                "no lock has the scheme {:?}: there are nats, kubernetes, postgres, sqlite, gs, s3, az, peer and memory",
+                self.scheme
+            )),
         }
     }
 }

@@ -58,6 +58,10 @@ impl Place {
         self.tables = self.tables.longest_lease(lease);
     }
 
+    pub fn make_nothing(&mut self) {
+        self.tables = Tables::existing().longest_lease(self.tables.lease_of_made());
+    }
+
     pub fn named(&self) -> Result<Named, LockUrlError> {
         let tables = self.tables;
         Ok(match &self.database {

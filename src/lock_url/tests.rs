@@ -19,7 +19,10 @@ fn what_names_no_lock_is_refused_with_the_reason() {
             "my_bucket",
             "\"my_bucket\" is no URL of a lock: it begins with no scheme, as nats: is one",
         ),
-        ("etcd:a", "etcd:a: no lock has the scheme \"etcd\""),
+        (
+            "etcd:a",
+            "etcd:a: no lock has the scheme \"etcd\": there are nats, kubernetes, postgres, sqlite, gs, s3, az, peer and memory",
+        ),
         (
             "memory:a?tttl=1s",
             "memory:a?tttl=1s: there is no option \"tttl\" here, or it is told twice",

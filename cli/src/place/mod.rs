@@ -102,7 +102,7 @@ pub struct Standing {
     /// database it is the longest lease of tables that are made, too [default: the longest of the tables, 60s].
     #[arg(long, value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
-    /// With NATS: use the bucket only if it is there; else it is made.
+    /// Use the bucket of NATS, or the tables of a database, only if they are there; else they are made.
     #[arg(long)]
     no_create: bool,
     /// With Kubernetes: the object of the election [default: NAME, which must then be the name of an object].
@@ -185,9 +185,7 @@ impl At<'_> {
             Self::Nats(_) | Self::Url(..) if how.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
             }
-            Self::Kubernetes(_) | Self::Url(..) if how.no_create => {
-                Err(misplaced("--no-create", "nats"))
-            }
+            Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
             Self::Nats(place) => {
                 let bucket = place.open(how.lease, how.no_create).await?;
                 let lease = how.lease.unwrap_or(bucket.ttl());
@@ -197,10 +195,14 @@ impl At<'_> {
                 objects.stand(name, how.object.as_deref(), how.lease).await
             }
             Self::Url(url, _) => {
-                let lock = match how.lease {
-                    Some(lease) => url.clone().for_lease(lease).open().await?,
-                    None => url.open().await?,
-                };
+                let mut url = url.clone();
+                if let Some(lease) = how.lease {
+                    url = url.for_lease(lease);
+                }
+                if how.no_create {
+                    url = url.make_nothing();
+                }
+                let lock = url.open().await?;
                 let known = lock.timing().lease;
                 let lease = how.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
                 let told = how.lease.filter(|told| known != Some(*told));

@@ -73,6 +73,28 @@ async fn both_locks_of_several_are_held() {
     leader.end_by("TERM");
 }
 
+/// A name that is mistyped is no election that nobody leads.
+#[tokio::test]
+async fn who_looks_makes_nothing() {
+    let server = Server::start().await;
+    let shell = Shell::bare();
+    let bucket = format!("{}/ABSENT", server.url());
+    for (lock, says, code) in
+        [("sqlite:absent.db", "absent.db is not there", 1), (&*bucket, "ABSENT", 3)]
+    {
+        for command in [
+            &["election", "list"][..],
+            &["election", "info", "a"],
+            &["campaign", "a", "--no-create"],
+        ] {
+            let (line, exit) = shell.refusal(&[command, &["--lock", lock]].concat());
+            assert!(line.contains(says), "{line}");
+            assert_eq!(exit, code, "{line}");
+        }
+    }
+    assert!(!shell.home().join("absent.db").exists());
+}
+
 #[test]
 fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
     let shell = Shell::bare();

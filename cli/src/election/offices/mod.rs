@@ -63,8 +63,11 @@ impl<'a> Offices<'a> {
             At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
             At::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
             At::Url(url, timeout) => {
-                let offices =
-                    LockOffices { lock: url.open().await?, title: url.to_string(), timeout };
+                let offices = LockOffices {
+                    lock: url.clone().make_nothing().open().await?,
+                    title: url.to_string(),
+                    timeout,
+                };
                 if offices.lock.members().is_some() {
                     let message = "each of several locks has its own leader: name one of them";
                     return Err(Failure::new(Code::Usage, message));
