@@ -61,7 +61,7 @@ mod advertisement;
 pub mod all_of;
 mod asking;
 mod builder;
-#[cfg(any(feature = "kubernetes", feature = "_objects"))]
+#[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres"))]
 mod by_name;
 mod changes;
 pub mod clock;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Reading, Write, WriteId};
 use incumbent::sql::{Postgres, PostgresLock, Tables};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
@@ -13,6 +14,7 @@ use crate::gate::Gate;
 use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A primary and its replica, each with an address of its own that leads to the primary.
 struct Pair {
@@ -93,6 +95,44 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     let next = eventually("its token", async || of(&third).token()).await;
     assert!(next > token, "{next} after {token}");
     witness.verdict();
+}
+
+/// Nor is a look that found nothing before the failover worth anything after it: a first term may have begun meanwhile, and be lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
+    let pair = Pair::start(LEASE).await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let lock = pair.lock_through(&gate).await;
+    let look = async || lock.read("my_app", TIMEOUT).await.ok();
+    eventually("the tables are old enough", async || {
+        matches!(look().await, Some(Reading::Empty { proof: true })).then_some(())
+    })
+    .await;
+    pair.scene.server.kill();
+    pair.replica.promote();
+    gate.lead_to(pair.replica.port());
+    let create = async || match lock.write("my_app", first_write()).await {
+        Err(error) if error.kind() == LockErrorKind::Conflict => Some(Err(error)),
+        Err(_) => None, // the connections of before are gone
+        Ok(revision) => Some(Ok(revision)),
+    };
+    let refused = eventually("an answer of the new primary", create).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
+    assert!(create().await.is_some_and(|answer| answer.is_ok()));
+}
+
+/// Of a campaigner that has found nothing.
+fn first_write() -> Write {
+    let write = WriteId { nonce: Nonce(7), number: 1 };
+    Write {
+        expected: None,
+        identity: "c1".into(),
+        mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
+        life: LEASE,
+        advertisement: None,
+        timeout: TIMEOUT,
+    }
 }
 
 /// Where no acknowledged write can be lost, and the lock is told so, the leader leads on.

@@ -1,8 +1,8 @@
 //! The lock: conditional statements on one row an election.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::connections::{Connections, Does};
 use super::tables::Opened;
 use super::{answers, listen, statements};
+use crate::by_name::ByName;
 use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     Subscription, Write,
@@ -40,9 +41,24 @@ pub(super) struct Inner {
     longest_lease_ms: AtomicU64,
     pub(super) hearers: Arc<Hearers>,
     seen: Seen,
+    empty_on: ByName<History>,
     listens: bool,
     /// Whether acknowledged writes survive a failover.
     synchronous: bool,
+}
+
+/// The history on which an election had no row, when that was last seen.
+#[derive(Debug, Default)]
+struct History(Mutex<Option<String>>);
+
+impl History {
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, history: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = history;
+    }
 }
 
 /// What a read has found.
@@ -52,8 +68,8 @@ struct Found {
     same_history: bool,
     /// Whether the tables are older than the longest lease.
     settled: bool,
-    /// Whether no row can be lacking that was acknowledged: no other server has taken over, or none that lacks a write.
-    whole: bool,
+    /// That history; none where the server is a replica.
+    history: Option<String>,
 }
 
 impl PostgresLock {
@@ -65,6 +81,7 @@ impl PostgresLock {
             longest_lease_ms,
             hearers: Arc::default(),
             seen: Seen::default(),
+            empty_on: ByName::default(),
             listens: true,
             synchronous: false,
         };
@@ -93,6 +110,7 @@ impl PostgresLock {
             longest_lease_ms: old.longest_lease_ms.load(Ordering::Relaxed).into(),
             hearers: Arc::default(),
             seen: Seen::default(),
+            empty_on: ByName::default(),
             listens: old.listens,
             synchronous: old.synchronous,
         };
@@ -116,12 +134,11 @@ impl Inner {
         let longest: i64 = row.try_get("longest_ms").map_err(odd)?;
         self.longest_lease_ms.store(longest.unsigned_abs(), Ordering::Relaxed);
         let settled = row.try_get("settled").map_err(odd)?;
-        let first_history: Option<bool> = row.try_get("first_history").map_err(odd)?;
+        let history = row.try_get("history").map_err(odd)?;
         let same_history: Option<bool> = row.try_get("same_history").map_err(odd)?;
         let row = row_of(row).map_err(odd)?;
         let same_history = self.synchronous || same_history.unwrap_or_default();
-        let whole = self.synchronous || first_history.unwrap_or_default();
-        Ok(Found { row, same_history, settled, whole })
+        Ok(Found { row, same_history, settled, history })
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
@@ -146,7 +163,10 @@ impl Inner {
             // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a replica that took
             // over lacks the row.
             None => {
-                let proof = (self.opened.made || found.settled) && found.whole;
+                let is_first = found.history.as_deref().is_some_and(statements::is_first);
+                let is_whole = self.synchronous || is_first;
+                self.empty_on.get(name).set(found.history);
+                let proof = (self.opened.made || found.settled) && is_whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }
         })
@@ -202,7 +222,9 @@ impl Lock for PostgresLock {
         name: &'a str,
         write: Write,
     ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        let statement = statements::write(name, &write, !self.inner.synchronous);
+        let empty_on = self.inner.empty_on.get(name).get();
+        let statement =
+            statements::write(name, &write, !self.inner.synchronous, empty_on.as_deref());
         async move {
             let put = self.inner.put(name, &statement, write.timeout).await;
             put.map_err(|failed| failed.of("write", name))

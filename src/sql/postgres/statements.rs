@@ -37,12 +37,21 @@ impl Display for Millis {
 /// as long as an election has not been written to a thousand times a second all along.
 const AFTER_ALL: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
+/// How many servers, one after the other, the history is of; 1 where the server does not tell.
+const TIMELINE: &str =
+    "coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1)";
+
+/// Whether nobody has ever taken over, as far as the server tells.
+pub(super) fn is_first(history: &str) -> bool {
+    history.is_empty() || history.ends_with("/00000001")
+}
+
 pub(super) fn read(name: &str) -> String {
     format!(
         "SELECT pg_is_in_recovery() AS replica, s.version,
             ceil(extract(epoch FROM s.longest_lease) * 1000)::bigint AS longest_ms,
             s.created_at + s.longest_lease < clock_timestamp() AS settled,
-            incumbent_incarnation() ~ '(^|/00000001)$' AS first_history,
+            incumbent_incarnation() AS history,
             e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
@@ -55,11 +64,12 @@ pub(super) fn read(name: &str) -> String {
 }
 
 /// The row was written before a replica took over or a backup was restored, so later writes may be lost, as one that was `seen`. From here on nothing of
-/// the past counts but that somebody may be leading.
+/// the past counts but that somebody may be leading. The revision grows by more with every history, since a further failover may lose
+/// this write as well.
 pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
-            revision = greatest(revision + 1000000, {after}, {AFTER_ALL}), token = NULL, nonce = NULL,
+            revision = greatest(revision + 1000000 * {TIMELINE}, {after}, {AFTER_ALL}), token = NULL, nonce = NULL,
             write = NULL, released_by = NULL, released_left = NULL, released_cause = NULL,
             advertised = NULL, incarnation = incumbent_incarnation()
         WHERE name = {name} AND revision = {revision}",
@@ -69,8 +79,8 @@ pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     )
 }
 
-/// `sure`: whether the row counts only if it was written on the same history.
-pub(super) fn write(name: &str, write: &Write, sure: bool) -> String {
+/// `sure`: whether the row counts only if it was written on the same history. `empty_on`: the history on which there was no row.
+pub(super) fn write(name: &str, write: &Write, sure: bool, empty_on: Option<&str>) -> String {
     let holder = Text(&write.identity);
     let nonce = write.mark.write.nonce;
     let number = column(write.mark.write.number);
@@ -79,13 +89,18 @@ pub(super) fn write(name: &str, write: &Write, sure: bool) -> String {
     let advertised = advertised.as_ref().map_or("NULL".to_owned(), |said| Text(said).to_string());
     let name = Text(name);
     match (write.expected, write.mark.token) {
+        // On another history there may have been one, which is lost.
         (None, _) => format!(
             "INSERT INTO incumbent_elections (name, holder, acquired_at, lease_duration,
                 revision, token, nonce, write, advertised, incarnation)
             SELECT {name}, {holder}, clock_timestamp(), {lease}, first.revision, first.revision,
                 '{nonce}', {number}, {advertised}, incumbent_incarnation()
-            FROM (SELECT {AFTER_ALL} AS revision) first
-            ON CONFLICT (name) DO NOTHING RETURNING revision"
+            FROM (SELECT {AFTER_ALL} AS revision) first{history}
+            ON CONFLICT (name) DO NOTHING RETURNING revision",
+            history = empty_on.filter(|_| sure).map_or(String::new(), |history| format!(
+                " WHERE incumbent_incarnation() IS NOT DISTINCT FROM {}",
+                Text(history)
+            )),
         ),
         (Some(expected), token) => {
             let term = match token {

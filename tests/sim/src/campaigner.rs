@@ -82,9 +82,11 @@ pub struct Campaigner {
     pub(crate) exchange: Option<Exchange>,
     /// The newest revision that its lock knew of when it asked for the office.
     pub knew: Option<Revision>,
-    /// On which history of the server it last found nothing, and had when it sent which create.
-    pub looked: u64,
-    pub created_on: HashMap<u64, u64>,
+    /// On which history of the server it last found nothing.
+    pub empty_on: Option<u64>,
+    /// The same, of each answer that is under way, and of each create that rests on one: by life and request.
+    pub found_empty_on: HashMap<(u32, u64), u64>,
+    pub rests_on: HashMap<(u32, u64), u64>,
 }
 
 impl Campaigner {
@@ -115,8 +117,9 @@ impl Campaigner {
             room: Arc::default(),
             exchange: None,
             knew: None,
-            looked: 0,
-            created_on: HashMap::new(),
+            empty_on: None,
+            found_empty_on: HashMap::new(),
+            rests_on: HashMap::new(),
         }
     }
 
@@ -135,7 +138,7 @@ impl Campaigner {
         self.exchange = None;
         self.stopping_since = None;
         self.sent.clear();
-        self.created_on.clear();
+        self.empty_on = None;
         self.entitled_from = None;
     }
 

@@ -140,13 +140,11 @@ impl Server {
         match request {
             // What was written on another history may not be the last of it: from here on nothing counts.
             Request::Read { .. } if lost => {
-                self.revision += 1_000_000;
+                self.revision += 1_000_000 * (self.history + 1);
                 self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl);
                 if let Some(last) = &mut self.last {
                     (last.history, last.previous) = (self.history, None);
                 }
-                // That the next one to take over lacks this write is not promised for: the same tokens are given out again.
-                self.past.clear();
                 let (answer, _) = self.apply(now, request);
                 (answer, true)
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use incumbent::lock::{Capabilities, Coverage, Hint, Request};
+use incumbent::lock::{Capabilities, Coverage, Hint, Reading, Request};
 use incumbent::protocol::{Action, Answer, Event, State};
 
 use crate::campaigner::Campaigner;
@@ -313,6 +313,11 @@ impl World {
                     && !cut
                     && (from_server || campaigner.request == Some(id))
                 {
+                    if campaigner.request == Some(id)
+                        && matches!(answer, Answer::Read(Ok(Reading::Empty { .. })))
+                    {
+                        campaigner.empty_on = campaigner.found_empty_on.get(&(life, id)).copied();
+                    }
                     campaigner.request = campaigner.request.filter(|open| *open != id);
                     campaigner.exchange = None;
                     self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
