@@ -45,6 +45,13 @@ fn a_file_is_judged_and_not_made() {
     line(&told, "error    file ", "junk.db is no SQLite database, or is damaged");
 }
 
+/// Has a campaigner make the file.
+fn make(shell: &Shell, lock: &[&str]) {
+    let mut leader = shell.start(&[&["campaign", "my_app"][..], lock].concat());
+    leader.line_with("won");
+    leader.end_by("TERM");
+}
+
 /// A small disk of its own.
 struct Disk(TempDir);
 
@@ -74,7 +81,7 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     let lock = format!("sqlite:{}/elections.db", disk.0.path().display());
     let told = doctor(&shell, &["--lock", &lock], 1);
     line(&told, "warning  room ", "make room");
-    shell.out(&["election", "list", "--lock", &lock]);
+    make(&shell, &["--lock", &lock]);
     File::create(disk.0.path().join("filler")).unwrap().set_len(0).unwrap();
     std::fs::write(disk.0.path().join("filler"), vec![0; 1_500_000]).unwrap();
     let told = doctor(&shell, &["--lock", &lock], 2);
@@ -117,7 +124,7 @@ fn make_read_only(file: &Path) -> bool {
 #[test]
 fn a_file_that_cannot_be_written_is_an_error_for_those_who_write() {
     let shell = Shell::bare();
-    shell.out(&[&["election", "list"][..], &LOCK].concat());
+    make(&shell, &LOCK);
     let file = shell.home().join("elections.db");
     // Whoever closes it last tidies up what the one before has left in its journal.
     doctor(&shell, &LOCK, 0);

@@ -30,6 +30,8 @@ pub enum Instrument {
     Voters,
     /// Locks on object storage, against real stores.
     Stores,
+    /// Locks in databases, against real servers and files.
+    Databases,
 }
 
 /// What an instrument said.
@@ -71,6 +73,9 @@ impl Instrument {
                 "objects",
                 "--no-run",
             ],
+            Self::Databases => {
+                &["test", "--no-default-features", "--features", "sql", "--test", "sql", "--no-run"]
+            }
         }
     }
 
@@ -125,6 +130,21 @@ impl Instrument {
                 "what_others_wrote_stays",
                 "ones_own_older_entry_is_not_ones_term",
                 "a_go_leader_is_waited_for",
+            ],
+            Self::Databases => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "sql",
+                "--test",
+                "sql",
+                "--",
+                "a_missing_row_proves_nothing",
+                "writes_that_a_failover_lost",
+                "a_leader_whose_runtime_is_blocked",
+                "one_leader_of_ten",
+                "a_restart_of_the_machine",
+                "a_backup_that_is_put_back",
             ],
         }
     }
@@ -216,6 +236,7 @@ impl fmt::Display for Instrument {
             Self::Objects => "tests on Kubernetes",
             Self::Voters => "voters in virtual time",
             Self::Stores => "tests on object stores",
+            Self::Databases => "tests on databases",
         })
     }
 }

@@ -1,8 +1,10 @@
 //! The ways to break a rule.
 
+mod databases;
 mod locks;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Simulation, Stories};
+use databases::OF_DATABASES;
 use locks::OF_LOCKS;
 
 /// A rule broken: every text of `edits` stands in its file exactly once, and is replaced.
@@ -26,7 +28,7 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
 
 /// All of them.
 pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
-    OF_THE_PROTOCOL.iter().chain(OF_LOCKS)
+    OF_THE_PROTOCOL.iter().chain(OF_LOCKS).chain(OF_DATABASES)
 }
 
 const OF_THE_PROTOCOL: &[Mutation] = &[
