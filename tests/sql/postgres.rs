@@ -1,11 +1,12 @@
 //! What PostgreSQL does to elections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::sql::{Postgres, SqlErrorKind, Tables};
-use incumbent_test_support::{Pooler, eventually};
+use incumbent_test_support::{Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 
@@ -327,4 +328,25 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     drop(leadership);
     first.stop().await;
     drop(leads(&second).await);
+}
+
+/// The pooler may give the connection that listens to whoever writes next, who then is told out of turn. Whoever took that for a lost
+/// connection would listen again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn it_is_found_out_once_that_a_pooler_passes_no_notifications_on() {
+    let server = Arc::new(PostgresServer::start(&["log_statement=all"]).await);
+    let scene = Scene::on(server, LEASE).await;
+    scene.open().await;
+    let pooler = Pooler::start(&scene.server, &scene.database).await;
+    let lock = Postgres::connect(&pooler.url(&scene.database)).await.unwrap().lock();
+    let election = scene.stand_with("only", lock);
+    let leadership = leads(&election).await;
+    for _ in 0..10 {
+        let before = leadership.deadline();
+        soon("a renewal", leadership.renewed(before)).await;
+    }
+    let listens = scene.server.log().matches("LISTEN ").count();
+    assert!((1..=2).contains(&listens), "{listens}");
+    drop(leadership);
+    election.stop().await;
 }
