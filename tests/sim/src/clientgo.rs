@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, Entry, Nonce, Record, Revision, Tombstone};
 
+use crate::happening::Happening;
 use crate::server::Time;
-use crate::world::{Happening, World};
+use crate::world::World;
 
 #[derive(Debug, Default)]
 pub struct ClientGo {

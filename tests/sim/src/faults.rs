@@ -7,9 +7,10 @@ use incumbent::protocol::Event;
 
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
+use crate::happening::Happening;
 use crate::objects;
 use crate::scenario::Fault;
-use crate::world::{Happening, World};
+use crate::world::World;
 
 fn millis(ms: u16) -> Duration {
     Duration::from_millis(u64::from(ms))

@@ -5,9 +5,10 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
 use incumbent::protocol::Answer;
 
+use crate::happening::Happening;
 use crate::server::{failed, failure};
 use crate::tell;
-use crate::world::{Happening, World};
+use crate::world::World;
 
 impl World {
     /// How long a message is under way; `None`: it is lost.

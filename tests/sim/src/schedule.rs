@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::fleet::{Fleet, scenario};
 use crate::run::{Report, run};
-use crate::scenario::{Fleet, Scenario, scenario};
+use crate::scenario::Scenario;
 
 /// One generated scenario, by name: `plain:17`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

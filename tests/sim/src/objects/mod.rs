@@ -4,6 +4,7 @@
 
 #[path = "../../../../src/objects/election.rs"]
 mod election;
+mod http;
 mod requests;
 mod store;
 #[path = "../../../../src/objects/terms.rs"]
@@ -11,6 +12,7 @@ mod terms;
 mod trouble;
 mod vimeo;
 
-pub(crate) use requests::{Asked, Exchange, Reply, Room};
+pub(crate) use http::{Asked, Reply};
+pub(crate) use requests::{Exchange, Room};
 pub(crate) use store::Store;
 pub(crate) use vimeo::{Step, Vimeo};

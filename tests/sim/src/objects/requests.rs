@@ -1,6 +1,5 @@
 //! What the lock asks of the store for one request of a campaign, and what it makes of the replies.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,11 +8,13 @@ use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
 use incumbent::protocol::{Answer, Event};
 
 use super::election::{Before, Election, Known};
+use super::http::{Asked, Reply};
 use super::store::{Body, Object, Said, Store, Version};
 use crate::campaigner::Campaigner;
+use crate::happening::Happening;
 use crate::server::{Time, failed, failure};
 use crate::tell;
-use crate::world::{Happening, World};
+use crate::world::World;
 
 /// The lock as one process has it, or several campaigns of one.
 #[derive(Debug, Default)]
@@ -21,28 +22,6 @@ pub struct Room {
     election: Election<Version>,
     /// Whether the store has shown that it checks conditions.
     checks: AtomicBool,
-}
-
-/// One HTTP request.
-#[derive(Debug, Clone)]
-pub enum Asked {
-    Get,
-    Put { over: Option<Version>, body: Body, newest: Option<Revision>, sent: Time },
-}
-
-#[derive(Debug, Clone)]
-pub enum Reply {
-    Found(Option<Object>),
-    Stored(Version),
-    /// 412, 409.
-    Refused,
-    /// 429, 503.
-    Busy {
-        status: u16,
-        retry_after: Option<Duration>,
-    },
-    /// 403.
-    Denied,
 }
 
 /// A request of the campaign that the lock is at work on.
@@ -373,43 +352,5 @@ fn expected(request: &Request) -> Option<Option<Revision>> {
         Request::Write(write) => Some(write.expected),
         Request::Release(release) => Some(Some(release.expected)),
         Request::Read { .. } | Request::Concede(_) => None,
-    }
-}
-
-impl fmt::Display for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Get => f.write_str("GET"),
-            Self::Put { over, body, .. } => {
-                let over = over.map_or_else(|| "nothing".to_owned(), |over| format!("{over:?}"));
-                write!(f, "PUT of number {} over {over}", body.number)
-            }
-        }
-    }
-}
-
-impl fmt::Display for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Found(None) => f.write_str("404"),
-            Self::Found(Some(Object { version, body })) => {
-                write!(f, "{version:?}, number {}", body.number)?;
-                match &body.said {
-                    Said::Held(identity, mark) => {
-                        write!(f, " of {identity} (write {})", mark.write.number)
-                    }
-                    Said::Released { left, .. } => write!(f, ", released with {left:?} left"),
-                    Said::Named(identity) => write!(f, " of {identity}"),
-                    Said::Nobody => f.write_str(" of nobody"),
-                    Said::Junk => f.write_str(", junk"),
-                }
-            }
-            Self::Stored(version) => write!(f, "200, {version:?}"),
-            Self::Refused => f.write_str("412"),
-            Self::Busy { status, retry_after } => {
-                write!(f, "{status}, again after {retry_after:?}")
-            }
-            Self::Denied => f.write_str("403"),
-        }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use incumbent::lock::Nonce;
 
 use super::store::{Body, Said, Store};
-use crate::world::{Happening, World};
+use crate::happening::Happening;
+use crate::world::World;
 
 impl World {
     /// The store, while it can be reached.

@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use super::store::{Body, Object, Said, Store, Version};
+use crate::happening::Happening;
 use crate::server::Time;
-use crate::world::{Happening, World};
+use crate::world::World;
 
 #[derive(Debug, Default)]
 pub struct Vimeo {

@@ -1,0 +1,353 @@
+//! Fleets: how scenarios of a kind are generated and shrunk.
+
+use std::fmt;
+use std::time::Duration;
+
+use incumbent::lock::Coverage;
+use incumbent::protocol::CoolDown;
+use proptest::prelude::*;
+
+use crate::campaigner::Standing;
+use crate::choria::Pace;
+use crate::scenario::{Fault, STORM, Scenario};
+use crate::server::Keeping;
+
+/// What a scenario is drawn from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fleet {
+    /// Equal leases and defaults, and much trouble.
+    Plain,
+    /// Leases, policies, rights and hearing of all kinds.
+    Mixed,
+    /// Two of Choria's campaigners among ours.
+    Choria,
+    /// The same with a back-off, which lets them win sooner. Nobody deletes the entry: no rule of ours makes that safe
+    /// beside them.
+    ChoriaBackOff,
+    /// All strict, on a server whose wall clock is stepped.
+    SteppedClock,
+    /// On a lock that never frees an entry: candidates judge by their own clocks, as on a Kubernetes Lease.
+    Judged,
+    /// On rows of a database whose clock may be set back: it tells a newcomer whether a lease has passed.
+    Rows,
+    /// The same, all strict, with the clock set both ways.
+    SteppedRows,
+    /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
+    Forgetful,
+    /// Two of client-go's campaigners among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
+    /// without a wait.
+    ClientGo,
+    /// On an object of a bucket, which is deleted, overwritten and set back.
+    Objects,
+    /// Two of vimeo/leaderelection's campaigners among ours, on an object. Their clocks differ by as much as both allow for; nobody
+    /// deletes the object, writes over it or sets it back: theirs do not wait then.
+    Vimeo,
+    /// On rows of a database that fails over to replicas, which lack up to three acknowledged writes.
+    Failover,
+}
+
+impl Fleet {
+    pub const ALL: [Self; 13] = [
+        Self::Plain,
+        Self::Mixed,
+        Self::Choria,
+        Self::ChoriaBackOff,
+        Self::SteppedClock,
+        Self::Judged,
+        Self::Rows,
+        Self::SteppedRows,
+        Self::Forgetful,
+        Self::ClientGo,
+        Self::Objects,
+        Self::Vimeo,
+        Self::Failover,
+    ];
+
+    /// Terms in a storm, at the least on the average: fewer would show little.
+    pub fn least_terms(self) -> u64 {
+        match self {
+            Self::Plain | Self::Mixed | Self::SteppedClock => 5,
+            Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
+            Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
+            Self::Vimeo => 3,
+            Self::Failover => 5,
+        }
+    }
+
+    /// Whether the lock is an object of a bucket.
+    fn is_on_objects(self) -> bool {
+        matches!(self, Self::Objects | Self::Vimeo)
+    }
+
+    fn chorias(self) -> Option<Pace> {
+        match self {
+            Self::Choria => Some(Pace::Interval),
+            Self::ChoriaBackOff => Some(Pace::BackOff),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Mixed => "mixed",
+            Self::Choria => "choria",
+            Self::ChoriaBackOff => "choria-back-off",
+            Self::SteppedClock => "stepped-clock",
+            Self::Judged => "judged",
+            Self::ClientGo => "client-go",
+            Self::Rows => "rows",
+            Self::SteppedRows => "stepped-rows",
+            Self::Forgetful => "forgetful",
+            Self::Objects => "objects",
+            Self::Vimeo => "vimeo",
+            Self::Failover => "failover",
+        })
+    }
+}
+
+fn coverage() -> impl Strategy<Value = Coverage> {
+    prop_oneof![
+        6 => Just(Coverage::Full),
+        2 => Just(Coverage::None),
+        1 => Just(Coverage::Partial),
+    ]
+}
+
+fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
+    match fleet {
+        Fleet::SteppedClock | Fleet::SteppedRows => Just(CoolDown::Strict).boxed(),
+        Fleet::Mixed => prop_oneof![
+            4 => Just(CoolDown::Proven),
+            1 => Just(CoolDown::Strict),
+            1 => Just(CoolDown::Campaign),
+            1 => (0..3000u64).prop_map(|ms| CoolDown::For(Duration::from_millis(ms))),
+        ]
+        .boxed(),
+        _ => Just(CoolDown::Proven).boxed(),
+    }
+}
+
+/// How fast a clock runs. Where nothing tells of a write it is seldom seen in the moment that it is stored: then clocks must be
+/// far apart for it to matter.
+fn ppm(fleet: Fleet) -> BoxedStrategy<i16> {
+    let any = -1000..=1000i16;
+    match fleet.is_on_objects() {
+        true => prop_oneof![1 => Just(-1000), 1 => Just(1000), 1 => any].boxed(),
+        false => any.boxed(),
+    }
+}
+
+fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
+    let mixed = fleet == Fleet::Mixed;
+    let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
+    (
+        proptest::sample::select(leases),
+        if fleet.is_on_objects() { Just(Coverage::None).boxed() } else { coverage().boxed() },
+        if mixed { prop::bool::weighted(0.8).boxed() } else { Just(true).boxed() },
+        cool_down(fleet),
+        if mixed { prop_oneof![3 => Just(0u16), 1 => 0..2000u16].boxed() } else { Just(0).boxed() },
+        if mixed { (0..3u8).boxed() } else { Just(0).boxed() },
+        ppm(fleet),
+        prop::bool::weighted(0.2),
+        prop_oneof![2 => Just(0u8), 1 => 0..80u8],
+        on_objects(fleet),
+    )
+        .prop_map(
+            |(
+                lease_ms,
+                coverage,
+                reads,
+                cool_down,
+                hold_back_ms,
+                priority,
+                ppm,
+                twin,
+                unruly,
+                (wall_ms, shares),
+            )| {
+                Standing {
+                    lease_ms,
+                    coverage,
+                    reads,
+                    cool_down,
+                    hold_back_ms,
+                    priority,
+                    ppm,
+                    twin,
+                    unruly,
+                    wall_ms,
+                    shares,
+                }
+            },
+        )
+}
+
+/// By how much a wall clock is ahead, and whether the campaigner has its lock in common with others.
+fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
+    if !fleet.is_on_objects() {
+        return Just((0, false)).boxed();
+    }
+    (-1000..=1000i16, prop::bool::weighted(0.2)).boxed()
+}
+
+fn span() -> impl Strategy<Value = u16> + Clone {
+    proptest::sample::select(vec![50u16, 300, 1000, 2500, 5000])
+}
+
+fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
+    let one = |fault: BoxedStrategy<Fault>| {
+        prop_oneof![5 => common_fault(), 2 => admin_fault(), 1 => fault].boxed()
+    };
+    let peer = || {
+        let crash = (0..2usize).prop_map(|which| Fault::PeerCrash { which });
+        let cut = (0..2usize, span()).prop_map(|(which, for_ms)| Fault::PeerCut { which, for_ms });
+        prop_oneof![crash, cut].boxed()
+    };
+    let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
+    match fleet {
+        Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
+        Fleet::Mixed | Fleet::Judged => one(common_fault().boxed()),
+        Fleet::Choria => one(peer()),
+        Fleet::ClientGo => {
+            let stop = (0..2usize).prop_map(|which| Fault::PeerStop { which });
+            prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop].boxed()
+        }
+        Fleet::Objects => {
+            let admin = || prop_oneof![2 => admin_fault(), 1 => Just(Fault::Evict)];
+            prop_oneof![5 => common_fault(), 1 => admin(), 1 => busy(), 1 => set_back()].boxed()
+        }
+        Fleet::Vimeo => {
+            let evict = Just(Fault::Evict);
+            prop_oneof![10 => common_fault(), 2 => peer(), 1 => busy(), 1 => evict].boxed()
+        }
+        Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => peer()].boxed(),
+        Fleet::Rows => one(span().prop_map(|ms| Fault::ClockStep { by_ms: -(ms as i16) }).boxed()),
+        Fleet::SteppedClock | Fleet::SteppedRows => {
+            let step =
+                prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
+            one(step.prop_map(|by_ms| Fault::ClockStep { by_ms }).boxed())
+        }
+        Fleet::Failover => {
+            let failover = (0..4u8, span());
+            one(failover.prop_map(|(loses, for_ms)| Fault::Failover { loses, for_ms }).boxed())
+        }
+        Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
+    }
+}
+
+fn busy() -> impl Strategy<Value = Fault> {
+    let after = prop::option::of(proptest::sample::select(vec![0u16, 200, 1000]));
+    let status = prop_oneof![Just(429u16), Just(503u16)];
+    (status, after, span()).prop_map(|(status, after_ms, for_ms)| Fault::Busy {
+        status,
+        after_ms,
+        for_ms,
+    })
+}
+
+fn set_back() -> impl Strategy<Value = Fault> {
+    let spoil = (span(), any::<bool>());
+    prop_oneof![
+        2 => (0..8u8).prop_map(|by| Fault::SetBack { by }),
+        1 => spoil.prop_map(|(for_ms, restored)| Fault::Spoil { for_ms, restored }),
+    ]
+}
+
+fn admin_fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![9 => Just(Fault::AdminDelete), 2 => Just(Fault::AdminPut)]
+}
+
+fn common_fault() -> impl Strategy<Value = Fault> {
+    let who_for = || (0..5usize, span());
+    let who = || 0..5usize;
+    prop_oneof![
+        8 => who_for().prop_map(|(who, back_ms)| Fault::Crash { who, back_ms }),
+        8 => who_for().prop_map(|(who, for_ms)| Fault::Pause { who, for_ms }),
+        12 => (who(), 0..3u8, span()).prop_map(|(who, way, for_ms)| Fault::Cut {
+            who,
+            out: way != 1,
+            back: way != 2,
+            for_ms
+        }),
+        2 => who_for().prop_map(|(who, for_ms)| Fault::Suspend { who, for_ms }),
+        10 => who().prop_map(|who| Fault::Stop { who }),
+        1 => span().prop_map(|every_ms| Fault::RollingRestart { every_ms }),
+        6 => who().prop_map(|who| Fault::Resign { who }),
+        2 => (who(), any::<bool>()).prop_map(|(who, panicked)| Fault::WorkEnds { who, panicked }),
+        2 => who_for().prop_map(|(who, for_ms)| Fault::Denied { who, for_ms }),
+        2 => (who(), coverage()).prop_map(|(who, coverage)| Fault::Hearing { who, coverage }),
+        2 => who().prop_map(|who| Fault::Look { who }),
+        2 => span().prop_map(|for_ms| Fault::Outage { for_ms }),
+    ]
+}
+
+fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
+    match fleet {
+        Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
+        Fleet::Rows | Fleet::SteppedRows | Fleet::Failover => Just(Keeping::Rows).boxed(),
+        Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
+        Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
+        _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
+    }
+}
+
+pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
+    let has_peers = fleet.chorias().is_some() || matches!(fleet, Fleet::ClientGo | Fleet::Vimeo);
+    let fleet_sizes = if has_peers { 1..=4 } else { 2..=5 };
+    let ttls = match fleet {
+        Fleet::Mixed => vec![3000],
+        Fleet::Choria | Fleet::ChoriaBackOff => vec![4000, 8000],
+        _ => vec![4000, 2000, 1000],
+    };
+    let storm_ms = STORM.as_millis() as u32;
+    (
+        any::<u64>().no_shrink(),
+        proptest::sample::select(ttls),
+        keeping(fleet),
+        any::<bool>(),
+        prop::collection::vec(standing(fleet), fleet_sizes),
+        prop::collection::vec((0..storm_ms, fault(fleet)), 0..60),
+    )
+        .prop_map(move |(seed, ttl_ms, keeping, old_bucket, mut campaigners, mut faults)| {
+            faults.sort_by_key(|(at, _)| *at);
+            let bucket_ttl = Duration::from_millis(ttl_ms);
+            if fleet == Fleet::Forgetful {
+                // Two leases by the slowest clock: the forgotten holder may still renew over whoever was given its revision.
+                let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
+                campaigners.iter_mut().for_each(|campaigner| campaigner.cool_down = leases);
+            }
+            if fleet.is_on_objects() {
+                // Nothing tells of a change there.
+                faults.retain(|(_, fault)| {
+                    !matches!(fault, Fault::Hearing { .. } | Fault::Look { .. })
+                });
+                // The wall clocks agree as well as Go's promise asks for; else not at all, or exactly.
+                let skew = bucket_ttl.as_millis() as i16 / 4;
+                for campaigner in &mut campaigners {
+                    campaigner.wall_ms = match fleet {
+                        Fleet::Vimeo => campaigner.wall_ms.clamp(-skew, skew),
+                        _ if old_bucket => 0,
+                        _ => campaigner.wall_ms * 10,
+                    };
+                }
+            }
+            if keeping == Keeping::LeavesMarkers {
+                // Who was told by the old bucket that nobody leads may create in the new one: no promise covers that.
+                faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
+            }
+            Scenario {
+                seed,
+                bucket_ttl,
+                keeping,
+                old_bucket,
+                chorias: fleet.chorias(),
+                client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
+                vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
+                campaigners,
+                faults,
+            }
+        })
+}

@@ -1,0 +1,121 @@
+//! What happens in a world, and in which order.
+
+use incumbent::lock::{Hint, Request};
+use incumbent::protocol::{Answer, Event};
+
+use crate::choria;
+use crate::clientgo;
+use crate::objects::{self, Asked, Reply};
+use crate::scenario::Fault;
+use crate::server::Time;
+
+/// What will happen.
+#[derive(Debug, Clone)]
+pub(super) enum Happening {
+    Start {
+        who: usize,
+    },
+    Wake {
+        who: usize,
+        life: u32,
+        wake: u64,
+    },
+    /// Something within the process.
+    Inside {
+        who: usize,
+        life: u32,
+        event: Event,
+    },
+    /// A hint arrives.
+    Hint {
+        who: usize,
+        life: u32,
+        hint: Hint,
+    },
+    /// A request arrives at the server.
+    Request {
+        who: usize,
+        life: u32,
+        id: u64,
+        request: Request,
+    },
+    /// The answer to a request arrives, or its timeout.
+    Answer {
+        who: usize,
+        life: u32,
+        id: u64,
+        answer: Answer,
+        from_server: bool,
+    },
+    Expire,
+    /// The bucket is there again.
+    Remade,
+    Fault(Fault),
+    Choria {
+        which: usize,
+        life: u32,
+        step: choria::Step,
+    },
+    ClientGo {
+        which: usize,
+        life: u32,
+        step: clientgo::Step,
+    },
+    /// What the lock asks of a store arrives there.
+    Asked {
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+        asked: Asked,
+    },
+    /// The store's reply arrives.
+    Replied {
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+        reply: Reply,
+    },
+    /// The time is over for which a store wanted to be left alone.
+    AskAgain {
+        who: usize,
+        life: u32,
+        id: u64,
+        attempt: u32,
+    },
+    /// Somebody sees to an object that cannot be read.
+    Mended {
+        restored: bool,
+    },
+    Vimeo {
+        which: usize,
+        life: u32,
+        step: objects::Step,
+    },
+    Calm,
+}
+
+/// The same, and when: what comes first is the greatest.
+pub(super) struct Scheduled {
+    pub at: Time,
+    pub order: u64,
+    pub what: Happening,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
