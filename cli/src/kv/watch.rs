@@ -39,7 +39,7 @@ impl Watch {
     ) -> Result<(), Failure> {
         let doing = format!("watch of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
-        let end = limit.map(|limit| Instant::now() + limit);
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         let watch = async {
             let watch = match self.updates_only {
                 true => store.watch(&self.key).await,

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::Bucket;
 use crate::lock::{LockError, LockErrorKind};
 use crate::objects::race_entry::{RaceEntry, Timestamp};
+use crate::timer::from_now;
 
 /// The name of the probe's object. It is an election's that nobody holds, for whoever lists them meanwhile.
 const NAME: &str = "incumbent-doctor";
@@ -55,12 +56,12 @@ impl Bucket {
             };
             let body = Bytes::from(entry.encode());
             let start = Instant::now();
-            let written = store.put(&path, replaced, &body, start + timeout).await;
+            let written = store.put(&path, replaced, &body, from_now(timeout)).await;
             spans.push(start.elapsed());
             written
         };
         // What an earlier one has left serves as well.
-        let first = match store.get(&path, Instant::now() + timeout).await? {
+        let first = match store.get(&path, from_now(timeout)).await? {
             Some((version, _)) => version,
             None => put(None).await?,
         };
@@ -68,9 +69,9 @@ impl Bucket {
         sleep(PAUSE).await;
         put(Some(&first)).await?;
         let refuses_to_replace = is_refused(put(Some(&first)).await)?;
-        let clock = store.written_at(&path, Instant::now() + timeout).await?;
+        let clock = store.written_at(&path, from_now(timeout)).await?;
         sleep(PAUSE).await;
-        let left = store.delete(&path, Instant::now() + timeout).await.err();
+        let left = store.delete(&path, from_now(timeout)).await.err();
         Ok(BucketFacts { refuses_to_create, refuses_to_replace, clock, spans, left })
     }
 

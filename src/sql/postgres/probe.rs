@@ -12,6 +12,7 @@ use super::connections::{Connections, Does};
 use super::{answers, statements, tables};
 use crate::lock::LockErrorKind;
 use crate::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::timer::from_now;
 
 /// What the channels begin with on which it is tried out whether notifications arrive. Each is used once: a pooler may leave
 /// somebody else's connection listening.
@@ -146,7 +147,7 @@ impl PostgresProbe {
     /// # Errors
     /// As [`server`](Self::server); and tables of another version.
     pub async fn tables(&self, timeout: Duration) -> Result<TableFacts, SqlError> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let row = self.one(TABLES, timeout).await?;
         let mut facts = tables_of(&row).map_err(|error| self.odd(error))?;
         let may_read = facts.lacking.iter().all(|right| right.verb != "SELECT");
@@ -165,7 +166,7 @@ impl PostgresProbe {
     /// # Errors
     /// Where the server refuses to listen or to notify, as a replica does, or nothing could be asked within `timeout`.
     pub async fn hears(&self, timeout: Duration) -> Result<bool, SqlError> {
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let place = self.connections.place();
         let channel = format!("{CHANNEL}{:016x}", fastrand::u64(..));
         let begun = timeout_at(by, async {

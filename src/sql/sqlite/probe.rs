@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::file::{absolute, has_tables, settings};
 use super::{Sqlite, answers, machine};
 use crate::lock::LockErrorKind;
 use crate::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::timer::from_now;
 
 /// What a file of elections is like.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Sqlite {
     pub async fn facts(path: impl AsRef<Path>, timeout: Duration) -> Result<SqliteFacts, SqlError> {
         let path = absolute(path.as_ref())?;
         let shared_file_system = path.parent().and_then(machine::shared_file_system);
-        let by = Instant::now() + timeout;
+        let by = from_now(timeout);
         let looked = async {
             let version = version().await.map_err(|error| answers::failed(error, false, &path))?;
             let file = match path.try_exists() {
