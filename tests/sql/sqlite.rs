@@ -3,18 +3,16 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Sqlite, Tables};
 use incumbent::{Cause, new_election};
-use incumbent_test_support::{Process, eventually, not_run};
+use incumbent_test_support::{Process, SmallDisk, eventually};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use sqlx::Row;
-use tempfile::TempDir;
 
 use crate::behaviour::{leads, sees, soon};
 use crate::file::FileScene;
@@ -123,12 +121,12 @@ async fn a_process() {
 /// Nobody can write, so nobody leads; once there is room the election goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_full_disk_ends_the_term_and_is_told_of() {
-    let Some(disk) = Disk::mount() else { return };
-    let lock = Sqlite::open_with(disk.0.path().join("elections.db"), Tables::make()).await.unwrap();
+    let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
+    let lock = Sqlite::open_with(disk.path().join("elections.db"), Tables::make()).await.unwrap();
     let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
     let election = crate::behaviour::working(election).start().unwrap();
     let leadership = leads(&election).await;
-    let filler = disk.0.path().join("filler");
+    let filler = disk.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 512]).is_ok() {}
     let loss = soon("the end", leadership.ended()).await;
@@ -142,50 +140,15 @@ async fn a_full_disk_ends_the_term_and_is_told_of() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_file_that_cannot_be_written_is_refused() {
-    let Some(disk) = Disk::mount() else { return };
-    let path = disk.0.path().join("elections.db");
+    let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
+    let path = disk.path().join("elections.db");
     drop(Sqlite::open(&path).await.unwrap());
     disk.remount_read_only();
     let error = Sqlite::open(&path).await.unwrap_err();
     let what = "cannot be opened: see whether it and its directory may be written";
     assert_eq!(error.to_string(), format!("{} {what}", path.display()));
-    let error = Sqlite::open(disk.0.path().join("other.db")).await.unwrap_err();
+    let error = Sqlite::open(disk.path().join("other.db")).await.unwrap_err();
     assert!(error.to_string().ends_with(&format!("other.db {what}")), "{error}");
-}
-
-/// A small disk of its own.
-struct Disk(TempDir);
-
-impl Disk {
-    fn mount() -> Option<Self> {
-        let directory = tempfile::Builder::new().prefix("disk-").tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(directory.path());
-        if mount.status().is_ok_and(|status| status.success()) {
-            return Some(Self(directory));
-        }
-        not_run("elections on a full disk", "no disk may be mounted here: be root");
-        None
-    }
-
-    fn remount_read_only(&self) {
-        let mut mount = Command::new("mount");
-        mount.args(["-o", "remount,ro"]).arg(self.0.path());
-        let remounted = (0..500).any(|_| {
-            let done = mount.status().unwrap().success();
-            if !done {
-                std::thread::sleep(Duration::from_millis(10)); // while connections are being closed
-            }
-            done
-        });
-        assert!(remounted);
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["--lazy"]).arg(self.0.path()).status();
-    }
 }
 
 /// A file that is deleted takes the office with it, at once; who stands by says what is wrong.

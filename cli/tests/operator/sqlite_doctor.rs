@@ -5,10 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use incumbent_test_support::{Server, not_run};
+use incumbent_test_support::{Server, SmallDisk, not_run};
 use rustix::process::geteuid;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::doctor::{doctor, line};
 use crate::shell::Shell;
@@ -52,44 +51,20 @@ fn make(shell: &Shell, lock: &[&str]) {
     leader.end_by("TERM");
 }
 
-/// A small disk of its own.
-struct Disk(TempDir);
-
-impl Disk {
-    fn mount() -> Option<Self> {
-        let directory = TempDir::with_prefix("incumbent-disk-").unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(directory.path());
-        if mount.status().is_ok_and(|status| status.success()) {
-            return Some(Self(directory));
-        }
-        not_run("what doctor says of a full disk", "no disk may be mounted here: be root");
-        None
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["--lazy"]).arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_disk_that_is_full_or_read_only_is_an_error() {
-    let Some(disk) = Disk::mount() else { return };
+    let Some(disk) = SmallDisk::mount("what doctor says of a full disk") else { return };
     let shell = Shell::bare();
-    let lock = format!("sqlite:{}/elections.db", disk.0.path().display());
+    let lock = format!("sqlite:{}/elections.db", disk.path().display());
     let told = doctor(&shell, &["--lock", &lock], 1);
     line(&told, "warning  room ", "make room");
     make(&shell, &["--lock", &lock]);
-    File::create(disk.0.path().join("filler")).unwrap().set_len(0).unwrap();
-    std::fs::write(disk.0.path().join("filler"), vec![0; 1_500_000]).unwrap();
+    File::create(disk.path().join("filler")).unwrap().set_len(0).unwrap();
+    std::fs::write(disk.path().join("filler"), vec![0; 1_500_000]).unwrap();
     let told = doctor(&shell, &["--lock", &lock], 2);
     line(&told, "error    room ", "a leader that cannot renew stops at its deadline; make room");
 
-    let mut remount = Command::new("mount");
-    remount.args(["-o", "remount,ro"]).arg(disk.0.path());
-    assert!(remount.status().unwrap().success());
+    disk.remount_read_only();
     let told = doctor(&shell, &["--lock", &lock], 2);
     line(
         &told,

@@ -4,6 +4,7 @@
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
+//! - [`SmallDisk`]: one to fill.
 //! - [`Authority`]: certificates for servers and their clients.
 //! - [`Pooler`]: PgBouncer in front of it.
 //! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
@@ -20,6 +21,7 @@ mod authority;
 mod binaries;
 mod checkout;
 mod cluster;
+mod disk;
 mod http;
 mod kube;
 mod poll;
@@ -35,6 +37,7 @@ pub use authority::Authority;
 pub use binaries::{Version, find};
 pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};
+pub use disk::SmallDisk;
 pub use http::monitor;
 pub use kube::{KubeServer, go_program};
 pub use poll::eventually;
