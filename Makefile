@@ -20,8 +20,8 @@ help: ## List the targets
 
 demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=sqlite: in a file; LOCK=memory: in one process; neither needs a server)
 	@[ "$(LOCK)" = memory ] || [ "$(LOCK)" = sqlite ] || scripts/tools.sh 2.15.1
-	$(CARGO) build --release --example ten_workers $(if $(filter sqlite,$(LOCK)),--features sqlite)
-	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/release/examples/ten_workers"
+	$(CARGO) build --package incumbent-demo $(if $(filter sqlite,$(LOCK)),--features sqlite)
+	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
 test: rust lint tools ## Lint, then run every test, against real servers
 	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features
