@@ -69,7 +69,13 @@ impl Duties {
 pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(duties) = Duties::from_args(&mut args) else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.and_then(|runtime| runtime.block_on(Guard::start(duties, args)?.run()));
+    let done = runtime.and_then(|runtime| {
+        runtime.block_on(async {
+            // Before the command starts: a terminal may send a signal as soon as its group has members.
+            let heard = Heard::listen()?;
+            Guard::start(duties, args)?.run(heard).await
+        })
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -123,14 +129,13 @@ impl Guard {
         })
     }
 
-    async fn run(mut self) -> io::Result<()> {
-        let mut heard = Heard::listen()?;
+    async fn run(mut self, mut heard: Heard) -> io::Result<()> {
         self.channel.set_nonblocking(true)?;
         let (orders, mut reports) = UnixStream::from_std(self.channel.try_clone()?)?.into_split();
         let mut orders = BufReader::new(orders).lines();
         let mut orphaned = false;
         loop {
-            if self.look_after_children(&mut reports).await {
+            if self.look_after_children(&mut heard, &mut reports).await {
                 break;
             }
             if !self.ended {
@@ -175,8 +180,18 @@ impl Guard {
     }
 
     /// Answers whether nothing is left of the tree.
-    async fn look_after_children(&mut self, reports: &mut OwnedWriteHalf) -> bool {
+    async fn look_after_children(
+        &mut self,
+        heard: &mut Heard,
+        reports: &mut OwnedWriteHalf,
+    ) -> bool {
         let reaped = tree::reap();
+        // What ended the command is told before its end.
+        if reaped.changed.iter().any(|(pid, _)| *pid == self.command) {
+            while let Some(signal) = heard.already().await {
+                tell(reports, Report::Interrupted(signal)).await;
+            }
+        }
         self.note(reaped.changed, reports).await;
         // What a command leaves behind when it ends has no work to do any more.
         if self.ended && !reaped.none_left && matches!(self.phase, Phase::Running) {

@@ -105,7 +105,7 @@ async fn ctrl_c_reaches_the_command_and_ends_the_program_in_order() {
     shell.types("echo code=$?\n");
     shell.sees("code=5\r\n").await;
     // And a command that dies of it.
-    shell.runs(&scene, "", "echo U\\\"\\\"P; exec sleep 1000");
+    shell.runs(&scene, "--on-exit restart", "echo U\\\"\\\"P; exec sleep 1000");
     shell.sees("UP").await;
     shell.types("\x03");
     shell.sees("ready$ ").await;

@@ -11,14 +11,22 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 /// How often to look whether the command is ready for a signal: nothing tells it.
 const READY: Duration = Duration::from_millis(10);
 
+/// Any wait makes the runtime look for signals.
+const HANDED_ON: Duration = Duration::from_millis(1);
+
 /// As a member of the command's process group the guard gets what a terminal sends to it, and must outlive it.
 pub struct Heard {
     child: Stream,
+    terminate: Stream,
+    suspend: Stream,
+    to_tell: ToTell,
+}
+
+/// Those that the campaigner is told of.
+struct ToTell {
     interrupt: Stream,
     quit: Stream,
     hangup: Stream,
-    terminate: Stream,
-    suspend: Stream,
 }
 
 impl Heard {
@@ -26,11 +34,13 @@ impl Heard {
         let listen = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         Ok(Self {
             child: listen(Signal::CHILD)?,
-            interrupt: listen(Signal::INT)?,
-            quit: listen(Signal::QUIT)?,
-            hangup: listen(Signal::HUP)?,
             terminate: listen(Signal::TERM)?,
             suspend: listen(Signal::TSTP)?,
+            to_tell: ToTell {
+                interrupt: listen(Signal::INT)?,
+                quit: listen(Signal::QUIT)?,
+                hangup: listen(Signal::HUP)?,
+            },
         })
     }
 
@@ -40,9 +50,29 @@ impl Heard {
             _ = self.child.recv() => None,
             _ = self.terminate.recv() => None,
             _ = self.suspend.recv() => None,
-            _ = self.interrupt.recv() => Some(Signal::INT.as_raw()),
-            _ = self.quit.recv() => Some(Signal::QUIT.as_raw()),
-            _ = self.hangup.recv() => Some(Signal::HUP.as_raw()),
+            signal = self.to_tell.next() => Some(signal),
+        }
+    }
+
+    /// A signal to tell of that came before this was called. Cancel safe.
+    ///
+    /// A terminal signals every process of a group before any of them can end, so whoever sees that the command has
+    /// ended was itself signalled; the runtime hands that on when it next waits.
+    pub async fn already(&mut self) -> Option<i32> {
+        tokio::select! {
+            biased;
+            signal = self.to_tell.next() => Some(signal),
+            () = tokio::time::sleep(HANDED_ON) => None,
+        }
+    }
+}
+
+impl ToTell {
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::INT.as_raw(),
+            _ = self.quit.recv() => Signal::QUIT.as_raw(),
+            _ = self.hangup.recv() => Signal::HUP.as_raw(),
         }
     }
 }
