@@ -222,7 +222,8 @@ impl Lock for PostgresLock {
         name: &'a str,
         write: Write,
     ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        let empty_on = self.inner.empty_on.get(name).get();
+        let creates = write.expected.is_none();
+        let empty_on = creates.then(|| self.inner.empty_on.get(name).get()).flatten();
         let statement =
             statements::write(name, &write, !self.inner.synchronous, empty_on.as_deref());
         async move {
