@@ -64,7 +64,14 @@ use parts::Parts;
 /// It is parsed as a whole; nobody is asked before [`open`](Self::open). What is shown of it has no secrets.
 #[derive(Clone)]
 pub struct LockUrl {
-    members: Vec<(Place, Need)>,
+    members: Vec<One>,
+}
+
+/// One of its URLs.
+#[derive(Debug, Clone)]
+struct One {
+    place: Place,
+    need: Need,
     /// Without secrets.
     shown: String,
 }
@@ -88,14 +95,14 @@ impl LockUrl {
     /// What [`open`](Self::open) makes where it is missing, a bucket or tables, is made for leases of this length, and a Lease of
     /// Kubernetes is timed by it. What is there stays as it is, and [`lease`](crate::ElectionBuilder::lease) is told apart from this.
     pub fn for_lease(mut self, lease: Duration) -> Self {
-        self.members.iter_mut().for_each(|(place, _)| place.for_lease(lease));
+        self.members.iter_mut().for_each(|one| one.place.for_lease(lease));
         self
     }
 
     /// As with `create=no` behind each of its URLs: [`open`](Self::open) makes neither a bucket nor tables, and fails where they are
     /// missing. For those who only look.
     pub fn make_nothing(mut self) -> Self {
-        self.members.iter_mut().for_each(|(place, _)| place.make_nothing());
+        self.members.iter_mut().for_each(|one| one.place.make_nothing());
         self
     }
 
@@ -113,11 +120,11 @@ impl LockUrl {
     /// # Cancel safety
     /// A bucket may be left behind.
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        if let [(place, Need::Required)] = &self.members[..] {
+        if let [One { place, need: Need::Required, .. }] = &self.members[..] {
             return place.open().await;
         }
         let mut members = Vec::with_capacity(self.members.len());
-        for (place, need) in &self.members {
+        for One { place, need, .. } in &self.members {
             members.push(Member::new(place.open().await?, *need));
         }
         Ok(Arc::new(all_of(members)))
@@ -213,7 +220,7 @@ impl FromStr for LockUrl {
     type Err = LockUrlError;
 
     fn from_str(text: &str) -> Result<Self, LockUrlError> {
-        let mut url = Self { members: Vec::new(), shown: String::new() };
+        let mut url = Self { members: Vec::new() };
         for word in text.split_ascii_whitespace() {
             let mut parts = Parts::of(word)?;
             let need = match parts.take("need").as_deref() {
@@ -221,29 +228,29 @@ impl FromStr for LockUrl {
                 Some("best-effort") => Need::BestEffort,
                 Some(_) => return Err(parts.malformed("need is required or best-effort")),
             };
-            url.members.push((Place::parse(&mut parts)?, need));
+            let place = Place::parse(&mut parts)?;
             parts.nothing_left()?;
-            if !url.shown.is_empty() {
-                url.shown.push(' ');
-            }
-            url.shown.push_str(parts.shown());
+            url.members.push(One { place, need, shown: parts.shown().to_owned() });
         }
-        if url.members.iter().any(|(_, need)| *need == Need::Required) {
+        if url.members.iter().any(|one| one.need == Need::Required) {
             return Ok(url);
         }
         Err(LockUrlError::malformed(match url.members.is_empty() {
             true => "no lock is named: give a URL, as in nats://localhost/MY_BUCKET".to_owned(),
-            false => format!(
-                "{}: no lock is required, and nothing would keep two leaders apart",
-                url.shown
-            ),
+            false => {
+                format!("{url}: no lock is required, and nothing would keep two leaders apart")
+            }
         }))
     }
 }
 
 impl fmt::Display for LockUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        for (number, one) in self.members.iter().enumerate() {
+            let blank = if number == 0 { "" } else { " " };
+            write!(f, "{blank}{}", one.shown)?;
+        }
+        Ok(())
     }
 }
 

@@ -62,11 +62,10 @@ pub struct NamedLock {
 impl LockUrl {
     /// What each of the URLs names, in their order, to be examined rather than opened. Asks nobody.
     pub fn named(&self) -> Vec<NamedLock> {
-        let each = self.members.iter().zip(self.shown.split(' '));
-        let named = each.map(|((place, need), shown)| NamedLock {
-            shown: shown.to_owned(),
-            need: *need,
-            named: place.named(),
+        let named = self.members.iter().map(|one| NamedLock {
+            shown: one.shown.clone(),
+            need: one.need,
+            named: one.place.named(),
         });
         named.collect()
     }
@@ -77,7 +76,7 @@ impl Place {
         match self {
             Self::Memory(_) => Ok(Named::Memory),
             #[cfg(feature = "nats")]
-            Self::Nats(place) => Ok(Named::Nats(place.named())),
+            Self::Nats(place) => Ok(Named::Nats(place.named.clone())),
             #[cfg(feature = "kubernetes")]
             Self::Kubernetes(place) => Ok(Named::Kubernetes(NamedObjects(place.clone()))),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -85,7 +84,7 @@ impl Place {
             #[cfg(feature = "_objects")]
             Self::Objects(place) => place.bucket().map(Named::Objects),
             #[cfg(feature = "peer")]
-            Self::Peer(place) => Ok(Named::Peers(place.named())),
+            Self::Peer(place) => Ok(Named::Peers(place.named.clone())),
         }
     }
 }

@@ -29,23 +29,19 @@ pub struct NamedBucket {
 
 #[derive(Clone)]
 pub(super) struct Place {
-    servers: Vec<ServerAddr>,
-    bucket: String,
+    pub named: NamedBucket,
     ttl: Option<Duration>,
     /// The TTL of a bucket that is made.
     made_for: Option<Duration>,
     create: bool,
-    domain: Option<String>,
-    creds: Option<PathBuf>,
-    ca: Option<PathBuf>,
     shown: String,
 }
 
 impl Place {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let hosts = "it names no server, as nats://localhost:4222/MY_BUCKET does";
-        let named = parts.place().strip_prefix("//").unwrap_or_default();
-        let (authority, path) = named.split_once('/').unwrap_or((named, ""));
+        let place = parts.place().strip_prefix("//").unwrap_or_default();
+        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
         // The first server's user is that of all.
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
         let at = if user.is_empty() { "" } else { "@" };
@@ -62,22 +58,20 @@ impl Place {
             })
             .collect();
         let bucket = parts.decoded(path.trim_end_matches('/'))?;
-        Ok(Self {
+        let named = NamedBucket {
             servers: servers?,
             bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
-            ttl: parts.take_duration("ttl")?,
-            made_for: None,
-            create: parts.take_create()?,
             domain: parts.take("domain"),
             creds: parts.take("creds").map(PathBuf::from),
             ca: parts.take("ca").map(PathBuf::from),
+        };
+        Ok(Self {
+            named,
+            ttl: parts.take_duration("ttl")?,
+            made_for: None,
+            create: parts.take_create()?,
             shown: parts.shown().to_owned(),
         })
-    }
-
-    pub fn named(&self) -> NamedBucket {
-        let Self { servers, bucket, domain, creds, ca, .. } = self.clone();
-        NamedBucket { servers, bucket, domain, creds, ca }
     }
 
     pub fn for_lease(&mut self, lease: Duration) {
@@ -89,21 +83,22 @@ impl Place {
     }
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let NamedBucket { servers, bucket, domain, creds, ca } = &self.named;
         let mut options = ConnectOptions::new();
-        if let Some(file) = &self.creds {
+        if let Some(file) = creds {
             let read = options.credentials_file(file).await;
             options = read.map_err(|error| {
                 let what = format!("the credentials file {} cannot be used", file.display());
                 self.failed(LockUrlErrorKind::Unusable, &what, error)
             })?;
         }
-        if let Some(file) = &self.ca {
+        if let Some(file) = ca {
             options = options.add_root_certificates(file.clone());
         }
         if self.ttl.is_some() {
             options = options.retry_on_initial_connect();
         }
-        let connection = connect(&self.servers[..], options).await;
+        let connection = connect(&servers[..], options).await;
         let connection = connection.map_err(|error| {
             let kind = match error.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
@@ -114,28 +109,28 @@ impl Place {
             };
             self.failed(kind, "no connection to a server", error)
         })?;
-        let mut config = BucketConfig::new(&self.bucket).create_if_missing(self.create);
+        let mut config = BucketConfig::new(bucket).create_if_missing(self.create);
         if let Some(ttl) = self.made_for {
             config = config.ttl(ttl);
         }
-        if let Some(domain) = &self.domain {
+        if let Some(domain) = domain {
             config = config.domain(domain);
         }
-        let bucket = match self.ttl {
+        let opened = match self.ttl {
             Some(ttl) => Bucket::deferred(connection, config.ttl(ttl)),
             None if self.create => Bucket::create_or_open(connection, config).await,
             None => Bucket::open_with(connection, config).await,
         };
-        let bucket = bucket.map_err(|error| {
+        let opened = opened.map_err(|error| {
             let kind = match error.kind() {
                 BucketErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
                 BucketErrorKind::Denied => LockUrlErrorKind::Denied,
                 BucketErrorKind::Missing => LockUrlErrorKind::Missing,
                 _ => LockUrlErrorKind::Unusable,
             };
-            self.failed(kind, &format!("bucket {} cannot be used", self.bucket), error)
+            self.failed(kind, &format!("bucket {bucket} cannot be used"), error)
         })?;
-        Ok(Arc::new(bucket.lock()))
+        Ok(Arc::new(opened.lock()))
     }
 
     fn failed(

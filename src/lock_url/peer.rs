@@ -17,7 +17,7 @@ pub struct NamedPeers {
     pub bind: SocketAddr,
     /// The others, as far as they are listed.
     pub peers: Vec<SocketAddr>,
-    /// A name of others, and their port.
+    /// A name, and the port of all its addresses.
     pub dns: Option<(String, u16)>,
     /// The name of this one.
     pub id: Option<String>,
@@ -31,14 +31,7 @@ pub struct NamedPeers {
 
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    bind: SocketAddr,
-    peers: Vec<SocketAddr>,
-    /// A name, and the port of all its addresses.
-    dns: Option<(String, u16)>,
-    id: Option<String>,
-    quorum: u32,
-    voters: Option<Vec<String>>,
-    lease: Option<Duration>,
+    pub named: NamedPeers,
     shown: String,
 }
 
@@ -77,7 +70,7 @@ impl Place {
                 "without a quorum two peers may lead at once: say how many there are, as in quorum=3",
             )
         })?;
-        Ok(Self {
+        let named = NamedPeers {
             bind,
             peers,
             dns,
@@ -85,35 +78,31 @@ impl Place {
             quorum,
             voters: parts.take("voters").map(|ids| ids.split(',').map(str::to_owned).collect()),
             lease: parts.take_duration("lease")?,
-            shown: parts.shown().to_owned(),
-        })
-    }
-
-    pub fn named(&self) -> NamedPeers {
-        let Self { bind, peers, dns, id, quorum, voters, lease, shown: _ } = self.clone();
-        NamedPeers { bind, peers, dns, id, quorum, voters, lease }
+        };
+        Ok(Self { named, shown: parts.shown().to_owned() })
     }
 
     pub fn for_lease(&mut self, lease: Duration) {
-        self.lease.get_or_insert(lease);
+        self.named.lease.get_or_insert(lease);
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let mut member = Peer::builder().bind(self.bind);
-        for peer in &self.peers {
+        let NamedPeers { bind, peers, dns, id, quorum, voters, lease } = &self.named;
+        let mut member = Peer::builder().bind(*bind);
+        for peer in peers {
             member = member.peer(*peer);
         }
-        if let Some((host, port)) = &self.dns {
+        if let Some((host, port)) = dns {
             member = member.peers(Dns::new(host, *port));
         }
-        if let Some(id) = &self.id {
+        if let Some(id) = id {
             member = member.id(id);
         }
-        let mut member = member.quorum(self.quorum);
-        if let Some(lease) = self.lease {
-            member = member.lease(lease);
+        let mut member = member.quorum(*quorum);
+        if let Some(lease) = lease {
+            member = member.lease(*lease);
         }
-        if let Some(voters) = &self.voters {
+        if let Some(voters) = voters {
             member = member.voters(voters);
         }
         let member = member.start().map_err(|error| {
