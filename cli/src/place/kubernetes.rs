@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use incumbent::kubernetes::{
@@ -180,17 +180,12 @@ impl ObjectPlace {
         }
         let cluster = self.namespace.open(context).await?;
         let timeout = timeout.unwrap_or(PATIENCE);
-        let records: Arc<dyn Records> = match kind {
-            Kind::Lease => Arc::new(cluster.lease_lock()),
-            Kind::ConfigMap => Arc::new(cluster.config_map_lock()),
-            Kind::Endpoints => Arc::new(cluster.endpoints_lock()),
-            Kind::ForLife => {
-                let kind = self.carrier.unwrap_or_default();
-                let locks = Arc::new(cluster.life_locks(&kind.carrier()));
-                return Ok(InNamespace::ForLife(Locks { cluster, kind, locks, timeout }));
-            }
-        };
-        Ok(InNamespace::Elections(Objects { cluster, kind, records, timeout }))
+        if kind == Kind::ForLife {
+            let kind = self.carrier.unwrap_or_default();
+            let locks = Arc::new(cluster.life_locks(&kind.carrier()));
+            return Ok(InNamespace::ForLife(Locks { cluster, kind, locks, timeout }));
+        }
+        Ok(InNamespace::Elections(Objects::of(cluster, kind, timeout)))
     }
 }
 
@@ -236,11 +231,10 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
 impl Objects {
     /// Those that a URL names, of a kind as it says it.
     pub fn named(cluster: Cluster, kind: &str, timeout: Duration) -> Self {
-        let kind = match kind {
-            "configmap" => Kind::ConfigMap,
-            "endpoints" => Kind::Endpoints,
-            _ => Kind::Lease,
-        };
+        Self::of(cluster, Kind::from_str(kind, false).unwrap_or_default(), timeout)
+    }
+
+    fn of(cluster: Cluster, kind: Kind, timeout: Duration) -> Self {
         let records: Arc<dyn Records> = match kind {
             Kind::Lease | Kind::ForLife => Arc::new(cluster.lease_lock()),
             Kind::ConfigMap => Arc::new(cluster.config_map_lock()),
