@@ -114,28 +114,14 @@ impl World {
             Fault::Evict => self.object_is_evicted(),
             Fault::Spoil { for_ms, restored } => self.object_is_spoiled(millis(for_ms), restored),
             Fault::SetBack { by } => self.object_is_set_back(by),
-            Fault::PeerCrash { which } if which < self.vimeos.len() => {
-                self.vimeos[which].crash();
-                self.checker.peer(which, false, now);
-                let life = self.vimeos[which].life;
-                let step = objects::Step::Look;
-                self.after(millis(500), Happening::Vimeo { which, life, step });
-            }
             Fault::PeerCut { which, for_ms } if which < self.vimeos.len() => {
                 self.vimeos[which].cut_until = now + millis(for_ms);
             }
-            Fault::PeerCrash { which } if which < self.chorias.len() => {
-                self.chorias[which].crash();
-                self.checker.peer(which, false, now);
-                let life = self.chorias[which].life;
-                self.after(millis(500), Happening::Choria { which, life, step: Step::Tick });
-            }
-            Fault::PeerCrash { which } if which < self.client_gos.len() => {
-                self.client_gos[which].crash();
-                self.checker.peer(which, false, now);
-                let life = self.client_gos[which].life;
-                let step = clientgo::Step::Try;
-                self.after(millis(500), Happening::ClientGo { which, life, step });
+            Fault::PeerCrash { which } => {
+                if let Some(again) = self.crash_peer(which) {
+                    self.checker.peer(which, false, now);
+                    self.after(millis(500), again);
+                }
             }
             Fault::PeerCut { which, for_ms } if which < self.client_gos.len() => {
                 self.client_gos[which].cut_until = now + millis(for_ms);
@@ -149,6 +135,22 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Of whichever kind there are. Answers how the next process of it begins.
+    fn crash_peer(&mut self, which: usize) -> Option<Happening> {
+        if let Some(vimeo) = self.vimeos.get_mut(which) {
+            vimeo.crash();
+            let step = objects::Step::Look;
+            return Some(Happening::Vimeo { which, life: vimeo.life, step });
+        }
+        if let Some(choria) = self.chorias.get_mut(which) {
+            choria.crash();
+            return Some(Happening::Choria { which, life: choria.life, step: Step::Tick });
+        }
+        let go = self.client_gos.get_mut(which)?;
+        go.crash();
+        Some(Happening::ClientGo { which, life: go.life, step: clientgo::Step::Try })
     }
 
     /// Something that the process itself is told.
