@@ -156,10 +156,9 @@ async fn every_write_has_its_own_content() {
     let written = scene.gate.requests().into_iter().filter(|r| r.method() == "PUT");
     // Each campaigner tries once, with two writes of nobody, whether conditions are checked.
     let mut bodies: Vec<_> = written
-        .filter(|r| {
+        .inspect(|r| {
             let condition = r.header("if-match").or(r.header("if-none-match"));
             assert!(condition.is_some(), "an unconditional write: {r:?}");
-            true
         })
         .map(|r| r.body)
         .collect();

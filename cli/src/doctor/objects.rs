@@ -86,9 +86,7 @@ fn lacks(of: Role, lacking: &[Right]) -> Lacks {
             Right::Get(why) => needed.push(format!("reading objects ({why})")),
             Right::Put(why) if of != Observer => needed.push(format!("writing objects ({why})")),
             Right::Put(_) => {}
-            Right::List(why) if of == Campaigner => {
-                let _ = why; // who stands lists nothing
-            }
+            Right::List(_) if of == Campaigner => {} // who stands lists nothing
             Right::List(why) => useful.push(format!("listing objects ({why})")),
         }
     }

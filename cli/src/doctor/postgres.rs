@@ -20,6 +20,8 @@ const HINTS: &str = "hints";
 
 /// The oldest server whose SQL is spoken.
 const OLDEST: i32 = 120_000;
+/// How long a notification may take, which a campaigner waits for too.
+const HEARS_WITHIN: Duration = Duration::from_secs(5);
 /// The file that makes the tables.
 const FILE: &str = "sql/postgres.sql";
 
@@ -182,6 +184,3 @@ async fn hints(probe: &PostgresProbe, patience: Duration, report: &mut Report) {
         Err(error) => report.warning(HINTS, format!("stand-bys poll: {}", one_line(&error))),
     }
 }
-
-/// How long a notification may take, which a campaigner waits for too.
-const HEARS_WITHIN: Duration = Duration::from_secs(5);

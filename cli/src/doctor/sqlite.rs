@@ -93,12 +93,9 @@ fn rights(path: &Path, directory: &Path, facts: &SqliteFacts, exam: Exam<'_>, re
     let lacking = lacking.join(", ");
     let mend = "let it write to the file and to its directory";
     for of in [Observer, Campaigner, Administrator] {
-        let (needed, useful) = match of {
-            Observer => (String::new(), String::new()),
-            Campaigner | Administrator => (lacking.clone(), String::new()),
-        };
-        let lacks =
-            Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful: String::new() };
+        let needed = if of == Observer { String::new() } else { lacking.clone() };
+        let (useful, mend_useful) = (String::new(), String::new());
+        let lacks = Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful };
         lacks.tell(of, exam.role, report);
     }
 }
