@@ -14,7 +14,7 @@ use object_store::{
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::transport::{Exchange, Outcome};
+use super::transport::{Exchange, Outcome, Reached};
 use crate::lock::{LockError, LockErrorKind};
 use crate::text::shown;
 
@@ -144,7 +144,7 @@ impl Store {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        let outcome = Outcome { sent: true, ..Outcome::default() };
+        let outcome = Outcome { reached: Reached::Store, ..Outcome::default() };
         let failure = Failure { error, outcome, ambiguous: false };
         Err(self.lock_error(failure, path, true))
     }
@@ -165,7 +165,7 @@ impl Store {
         };
         // A list takes no extensions, so its status is in the text of its error only.
         let status = error.as_ref().and_then(status_in);
-        let outcome = Outcome { sent: true, status, retry_after: None };
+        let outcome = Outcome { reached: Reached::Store, status, retry_after: None };
         let failure = Failure { error, outcome, ambiguous: false };
         Err(self.lock_error(failure, &prefix, false))
     }
@@ -200,12 +200,19 @@ impl Store {
         let doing = if writes { "write" } else { "read" };
         let what = format!("{doing} of {}", self.describe(path));
         // A request that never left this machine has changed nothing.
-        let unknown = match writes && (failure.outcome.sent || failure.ambiguous) {
+        let reached = failure.outcome.reached;
+        let unknown = match writes && (reached == Reached::Store || failure.ambiguous) {
             true => LockErrorKind::Unknown,
             false => LockErrorKind::Unavailable,
         };
         let Some(error) = &failure.error else {
-            return LockError::new(unknown, format!("{what}: the store did not answer in time"));
+            let why = match reached {
+                Reached::Nowhere => {
+                    "no credentials for it came in time, and the store was not asked"
+                }
+                _ => "the store did not answer in time",
+            };
+            return LockError::new(unknown, format!("{what}: {why}"));
         };
         let text = told(error);
         let said = shown(&text, LONGEST_MESSAGE);
@@ -255,6 +262,12 @@ impl Store {
                     format!("{what}: the store refuses the credentials, or a right: {said}"),
                 ),
                 Some(300..) => (LockErrorKind::Misconfigured, format!("{what}: {said}")),
+                None if reached == Reached::Nowhere => (
+                    unknown,
+                    format!(
+                        "{what}: there are no credentials for it, and the store was not asked: {said}"
+                    ),
+                ),
                 _ => (unknown, format!("{what}: no answer of the store: {said}")),
             },
         };

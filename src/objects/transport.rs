@@ -26,11 +26,22 @@ pub(super) struct Exchange(Arc<Mutex<Outcome>>);
 /// See [`Exchange`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outcome {
-    /// Whether the store may have seen it: not where there was no connection, nor before credentials were had.
-    pub(super) sent: bool,
+    pub(super) reached: Reached,
     pub(super) status: Option<u16>,
     /// For how long the store wants to be left alone.
     pub(super) retry_after: Option<Duration>,
+}
+
+/// How far a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Reached {
+    /// It was never made: credentials for it are asked for first.
+    #[default]
+    Nowhere,
+    /// There was no connection for it.
+    NoConnection,
+    /// The store may have seen it.
+    Store,
 }
 
 impl Exchange {
@@ -88,11 +99,11 @@ impl HttpService for Transport {
     {
         Box::pin(async move {
             let exchange = request.extensions().get::<Exchange>().cloned().unwrap_or_default();
-            exchange.note(Outcome { sent: true, ..Outcome::default() });
+            exchange.note(Outcome { reached: Reached::Store, ..Outcome::default() });
             let response = match self.0.request(request).await {
                 Ok(response) => response,
                 Err(error) if error.is_connect() => {
-                    exchange.note(Outcome::default());
+                    exchange.note(Outcome { reached: Reached::NoConnection, ..Outcome::default() });
                     return Err(HttpError::new(HttpErrorKind::Connect, error));
                 }
                 Err(error) => return Err(HttpError::new(HttpErrorKind::Unknown, error)),
@@ -100,7 +111,7 @@ impl HttpService for Transport {
             let retry_after = response.headers().get(RETRY_AFTER);
             let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
             exchange.note(Outcome {
-                sent: true,
+                reached: Reached::Store,
                 status: Some(response.status().as_u16()),
                 retry_after: retry_after.map(Duration::from_secs),
             });

@@ -96,6 +96,16 @@ async fn who_looks_makes_nothing() {
 }
 
 #[test]
+fn a_store_that_is_not_asked_for_want_of_credentials_is_not_blamed() {
+    // Nobody gives any there.
+    let nobody = "127.0.0.1:1";
+    let shell = Shell::bare().with("GCE_METADATA_HOST", nobody).with("GCE_METADATA_IP", nobody);
+    let (line, code) = shell.refusal(&["election", "info", "a", "--lock", "gs://bucket"]);
+    assert!(line.contains("the object gs://bucket/a: there are no credentials for it"), "{line}");
+    assert_eq!(code, 4);
+}
+
+#[test]
 fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
     let shell = Shell::bare();
     let refused =
