@@ -24,7 +24,7 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
 test: rust lint tools ## Lint, then run every test, against real servers
-	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features
+	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features --no-fail-fast
 	@$(MAKE) --no-print-directory mutations
 	@scripts/oldest-rust.sh
 
