@@ -70,6 +70,17 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
     drop(node);
 }
 
+/// As an operator's command is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_has_just_come_lists_who_led_before() {
+    let net = Net::new();
+    let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
+    let members = [member(1), member(2)];
+    let elections: Vec<_> = members.iter().map(stand).collect();
+    leader(&elections).await;
+    assert_eq!(member(3).lock().names(LEASE * 10).await.unwrap(), ["my_app"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
     let net = Net::new();

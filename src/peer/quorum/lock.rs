@@ -118,7 +118,8 @@ impl Lock for QuorumLock {
         .boxed()
     }
 
-    /// Those of which this member has heard within two leases: so not at once after its start.
+    /// Those of which this member has heard within two leases. It waits for up to `timeout` until it has been in its group for
+    /// a lease, within which every leader tells of itself.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         async move {
             match self.ask("", Operation::Names, timeout).await? {

@@ -45,6 +45,10 @@ pub struct Voter {
     /// Its requests, counted.
     asked: u64,
     proposals: Vec<Proposal>,
+    /// When this member has heard of every election that somebody leads: each is told of at its renewals.
+    knows_all: Instant,
+    /// Who wants to know of all elections, and until when they wait for that.
+    listings: Vec<(u64, Instant)>,
     /// Who has voted, and when last: more than there can be within a lease means that the quorum's size is wrong.
     seen: BTreeMap<String, Instant>,
     /// The last revision that was told of each election, and when.
@@ -79,6 +83,8 @@ impl Voter {
             round: 0,
             asked: 0,
             proposals: Vec::new(),
+            knows_all: Instant::from_origin(Duration::MAX),
+            listings: Vec::new(),
             seen: BTreeMap::new(),
             heard: BTreeMap::new(),
             again: Vec::new(),
@@ -94,6 +100,7 @@ impl Voter {
                 let lease = self.settings.lease;
                 let votes_from = now + silence(lease);
                 self.acceptor = Acceptor::new(self.settings.incarnation, votes_from, lease);
+                self.knows_all = now + lease;
             }
             VoterEvent::Wake => {}
             VoterEvent::Heard { id, from, said } => {
@@ -101,11 +108,8 @@ impl Voter {
                     self.hear(now, id, To::Address(from), envelope);
                 }
             }
-            VoterEvent::Ask { ticket, operation: Operation::Names, .. } => {
-                let lately = |told: Instant| now.saturating_since(told) < self.settings.lease * 2;
-                let heard = self.heard.iter().filter(|(_, (_, told))| lately(*told));
-                let names = heard.map(|(name, _)| name.clone()).collect();
-                self.answer(ticket, Ok(Done::Names(names)));
+            VoterEvent::Ask { ticket, operation: Operation::Names, timeout, .. } => {
+                self.listings.push((ticket, self.knows_all.min(now + timeout)));
             }
             VoterEvent::Ask { ticket, name, operation, timeout } => {
                 self.asked += 1;
@@ -149,7 +153,8 @@ impl Voter {
     /// When to wake this up.
     pub fn next_wake(&self) -> Option<Instant> {
         let proposals = self.proposals.iter().map(|proposal| proposal.resend.min(proposal.until));
-        proposals.chain(self.again.iter().map(|again| again.at)).min()
+        let listings = self.listings.iter().map(|(_, at)| *at);
+        proposals.chain(listings).chain(self.again.iter().map(|again| again.at)).min()
     }
 
     /// Whether this member votes: not before it has been there for one and a half leases.
@@ -273,6 +278,13 @@ impl Voter {
                 self.again.push(again);
             }
         }
+        for (ticket, at) in std::mem::take(&mut self.listings) {
+            if at <= now {
+                self.answer(ticket, Ok(Done::Names(self.names(now))));
+            } else {
+                self.listings.push((ticket, at));
+            }
+        }
         for mut proposal in std::mem::take(&mut self.proposals) {
             if proposal.until <= now {
                 let answer = Err(proposal.gave_up(self.majority(), self.votes(now)));
@@ -300,6 +312,13 @@ impl Voter {
             }
             self.proposals.push(proposal);
         }
+    }
+
+    /// The elections of which it has heard lately.
+    fn names(&self, now: Instant) -> Vec<String> {
+        let lately = |told: Instant| now.saturating_since(told) < self.settings.lease * 2;
+        let heard = self.heard.iter().filter(|(_, (_, told))| lately(*told));
+        heard.map(|(name, _)| name.clone()).collect()
     }
 
     fn answer(&mut self, ticket: u64, answer: Result<Done, Refusal>) {
