@@ -45,6 +45,10 @@ pub enum Verdict {
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Instrument {
+    pub fn builds_all_features(self) -> bool {
+        self.builds().contains(&"--all-features")
+    }
+
     fn builds(self) -> &'static [&'static str] {
         match self {
             Self::Simulation => &["build", "--package", "incumbent-sim"],

@@ -8,6 +8,7 @@ mod list;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
@@ -31,6 +32,16 @@ struct Args {
     only: Option<String>,
 }
 
+impl Args {
+    fn asks<'a>(&'a self, mutation: &'a Mutation) -> &'a [Instrument] {
+        match &self.by {
+            Some(instrument) => std::slice::from_ref(instrument),
+            None if self.all => mutation.noticed_by,
+            None => &mutation.noticed_by[..1],
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(true) => ExitCode::SUCCESS,
@@ -46,24 +57,44 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<bool, String> {
     let sources = sources()?;
     let _turn = turn(&args.tree)?;
-    copy(&sources, &args.tree)?;
     println!("| what is wrong | noticed by | how | after |\n|---|---|---|---|");
-    let mut all_noticed = true;
     let wanted = |mutation: &&Mutation| {
         args.only.as_ref().is_none_or(|part| mutation.name.contains(part.as_str()))
     };
-    for mutation in mutations().filter(wanted) {
+    let by_all = |mutation: &&Mutation| args.asks(mutation)[0].builds_all_features();
+    let (all, few): (Vec<_>, Vec<_>) = mutations().filter(wanted).partition(by_all);
+    // Side by side, as both often wait for servers; and so that neither builds what the other has built.
+    thread::scope(|scope| {
+        let shards = [("all-features", all), ("few-features", few)].map(|(name, mutations)| {
+            let (sources, tree) = (&sources, args.tree.join(name));
+            scope.spawn(move || all_are_noticed(args, sources, &tree, &mutations))
+        });
+        shards.into_iter().try_fold(true, |all, shard| {
+            let noticed = shard.join().map_err(|_| "a thread has panicked".to_owned())?;
+            Ok(noticed? && all)
+        })
+    })
+}
+
+/// Goes through mutations in a copy of the sources.
+fn all_are_noticed(
+    args: &Args,
+    sources: &Path,
+    tree: &Path,
+    mutations: &[&Mutation],
+) -> Result<bool, String> {
+    if mutations.is_empty() {
+        return Ok(true);
+    }
+    copy(sources, tree)?;
+    let mut all_noticed = true;
+    for mutation in mutations {
         for edit in mutation.edits {
-            break_rule(&args.tree, edit)?;
+            break_rule(tree, edit)?;
         }
-        let asked: &[Instrument] = match &args.by {
-            Some(instrument) => std::slice::from_ref(instrument),
-            None if args.all => mutation.noticed_by,
-            None => &mutation.noticed_by[..1],
-        };
-        for instrument in asked {
+        for instrument in args.asks(mutation) {
             let verdict = instrument
-                .look(&args.tree)
+                .look(tree)
                 .map_err(|why| format!("{}: does not build:\n{why}", mutation.name))?;
             match verdict {
                 Verdict::Noticed(how, took) => tell(mutation, &instrument.to_string(), &how, took),
@@ -74,7 +105,7 @@ fn run(args: &Args) -> Result<bool, String> {
             }
         }
         for edit in mutation.edits {
-            restore(&sources, &args.tree, edit.file)?;
+            restore(sources, tree, edit.file)?;
         }
     }
     Ok(all_noticed)
