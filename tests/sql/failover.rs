@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Reading, Write, WriteId};
+use incumbent::lock::{
+    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Tombstone, Write, WriteId,
+};
 use incumbent::sql::{Postgres, PostgresLock, Tables};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
@@ -44,6 +46,15 @@ impl Pair {
         .await;
     }
 
+    async fn replica_has_a_holder(&self) {
+        let url = self.replica.url(&self.scene.database);
+        eventually("the replica has it", async || {
+            let rows = run(&url, "SELECT FROM incumbent_elections WHERE holder IS NOT NULL").await;
+            (!rows.is_empty()).then_some(())
+        })
+        .await;
+    }
+
     async fn lock_through(&self, gate: &Gate) -> PostgresLock {
         let url = self.scene.url();
         let url =
@@ -74,12 +85,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     }
     let of = |name: &str| campaigners.iter().find(|c| c.identity() == name).unwrap();
     let first = soon("a leader", wins.recv()).await.unwrap();
-    eventually("the replica has it", async || {
-        let url = pair.replica.url(&pair.scene.database);
-        let rows = run(&url, "SELECT FROM incumbent_elections WHERE holder IS NOT NULL").await;
-        (!rows.is_empty()).then_some(())
-    })
-    .await;
+    pair.replica_has_a_holder().await;
     pair.replica.pause(); // and misses what follows
     of(&first).resign();
     let second = soon("another leader", wins.recv()).await.unwrap();
@@ -95,6 +101,25 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     let next = eventually("its token", async || of(&third).token()).await;
     assert!(next > token, "{next} after {token}");
     witness.verdict();
+}
+
+/// Who is named there may have been replaced by a write that was lost and that nobody who looks has seen: all wait as if the
+/// row had been deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_row_of_before_a_failover_counts_no_more() {
+    let pair = Pair::start(LEASE).await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let lock = pair.lock_through(&gate).await;
+    let look = async || lock.read("my_app", TIMEOUT).await.ok();
+    assert!(matches!(look().await, Some(Reading::Empty { .. })));
+    lock.write("my_app", first_write()).await.unwrap();
+    pair.replica_has_a_holder().await;
+    pair.scene.server.kill();
+    pair.replica.promote();
+    gate.lead_to(pair.replica.port());
+    let found = eventually("an answer of the new primary", look).await;
+    let Reading::Found(record) = found else { panic!("{found:?}") };
+    assert_eq!(record.content, Content::Vacant(Tombstone::Deleted));
 }
 
 /// Nor is a look that found nothing before the failover worth anything after it: a first term may have begun meanwhile, and be lost.

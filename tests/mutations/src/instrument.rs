@@ -144,7 +144,7 @@ impl Instrument {
                 "sql",
                 "--",
                 "a_missing_row_proves_nothing",
-                "writes_that_a_failover_lost",
+                "a_row_of_before_a_failover",
                 "a_leader_whose_runtime_is_blocked",
                 "one_leader_of_ten",
                 "a_restart_of_the_machine",
