@@ -5,6 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Content, Hint};
 use incumbent::protocol::Event;
 
+use crate::Time;
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
 use crate::happening::Happening;
@@ -114,8 +115,10 @@ impl World {
             Fault::Evict => self.object_is_evicted(),
             Fault::Spoil { for_ms, restored } => self.object_is_spoiled(millis(for_ms), restored),
             Fault::SetBack { by } => self.object_is_set_back(by),
-            Fault::PeerCut { which, for_ms } if which < self.vimeos.len() => {
-                self.vimeos[which].cut_until = now + millis(for_ms);
+            Fault::PeerCut { which, for_ms } => {
+                if let Some(until) = self.cut_until(which) {
+                    *until = now + millis(for_ms);
+                }
             }
             Fault::PeerCrash { which } => {
                 if let Some(again) = self.crash_peer(which) {
@@ -123,15 +126,9 @@ impl World {
                     self.after(millis(500), again);
                 }
             }
-            Fault::PeerCut { which, for_ms } if which < self.client_gos.len() => {
-                self.client_gos[which].cut_until = now + millis(for_ms);
-            }
             Fault::PeerStop { which } if which < self.client_gos.len() => {
                 self.go_stops(which);
                 self.inflict(&Fault::PeerCrash { which });
-            }
-            Fault::PeerCut { which, for_ms } if which < self.chorias.len() => {
-                self.chorias[which].cut_until = now + millis(for_ms);
             }
             _ => {}
         }
@@ -151,6 +148,14 @@ impl World {
         let go = self.client_gos.get_mut(which)?;
         go.crash();
         Some(Happening::ClientGo { which, life: go.life, step: clientgo::Step::Try })
+    }
+
+    /// Until when a peer is cut off, of whichever kind there are.
+    fn cut_until(&mut self, which: usize) -> Option<&mut Time> {
+        let vimeo = self.vimeos.get_mut(which).map(|vimeo| &mut vimeo.cut_until);
+        let choria = self.chorias.get_mut(which).map(|choria| &mut choria.cut_until);
+        let go = self.client_gos.get_mut(which).map(|go| &mut go.cut_until);
+        vimeo.or(choria).or(go)
     }
 
     /// Something that the process itself is told.
