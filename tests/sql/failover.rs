@@ -55,6 +55,11 @@ impl Pair {
         .await;
     }
 
+    fn replica_takes_over(&self, gate: &Gate) {
+        self.replica.promote();
+        gate.lead_to(self.replica.port());
+    }
+
     async fn lock_through(&self, gate: &Gate) -> PostgresLock {
         let url = self.scene.url();
         let url =
@@ -93,8 +98,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     let mut changes = of(&second).changes();
     pair.scene.server.kill();
     pair.replica.resume();
-    pair.replica.promote();
-    gate.lead_to(pair.replica.port());
+    pair.replica_takes_over(&gate);
     let cause = crate::behaviour::lost(&mut changes).await;
     assert!(matches!(cause, Cause::Evicted | Cause::Expired { .. }), "{cause:?}");
     let third = soon("a leader on the new primary", wins.recv()).await.unwrap();
@@ -115,8 +119,7 @@ async fn a_row_of_before_a_failover_counts_no_more() {
     lock.write("my_app", first_write()).await.unwrap();
     pair.replica_has_a_holder().await;
     pair.scene.server.kill();
-    pair.replica.promote();
-    gate.lead_to(pair.replica.port());
+    pair.replica_takes_over(&gate);
     let found = eventually("an answer of the new primary", look).await;
     let Reading::Found(record) = found else { panic!("{found:?}") };
     assert_eq!(record.content, Content::Vacant(Tombstone::Deleted));
@@ -134,8 +137,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     })
     .await;
     pair.scene.server.kill();
-    pair.replica.promote();
-    gate.lead_to(pair.replica.port());
+    pair.replica_takes_over(&gate);
     let create = async || match lock.write("my_app", first_write()).await {
         Err(error) if error.kind() == LockErrorKind::Conflict => Some(Err(error)),
         Err(_) => None, // the connections of before are gone
@@ -173,8 +175,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let stand_by = pair.stand("stand-by", lock);
     sees(&stand_by, "leader").await;
     pair.scene.server.kill();
-    pair.replica.promote();
-    gate.lead_to(pair.replica.port());
+    pair.replica_takes_over(&gate);
     let before = leadership.deadline();
     soon("a renewal on the new primary", leadership.renewed(before)).await;
     assert!(leadership.is_valid());
@@ -200,8 +201,7 @@ async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchro
     let builder = new_election("my_app", lock).identity("new").lease(LEASE);
     let second = witness.watch(builder, "new", won).start().unwrap();
     sees(&second, "old").await;
-    pair.replica.promote();
-    new.lead_to(pair.replica.port());
+    pair.replica_takes_over(&new);
     assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "new");
     assert!(!first.is_leader());
     witness.verdict();
@@ -217,8 +217,7 @@ async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are
     drop(crate::behaviour::leads(&first).await);
     let second = pair.stand("new", pair.lock_through(&new).await);
     sees(&second, "old").await;
-    pair.replica.promote();
-    new.lead_to(pair.replica.port());
+    pair.replica_takes_over(&new);
     drop(crate::behaviour::leads(&second).await);
     assert!(first.is_leader() && second.is_leader());
 }
