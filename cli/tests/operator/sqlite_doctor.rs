@@ -1,6 +1,6 @@
 //! `doctor` of elections in a SQLite file, and of several locks at once.
 
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +59,6 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     let told = doctor(&shell, &["--lock", &lock], 1);
     line(&told, "warning  room ", "make room");
     make(&shell, &["--lock", &lock]);
-    File::create(disk.path().join("filler")).unwrap().set_len(0).unwrap();
     std::fs::write(disk.path().join("filler"), vec![0; 1_500_000]).unwrap();
     let told = doctor(&shell, &["--lock", &lock], 2);
     line(&told, "error    room ", "a leader that cannot renew stops at its deadline; make room");
