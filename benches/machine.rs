@@ -27,6 +27,7 @@ impl Lab {
             reads: true,
             empty_is_proof: true,
             expires: true,
+            reads_are_durable: true,
             longest_identity: 100,
         };
         let timing = Timing::new(TimingOptions::default(), TTL).expect("valid timing");

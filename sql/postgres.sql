@@ -16,8 +16,12 @@ CREATE TABLE IF NOT EXISTS incumbent_settings (
     version       integer     NOT NULL,
     -- No lease may be longer. Change it only while nobody campaigns.
     longest_lease interval    NOT NULL CHECK (longest_lease >= interval '1 second'),
-    created_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- On which history of which server they were made: on another one, after a failover, a restore or a dump that was
+    -- read in, elections may be missing here that were held there.
+    incarnation   text
 );
+ALTER TABLE incumbent_settings ADD COLUMN IF NOT EXISTS incarnation text;
 
 -- One row an election. It stays when its holder has gone, so that revisions, and with them tokens, never go back.
 CREATE TABLE IF NOT EXISTS incumbent_elections (
@@ -44,10 +48,19 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     released_left  interval,
     released_cause text,
     -- On which history of which server this was written: another one after a replica was promoted or a backup restored.
-    incarnation    text
+    incarnation    text,
+    -- The revision before this one, where nothing can have been lost between the two.
+    previous       bigint,
+    -- What the last deposed leader said of its end, in JSON: whoever may not update rows cannot say it.
+    conceded       text
 );
+ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS previous bigint;
+ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS conceded text;
 
-CREATE OR REPLACE FUNCTION incumbent_incarnation() RETURNS text LANGUAGE plpgsql STABLE AS $$
+-- With the rights of the tables' owner, so that it answers all roles alike: those that differ would take each other's rows for
+-- those of another server.
+CREATE OR REPLACE FUNCTION incumbent_incarnation() RETURNS text LANGUAGE plpgsql STABLE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (SELECT system_identifier FROM pg_control_system())
         || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
@@ -73,6 +86,11 @@ BEGIN
             USING OLD.name;
         RETURN NULL;
     END IF;
+    IF TG_OP = 'UPDATE' AND NEW.conceded IS DISTINCT FROM OLD.conceded
+        AND to_jsonb(NEW) - 'conceded' = to_jsonb(OLD) - 'conceded' THEN
+        -- Of what stands here it says nothing.
+        RETURN NEW;
+    END IF;
     IF TG_OP = 'UPDATE' AND NEW.revision <= OLD.revision THEN
         NEW.revision := OLD.revision + 1;
         NEW.renewed_at := clock_timestamp();
@@ -82,6 +100,12 @@ BEGIN
         NEW.released_by := NULL;
         NEW.released_left := NULL;
         NEW.released_cause := NULL;
+    END IF;
+    NEW.previous := NULL;
+    -- What another history may have put between them, nobody knows.
+    IF TG_OP = 'UPDATE' AND NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation
+        AND NEW.revision = OLD.revision + 1 THEN
+        NEW.previous := OLD.revision;
     END IF;
     RETURN NEW;
 END $$;
@@ -93,9 +117,8 @@ BEGIN
     told := json_build_object(
         'name', NEW.name,
         'revision', NEW.revision,
-        -- What another history may have put between them, nobody knows.
-        'previous', CASE WHEN TG_OP = 'UPDATE' AND NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation
-            THEN OLD.revision END,
+        'previous', NEW.previous,
+        'conceded', TG_OP = 'UPDATE' AND NEW.conceded IS DISTINCT FROM OLD.conceded,
         'holder', NEW.holder,
         'acquired_ms', floor(extract(epoch FROM NEW.acquired_at) * 1000)::bigint,
         'lease_ms', ceil(extract(epoch FROM NEW.lease_duration) * 1000)::bigint,
@@ -128,5 +151,6 @@ DROP TRIGGER IF EXISTS incumbent_refuse ON incumbent_elections;
 CREATE TRIGGER incumbent_refuse BEFORE TRUNCATE ON incumbent_elections
     FOR EACH STATEMENT EXECUTE FUNCTION incumbent_refuse();
 
-INSERT INTO incumbent_settings (version, longest_lease) VALUES (1, interval '60 seconds')
+INSERT INTO incumbent_settings (version, longest_lease, incarnation)
+    VALUES (1, interval '60 seconds', incumbent_incarnation())
     ON CONFLICT (single) DO NOTHING RETURNING version;

@@ -108,6 +108,7 @@ impl Lock for AllOf {
             reads: true,
             empty_is_proof: true,
             expires: true,
+            reads_are_durable: true,
             longest_identity: usize::MAX,
         };
         self.members.iter().map(|member| member.lock.capabilities()).fold(none, |a, b| {
@@ -116,6 +117,7 @@ impl Lock for AllOf {
                 reads: a.reads && b.reads,
                 empty_is_proof: a.empty_is_proof && b.empty_is_proof,
                 expires: a.expires && b.expires,
+                reads_are_durable: a.reads_are_durable && b.reads_are_durable,
                 longest_identity: a.longest_identity.min(b.longest_identity),
             }
         })

@@ -131,11 +131,14 @@ impl ElectionBuilder {
         self
     }
 
-    /// Says that Choria's campaigners stand in the same election.
+    /// States that candidates of Choria take part in the same election. Every candidate of this library must say so there.
     ///
     /// Then the right to lead ends 0.75 of the bucket's TTL after a write, and a holder that is not known to be of
     /// this library is waited for as long as a Choria leader may take to notice its loss.
-    pub fn with_choria_peers(mut self) -> Self {
+    ///
+    /// The same is said of a bucket by `?with-choria` in its [URL](crate::lock_url) and by
+    /// [`BucketConfig::with_choria`](crate::nats::BucketConfig::with_choria).
+    pub fn with_choria(mut self) -> Self {
         self.timing.choria_peers = true;
         self
     }
@@ -150,7 +153,8 @@ impl ElectionBuilder {
     ///
     /// The term lasts while the [`Leadership`] is held, so a callback that only takes note ends with
     /// `leadership.ended().await`. When the term is told to end the future has the grace to return, then it is
-    /// dropped at its next await point. A panic ends the term like a failure of the work.
+    /// dropped at its next await point, and at the deadline whatever becomes of the campaign. A panic ends the term like a
+    /// failure of the work. It is not called for a term that is over before its task came to run.
     pub fn on_won<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(Leadership) -> Fut + Send + Sync + 'static,
@@ -163,7 +167,8 @@ impl ElectionBuilder {
     /// Called once at the end of each term, after its work has stopped and before the entry is released.
     ///
     /// The campaign stands again when the returned future is done. It is dropped if it is not done by the deadline of
-    /// the lost term, or by the grace after the work stopped, whichever is later.
+    /// the lost term, or by the grace after the work stopped, whichever is later; one that blocks its thread then is not
+    /// waited for any further. It is not called where the task of the campaign itself is ended: by the end of its runtime.
     pub fn on_lost<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(Loss) -> Fut + Send + Sync + 'static,
@@ -248,7 +253,7 @@ impl ElectionBuilder {
                 backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
                 hold_back: self.hold_back,
                 priority: self.priority,
-                choria_peers: self.timing.choria_peers,
+                choria_peers: self.timing.choria_peers || lock.timing().choria_peers,
                 stands: self.stands,
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
@@ -290,9 +295,12 @@ fn shared_among(campaigns: usize, policy: Box<dyn BackoffPolicy>) -> Vec<Box<dyn
 fn timing_on(lock: &Arc<dyn Lock>, told: TimingOptions) -> Result<Timing, TimingError> {
     let options = match told {
         TimingOptions { lease: None, renewal: None, grace: None, choria_peers } => {
-            TimingOptions { choria_peers, ..lock.timing() }
+            let timing = lock.timing();
+            TimingOptions { choria_peers: choria_peers || timing.choria_peers, ..timing }
         }
-        told => told,
+        told => {
+            TimingOptions { choria_peers: told.choria_peers || lock.timing().choria_peers, ..told }
+        }
     };
     Timing::new(options, lock.capabilities().longest_lease)
 }

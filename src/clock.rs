@@ -3,10 +3,16 @@
 //! A lease is a promise about elapsed time, so it must not stretch while a laptop lid is closed or a virtual
 //! machine is paused. [`std::time::Instant`] stops during suspension on Linux; [`Instant`] does not.
 
+mod alarm;
+mod bell;
+mod sleep;
+
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use sleep::{Sleep, sleep_until};
 
 /// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on Linux: boot).
 ///
@@ -63,11 +69,34 @@ impl fmt::Debug for Instant {
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Instant;
+
+    /// Which timers wake at its instants: for the clocks of this module.
+    #[doc(hidden)]
+    fn timers(&self) -> Timers {
+        Timers::Any
+    }
+}
+
+/// What wakes at the instants of a [`Clock`].
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Timers {
+    /// What counts as [`BootClock`] does.
+    Boot,
+    /// Those of tokio.
+    Tokio,
+    /// It is not known: one looks at the clock again and again.
+    Any,
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Instant {
         (**self).now()
+    }
+
+    fn timers(&self) -> Timers {
+        (**self).timers()
     }
 }
 
@@ -96,6 +125,10 @@ impl Clock for BootClock {
         use std::sync::LazyLock;
         static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
         Instant(ORIGIN.elapsed())
+    }
+
+    fn timers(&self) -> Timers {
+        Timers::Boot
     }
 }
 
@@ -126,5 +159,9 @@ impl Clock for TokioClock {
     fn now(&self) -> Instant {
         // An hour of room before the origin, so that subtracting a lease from an early instant does not saturate.
         Instant(self.origin.elapsed() + Duration::from_secs(3600))
+    }
+
+    fn timers(&self) -> Timers {
+        Timers::Tokio
     }
 }

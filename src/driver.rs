@@ -4,10 +4,9 @@
 //! driver performs them; their outcome is the next event. It decides nothing.
 
 use std::future::{Future, pending};
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -16,21 +15,20 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::asking::{Asking, poll_asked};
-use crate::clock::Instant;
+use crate::clock::{Instant, sleep_until};
 use crate::election::Change;
-use crate::leadership::{Leadership, Loss, Term, as_ns};
-use crate::lock::{Hint, Lock, Request};
+use crate::leadership::{Leadership, Loss};
+use crate::lock::{Lock, Request};
 use crate::machine::Machine;
-use crate::protocol::{Action, Answer, Event, Leader, State};
+use crate::protocol::{Action, Answer, Cause, Event, Leader, State};
 use crate::shared::{Input, Shared};
 use crate::telemetry::Telemetry;
+use crate::term::{Term, as_ns};
 use crate::term_end::TermEnd;
 use crate::text::shown;
-use crate::timer::from_now;
 
-/// tokio's timers stand still while the machine is suspended, so a leader's are cut into pieces: after waking up it
-/// finds within this time that its deadline has passed, and stops the work.
-const LONGEST_SLEEP_IN_OFFICE: Duration = Duration::from_millis(500);
+/// Why a term ended that its campaign did not end.
+const GONE: &str = "the task of the campaign is gone: it panicked, or its runtime was shut down";
 
 /// The most bytes of somebody else's identity that a log line shows.
 const LONGEST_NAME_TOLD: usize = 128;
@@ -61,8 +59,6 @@ pub(crate) fn spawn(
     };
     let asking = locks.into_iter().enumerate().map(subscribed).collect();
     let driver = Driver {
-        telemetry: Telemetry::new(&shared.name, &shared.identity),
-        finish: Finish(shared),
         asking,
         campaign,
         callbacks,
@@ -71,39 +67,52 @@ pub(crate) fn spawn(
         ending: None,
         campaigning: None,
         vacant_since: None,
+        finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
     };
     runtime.spawn(driver.run(inputs).instrument(span));
 }
 
 struct Driver {
-    telemetry: Telemetry,
-    finish: Finish,
     /// Almost always one.
     asking: Box<[Asking]>,
     campaign: Machine,
     callbacks: Callbacks,
     /// The number of the current term, or of the last one.
-    term: Option<NonZeroU32>,
+    term: Option<NonZeroU64>,
     /// The task of `on_won`.
     work: Option<JoinHandle<()>>,
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
+    /// After what tells of it.
+    finish: Finish,
 }
 
 /// Says that the campaign is over, however its task ends.
-struct Finish(Arc<Shared>);
+struct Finish {
+    shared: Arc<Shared>,
+    telemetry: Telemetry,
+}
 
 impl Drop for Finish {
     fn drop(&mut self) {
-        self.0.leads_until_ns.store(0, Ordering::Release);
-        self.0.update(|status| {
+        let shared = &self.shared;
+        // Before who waits for a term is told that there is none.
+        let term = shared.status.borrow().term.clone();
+        if let Some(term) = term {
+            let cause = Cause::Expired { last_error: Some(GONE.into()) };
+            let loss = term.tell_end(cause, term.deadline());
+            self.telemetry.lost(&loss.cause);
+            shared.tell(Change::Lost { token: loss.token, cause: loss.cause });
+        }
+        shared.leads_until_ns.store(0, Ordering::Release);
+        shared.update(|status| {
             status.finished = true;
             status.term = None;
             status.leader = None;
             status.state = State::Unknown;
         });
-        self.0.dismiss();
+        shared.dismiss();
     }
 }
 
@@ -124,15 +133,16 @@ impl Driver {
         mut inputs: mpsc::UnboundedReceiver<Input>,
     ) -> impl Future<Output = ()> + Send {
         async move {
-            let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+            let clock = Arc::clone(&self.shared().clock);
+            let mut sleep = sleep_until(clock, Instant::ORIGIN);
             self.handle(Event::Start);
             loop {
                 if self.perform() {
                     return;
                 }
-                let wake = self.next_wake();
+                let wake = self.campaign.next_wake();
                 if let Some(wake) = wake {
-                    sleep.as_mut().reset(from_now(wake));
+                    sleep.reset(wake);
                 }
                 tokio::select! {
                     Some(input) = inputs.recv() => self.take(input),
@@ -147,26 +157,22 @@ impl Driver {
                             self.handle(Event::WorkEnded { panicked });
                         }
                     }
-                    () = sleep.as_mut(), if wake.is_some() => self.handle(Event::Wake),
+                    () = &mut sleep, if wake.is_some() => self.handle(Event::Wake),
                 }
             }
         }
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        &self.finish.0
+        &self.finish.shared
+    }
+
+    fn telemetry(&self) -> &Telemetry {
+        &self.finish.telemetry
     }
 
     fn now(&self) -> Instant {
         self.shared().clock.now()
-    }
-
-    fn next_wake(&self) -> Option<Duration> {
-        let wait = self.campaign.next_wake()?.saturating_since(self.now());
-        Some(match self.campaign.deadline() {
-            Some(_) => wait.min(LONGEST_SLEEP_IN_OFFICE),
-            None => wait,
-        })
     }
 
     fn handle(&mut self, event: Event) {
@@ -189,18 +195,18 @@ impl Driver {
     fn take(&mut self, input: Input) {
         match input {
             Input::Hint { lock, hint } => {
-                self.shared().hints_queued.fetch_sub(1, Ordering::AcqRel);
+                self.shared().hints.took();
                 self.handle_of(lock, Event::Hint(*hint));
-                if self.shared().hints_missed.swap(false, Ordering::AcqRel) {
-                    for lock in 0..self.asking.len() {
-                        self.handle_of(lock, Event::Hint(Hint::Look));
-                    }
+            }
+            Input::HintsMissed => {
+                for (lock, hint) in self.shared().hints.take_missed() {
+                    self.handle_of(lock, Event::Hint(hint));
                 }
             }
-            Input::Resign { term } if term.is_none() || term == self.term => {
+            Input::Resign { term } if term.is_none() || term == self.current() => {
                 self.handle(Event::Resign);
             }
-            Input::WorkEnded { term, panicked } if Some(term) == self.term => {
+            Input::WorkEnded { term, panicked } if Some(term) == self.current() => {
                 self.handle(Event::WorkEnded { panicked });
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
@@ -211,10 +217,15 @@ impl Driver {
         }
     }
 
+    /// The number of the term that has begun and was not told to end.
+    fn current(&self) -> Option<NonZeroU64> {
+        self.shared().status.borrow().term.as_ref().map(|term| term.number)
+    }
+
     fn answered(&mut self, (lock, id, answer, asked): (usize, u64, Answer, (Instant, bool))) {
         let (sent, renews) = asked;
         if renews && matches!(answer, Answer::Written(Ok(_))) {
-            self.telemetry.renewed(self.now().saturating_since(sent));
+            self.telemetry().renewed(self.now().saturating_since(sent));
         }
         self.handle_of(lock, Event::Answered { id, answer });
     }
@@ -233,7 +244,6 @@ impl Driver {
                     let term = self.shared().status.borrow().term.clone();
                     if let Some(term) = term {
                         term.extend(deadline);
-                        self.shared().leads_until_ns.store(as_ns(deadline), Ordering::Release);
                     }
                 }
                 Action::End { cause, by } => self.end(cause, by),
@@ -273,7 +283,7 @@ impl Driver {
         let campaigns = matches!(request, Request::Write(_));
         asking.ask(id, sent, name, request);
         if campaigns {
-            self.telemetry.campaigned(self.campaign.state());
+            self.telemetry().campaigned(self.campaign.state());
             if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
                 let (callback, state) = (Arc::clone(callback), self.campaign.state());
                 let call = async move { callback(state).await };
@@ -283,30 +293,28 @@ impl Driver {
     }
 
     fn begin(&mut self, token: crate::lock::Token, deadline: Instant) {
-        // Terms are told apart from their neighbours only, so the count may begin anew.
-        let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU32::MIN);
+        let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU64::MIN);
         self.term = Some(number);
         let shared = Arc::clone(self.shared());
-        let term = Term::new(
-            Arc::clone(&shared.name),
-            token,
-            number,
-            deadline,
-            Arc::clone(&shared.clock),
-            shared.inbox.clone(),
-        );
+        let grace = self.campaign.least_grace();
+        let term = Term::new(Arc::clone(&shared), token, number, deadline, grace);
         if let Some(tokens) = self.campaign.tokens() {
             term.set_tokens(tokens); // before anybody holds it
         }
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
-        self.telemetry.won(takeover);
+        self.telemetry().won(takeover);
         info!(%token, "won: this campaigner leads");
         shared.leads_until_ns.store(as_ns(deadline), Ordering::Release);
         if let Some(callback) = &self.callbacks.won
             && let Some(leadership) = term.guard()
         {
-            let callback = Arc::clone(callback);
-            let work = async move { callback(leadership).await };
+            let (callback, term) = (Arc::clone(callback), Arc::clone(&term));
+            let work = async move {
+                // A runtime may come to it late.
+                if term.over().is_none() {
+                    term.run_to_the_last(callback(leadership)).await;
+                }
+            };
             self.work = Some(tokio::spawn(work.in_current_span()));
         }
         shared.update(|status| {
@@ -316,7 +324,7 @@ impl Driver {
         shared.tell(Change::Won { token });
     }
 
-    fn end(&mut self, cause: crate::protocol::Cause, by: Instant) {
+    fn end(&mut self, cause: Cause, by: Instant) {
         let shared = Arc::clone(self.shared());
         shared.leads_until_ns.store(0, Ordering::Release);
         let mut term = None;
@@ -328,8 +336,8 @@ impl Driver {
             error!("a term ended that had not begun: please report this");
             return self.shared().inbox.send(Input::Stop);
         };
-        self.telemetry.lost(&cause);
         let loss = term.tell_end(cause, by);
+        self.telemetry().lost(&loss.cause);
         let end = TermEnd {
             shared,
             term,
@@ -337,6 +345,7 @@ impl Driver {
             work: self.work.take(),
             on_lost: self.callbacks.lost.clone(),
             grace: self.campaign.settings().timing.grace(),
+            told: false,
         };
         self.ending = Some(Box::pin(end.run()));
     }
@@ -352,7 +361,7 @@ impl Driver {
                 if leader.token.is_none() && expires && !choria_peers {
                     warn!(
                         leader = %identity,
-                        "the entry has no mark that can be read, and is waited out: say with_choria_peers() if Choria's campaigners stand here, else see who writes to it"
+                        "the entry has no mark that can be read, and is waited out: set with_choria() (--with-choria, ?with-choria) if Choria's candidates take part, else see who writes to it"
                     );
                 }
             }

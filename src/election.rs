@@ -14,6 +14,7 @@ use crate::leadership::Leadership;
 use crate::lock::Token;
 use crate::protocol::{Cause, Failure, Leader, State};
 use crate::shared::{Input, Shared};
+use crate::step::Step;
 
 /// A part in an election: a cheap handle on a campaign that runs by itself.
 ///
@@ -56,8 +57,35 @@ impl Election {
 
     /// Whether this campaigner leads at this moment: a comparison of the clock with the deadline. No event has to arrive
     /// for it to become false. It is false, too, from the moment at which the work is told to stop.
+    ///
+    /// It speaks of the moment at which it was asked, and promises nothing for the next one: nobody waits for what is
+    /// done upon its answer, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
+    /// [`step`](Self::step) meanwhile, or a [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
+    }
+
+    /// Leave to do one step of the leader's work; `None` while this campaigner does not lead.
+    ///
+    /// For work that is gated by who leads, and does not hold a [`Leadership`]: while the [`Step`] is held, a resignation
+    /// or a stop waits for it, up to the deadline, before it lets others lead. Any number may be held at once. Steps that
+    /// begin as others end do not keep a term alive: once it is told to end there are no more of them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// let election = incumbent::new_election("my_app", lock).start()?;
+    /// # let _leadership = election.won().await?;
+    /// if let Some(step) = election.step() {
+    ///     println!("done with token {}", step.token()); // what is short against the lease
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step(&self) -> Option<Step> {
+        let term = self.shared().status.borrow().term.clone();
+        term.and_then(|term| term.step())
     }
 
     /// Where this campaigner stands, in Choria's words.

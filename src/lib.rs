@@ -4,8 +4,8 @@
 //! bucket (`nats`), or in process ([`memory`]). The one that creates the entry leads, after waiting out whoever
 //! may still be leading, and renews it; the others stand by, silently where the lock tells them of changes.
 //!
-//! **At most one campaigner of an election leads at any instant**, whatever crashes, hangs, is partitioned, suspended
-//! or delayed, as long as the campaigners' clocks run at nearly the same *rate*; they need not agree on the time. Each
+//! **At most one campaigner of an election leads at any instant**, whatever crashes, hangs, is partitioned, delayed or,
+//! where the [`clock`] counts that, suspended, as long as the campaigners' clocks run at nearly the same *rate*; they need not agree on the time. Each
 //! term has a *fencing token* that is greater than every earlier one, for what is written to refuse a stale leader.
 //!
 //! ```
@@ -67,6 +67,7 @@ mod changes;
 pub mod clock;
 mod driver;
 mod election;
+mod hint_queue;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod leadership;
@@ -89,9 +90,19 @@ mod says;
 mod shared;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod sql;
+mod step;
 mod telemetry;
+mod term;
 mod term_end;
 mod text;
+#[cfg(any(
+    feature = "_objects",
+    feature = "kubernetes",
+    feature = "nats",
+    feature = "peer",
+    feature = "postgres",
+    feature = "sqlite"
+))]
 mod timer;
 #[cfg(feature = "_json")]
 #[allow(dead_code, reason = "each lock writes some of it")]
@@ -107,6 +118,7 @@ pub use lock::Token;
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State};
+pub use step::Step;
 
 /// What the README shows compiles.
 #[cfg(all(doctest, feature = "nats"))]

@@ -218,6 +218,9 @@ pub struct Capabilities {
     /// Whether the lock itself frees an entry that nobody renews. Where it does not, as on a Kubernetes Lease, candidates
     /// judge by their own clocks for how long an entry has not changed, and write over it.
     pub expires: bool,
+    /// Whether a write that a read shows is as durable as an acknowledged one. Where it is not, as on a database that shows
+    /// a commit before its replicas have it, a renewal that a read finds extends no term.
+    pub reads_are_durable: bool,
     /// The most bytes an identity may have.
     pub longest_identity: usize,
 }

@@ -1,5 +1,7 @@
 //! What a driver runs: a campaign on one lock, or on several.
 
+use std::time::Duration;
+
 use crate::clock::Instant;
 use crate::lock::Token;
 use crate::protocol::{Action, Campaign, Event, Joint, Leader, Settings, State};
@@ -41,13 +43,6 @@ impl Machine {
         }
     }
 
-    pub fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::One(campaign) => campaign.deadline(),
-            Self::All(joint) => joint.deadline(),
-        }
-    }
-
     /// Who leads, as last seen on the lock whose word counts.
     pub fn leader(&self) -> Option<&Leader> {
         match self {
@@ -61,6 +56,15 @@ impl Machine {
         match self {
             Self::One(campaign) => campaign.settings(),
             Self::All(joint) => joint.first().settings(),
+        }
+    }
+
+    /// How long before its deadline a term is told to end, at the latest.
+    pub fn least_grace(&self) -> Duration {
+        let grace = |campaign: &Campaign| campaign.settings().timing.grace();
+        match self {
+            Self::One(campaign) => grace(campaign),
+            Self::All(joint) => joint.campaigns().map(grace).min().unwrap_or_default(),
         }
     }
 

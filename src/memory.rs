@@ -181,6 +181,7 @@ impl Lock for MemoryLock {
             reads: true,
             empty_is_proof: true,
             expires: true,
+            reads_are_durable: true,
             longest_identity: 4096,
         }
     }

@@ -1,19 +1,18 @@
 //! What the driver of a campaign and the handles on it share.
 
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::clock::Clock;
 use crate::election::Change;
-use crate::leadership::{Term, from_ns};
-use crate::lock::{Hint, HintSink};
+use crate::hint_queue::HintQueue;
+use crate::lock::Hint;
 use crate::protocol::{Failure, Leader, State};
+use crate::term::{Term, from_ns};
 
-/// How many hints may wait for a busy driver before they are replaced by one look.
-const HINTS_QUEUED: usize = 64;
 /// How many changes a slow reader may lag behind.
 const CHANGES_KEPT: usize = 64;
 /// What the driver is told from outside.
@@ -23,12 +22,14 @@ pub(crate) enum Input {
         lock: usize,
         hint: Box<Hint>,
     },
+    /// There were too many: what they come to is to be fetched.
+    HintsMissed,
     /// Of the given term, or of whichever is current.
     Resign {
-        term: Option<NonZeroU32>,
+        term: Option<NonZeroU64>,
     },
     WorkEnded {
-        term: NonZeroU32,
+        term: NonZeroU64,
         panicked: bool,
     },
     Stop,
@@ -45,7 +46,7 @@ impl Inbox {
     }
 }
 
-/// What handles of an election see. Only the driver writes it.
+/// What handles of an election see, and the driver writes.
 pub(crate) struct Shared {
     pub name: Arc<str>,
     pub identity: Arc<str>,
@@ -53,10 +54,10 @@ pub(crate) struct Shared {
     pub inbox: Inbox,
     pub status: watch::Sender<Status>,
     changes: Mutex<Audience>,
-    /// Until when this campaigner leads; 0 while it does not, or is told to stop.
+    /// Until when this campaigner leads; 0 while it does not, or is told to stop. Written by the driver, and at the
+    /// end of a term by whoever finds it over.
     pub leads_until_ns: AtomicU64,
-    pub hints_queued: AtomicUsize,
-    pub hints_missed: AtomicBool,
+    pub hints: HintQueue,
 }
 
 /// Who listens to changes.
@@ -95,8 +96,7 @@ impl Shared {
             status: watch::Sender::new(Status::default()),
             changes: Mutex::default(),
             leads_until_ns: AtomicU64::new(0),
-            hints_queued: AtomicUsize::new(0),
-            hints_missed: AtomicBool::new(false),
+            hints: HintQueue::default(),
         };
         (Arc::new(shared), inputs)
     }
@@ -137,19 +137,5 @@ impl Shared {
 
     pub fn update(&self, change: impl FnOnce(&mut Status)) {
         self.status.send_modify(change);
-    }
-
-    /// For the hints of one of the election's locks.
-    pub fn hint_sink(self: &Arc<Self>, lock: usize) -> HintSink {
-        let shared = Arc::downgrade(self);
-        HintSink::new(move |hint| {
-            let Some(shared) = shared.upgrade() else { return };
-            if shared.hints_queued.fetch_add(1, Ordering::AcqRel) < HINTS_QUEUED {
-                shared.inbox.send(Input::Hint { lock, hint: Box::new(hint) });
-            } else {
-                shared.hints_queued.fetch_sub(1, Ordering::AcqRel);
-                shared.hints_missed.store(true, Ordering::Release);
-            }
-        })
     }
 }

@@ -6,11 +6,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, error, info, warn};
 
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant, Sleep, sleep_until};
 use crate::driver::Callback;
 use crate::election::Change;
-use crate::leadership::{Loss, Term};
+use crate::leadership::Loss;
 use crate::shared::Shared;
+use crate::term::Term;
+
+/// How long a callback that is dropped has at least to come to an await point.
+const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct TermEnd {
     pub shared: Arc<Shared>,
@@ -20,17 +24,32 @@ pub(crate) struct TermEnd {
     pub work: Option<JoinHandle<()>>,
     pub on_lost: Option<Callback<Loss>>,
     pub grace: Duration,
+    /// Whether watchers have been told.
+    pub told: bool,
+}
+
+/// However its task ends, who watches is told.
+impl Drop for TermEnd {
+    fn drop(&mut self) {
+        self.tell_watchers();
+    }
 }
 
 impl TermEnd {
     /// Answers whether no work of the term is running any more.
     pub async fn run(mut self) -> bool {
         let stopped = self.stop_work().await;
-        let (token, cause) = (self.loss.token, self.loss.cause.clone());
-        info!(%token, %cause, "lost: this campaigner leads no more");
-        self.shared.tell(Change::Lost { token, cause });
+        info!(token = %self.loss.token, cause = %self.loss.cause, "lost: this campaigner leads no more");
+        self.tell_watchers();
         self.tell_loss().await;
         stopped
+    }
+
+    fn tell_watchers(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            let (token, cause) = (self.loss.token, self.loss.cause.clone());
+            self.shared.tell(Change::Lost { token, cause });
+        }
     }
 
     async fn stop_work(&mut self) -> bool {
@@ -76,10 +95,17 @@ impl TermEnd {
         let patience = self.term.deadline().max(self.shared.clock.now() + self.grace);
         let told = tokio::select! {
             told = &mut call => told,
-            () = sleep_until(&self.shared, patience) => {
+            () = self.sleep_until(patience) => {
                 warn!("on_lost did not return in time: it is dropped");
                 call.abort();
-                call.await
+                let blocked = self.shared.clock.now() + self.grace.max(LEAST_PATIENCE);
+                tokio::select! {
+                    biased;
+                    told = &mut call => told,
+                    () = self.sleep_until(blocked) => {
+                        return error!("on_lost blocks its thread: it is not waited for");
+                    }
+                }
             }
         };
         if told.is_err_and(|error| error.is_panic()) {
@@ -89,21 +115,22 @@ impl TermEnd {
 
     /// Does `step` until it is done (true) or `at` has come (false).
     async fn until(&mut self, at: Instant, step: impl AsyncFnOnce(&mut Self)) -> bool {
-        let shared = Arc::clone(&self.shared);
+        let sleep = self.sleep_until(at);
         tokio::select! {
             biased;
             () = step(self) => true,
-            () = sleep_until(&shared, at) => false,
+            () = sleep => false,
         }
     }
 
     /// Does `step` until it is done (true) or, once the campaign is to stop, a further grace has passed (false).
     async fn until_stopping(&mut self, step: impl AsyncFnOnce(&mut Self)) -> bool {
         let mut status = self.shared.status.subscribe();
-        let grace = self.grace;
+        let (clock, grace) = (Arc::clone(&self.shared.clock), self.grace);
         let stopping = async move {
             let _ = status.wait_for(|status| status.stopping).await;
-            tokio::time::sleep(grace).await;
+            let end = clock.now() + grace;
+            sleep_until(clock, end).await;
         };
         tokio::select! {
             biased;
@@ -111,15 +138,8 @@ impl TermEnd {
             () = stopping => false,
         }
     }
-}
 
-/// Sleeps in pieces, as tokio's timers stand still while the machine is suspended.
-async fn sleep_until(shared: &Shared, at: Instant) {
-    loop {
-        let left = at.saturating_since(shared.clock.now());
-        if left.is_zero() {
-            return;
-        }
-        tokio::time::sleep(left.min(Duration::from_millis(500))).await;
+    fn sleep_until(&self, at: Instant) -> Sleep<Arc<dyn Clock>> {
+        sleep_until(Arc::clone(&self.shared.clock), at)
     }
 }

@@ -12,4 +12,6 @@ mod protocol {
     mod judged;
     mod leaving;
     mod standing_by;
+    mod strays;
+    mod tampering;
 }

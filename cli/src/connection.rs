@@ -5,6 +5,7 @@ mod credentials;
 mod session;
 mod settings;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use settings::Settings;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the server is, and who we are there. A flag beats its variable, which beats the context.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Clone, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
     /// The NATS servers, separated by commas [env: NATS_URL] [default: nats://127.0.0.1:4222].
@@ -76,6 +77,16 @@ pub struct BucketPlace {
     /// The key-value bucket of the elections [default: CHORIA_LEADER_ELECTION].
     #[arg(long, global = true, help_heading = "Connection")]
     bucket: Option<String>,
+}
+
+/// Flags may hold a password or a token, and so may a server's address.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("context", &self.context)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Connection {
@@ -272,4 +283,25 @@ fn nats_directory() -> Option<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| Some(std::env::home_dir()?.join(".config")))?;
     Some(base.join("nats"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_debug_output_holds_a_secret() {
+        let secret = || Some("s3cret".to_owned());
+        let connection = Connection {
+            server: Some("nats://me:s3cret@host".to_owned()),
+            user: secret(),
+            password: secret(),
+            ..Connection::default()
+        };
+        let place = BucketPlace { connection: connection.clone(), bucket: None };
+        let mut context = Context::default();
+        context.password = "s3cret".to_owned();
+        let told = format!("{connection:?} {place:?} {context:?}");
+        assert!(!told.contains("s3cret"), "{told}");
+    }
 }

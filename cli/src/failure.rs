@@ -12,6 +12,8 @@ use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::lock_url::{LockUrlError, LockUrlErrorKind};
 use incumbent::nats::{BucketError, BucketErrorKind};
 
+use crate::output::printable;
+
 /// What scripts can rely on, as `--help` and the manual tell it.
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -66,6 +68,8 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Self::Told { code, message } => {
+                // It may repeat what a server or another program has said.
+                let message = printable(message);
                 let _ = writeln!(anstream::stderr(), "incumbent: {message}");
                 ExitCode::from(*code as u8)
             }

@@ -15,10 +15,12 @@ mod prompt;
 mod run;
 mod when;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::{Code, Failure};
 
 /// Keeps exactly one leader in office.
 #[derive(Parser)]
@@ -29,10 +31,10 @@ struct Cli {
     /// Print results and errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Log what is done, on standard error; twice for more. INCUMBENT_LOG chooses by module.
+    /// Log what is done, on standard error; twice for more. INCUMBENT_LOG chooses by module, as in incumbent=debug.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// When to print colors.
+    /// When to print colors. `auto` heeds NO_COLOR.
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
     color: output::Color,
 }
@@ -66,7 +68,9 @@ fn main() -> ExitCode {
 async fn start() -> ExitCode {
     let cli = Cli::parse();
     output::configure(cli.color, cli.quiet);
-    log(cli.verbose);
+    if let Err(failure) = log(cli.verbose) {
+        return failure.report();
+    }
     let result = match cli.command {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
@@ -86,7 +90,8 @@ async fn start() -> ExitCode {
     }
 }
 
-fn log(verbose: u8) {
+/// Begins to log; fails where INCUMBENT_LOG cannot be read, before anything is done.
+fn log(verbose: u8) -> Result<(), Failure> {
     let level = match verbose {
         // What the client logs of a failure is in the error that ends the program.
         0 => "incumbent=error",
@@ -94,12 +99,73 @@ fn log(verbose: u8) {
         2 => "incumbent=debug,async_nats=info",
         _ => "incumbent=trace,async_nats=debug,kube=debug",
     };
+    let told = std::env::var_os("INCUMBENT_LOG").filter(|told| !told.is_empty());
+    let filter = match &told {
+        None => EnvFilter::new(level),
+        Some(told) => told.to_str().and_then(|told| told.parse().ok()).ok_or_else(|| {
+            let hint = "give levels by module, as in incumbent=debug,async_nats=info";
+            Failure::new(Code::Usage, format!("INCUMBENT_LOG {told:?} cannot be read: {hint}"))
+        })?,
+    };
     tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("INCUMBENT_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
-        )
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(output::has_colors(&std::io::stderr()))
         .init();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Every word that the program knows, and some that it does not.
+    fn vocabulary() -> Vec<String> {
+        fn of(command: &clap::Command, words: &mut Vec<String>) {
+            words.push(command.get_name().to_owned());
+            let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+            words.extend(flags.map(|flag| format!("--{flag}")));
+            command.get_subcommands().for_each(|command| of(command, words));
+        }
+        let mut words = Vec::new();
+        of(&Cli::command(), &mut words);
+        let spans =
+            ["0s", "18446744073709551615s", "500000000000y", "1ns", "-1s", "99999999999999999999y"];
+        let others = ["", "--", "-", "\u{0}", "a=b", "KEY", "sqlite:a", "\u{1b}[31m", "é"];
+        words.extend(spans.into_iter().chain(others).map(str::to_owned));
+        words
+    }
+
+    #[test]
+    fn any_command_line_is_read_or_refused() {
+        let words = vocabulary();
+        assert!(words.len() > 100, "{words:?}");
+        let lines = bolero::produce::<Vec<(u16, Option<String>)>>().with().len(0_usize..12);
+        bolero::check!().with_generator(lines).for_each(|line| {
+            let words = line.iter().map(|(number, other)| match other {
+                Some(other) => other.as_str(),
+                None => words[usize::from(*number) % words.len()].as_str(),
+            });
+            let _ = Cli::try_parse_from(["incumbent"].into_iter().chain(words));
+        });
+    }
+
+    #[test]
+    fn any_spans_can_be_reckoned_with() {
+        type Spans = (u64, u32, u64, u32);
+        bolero::check!().with_type::<Spans>().for_each(|(seconds, nanos, others, other_nanos)| {
+            let below_a_second = |nanos: &u32| *nanos % 1_000_000_000;
+            let first = Duration::new(*seconds, below_a_second(nanos));
+            let second = Duration::new(*others, below_a_second(other_nanos));
+            let _ = when::after(Instant::now(), first);
+            let _ = (when::span(first), when::whole_seconds(second));
+            #[cfg(target_os = "linux")]
+            run::reckon(first, second);
+        });
+    }
 }

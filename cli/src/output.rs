@@ -44,6 +44,11 @@ pub fn configure(color: Color, quiet: bool) {
     }
 }
 
+/// Whether colors may be printed there: as `--color` says, else where there is a terminal and NO_COLOR is not set.
+pub fn has_colors(stream: &impl anstream::stream::RawStream) -> bool {
+    anstream::AutoStream::choice(stream) != ColorChoice::Never
+}
+
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
@@ -64,19 +69,19 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Prints one JSON document: indented for people on a terminal or not, as programs do not mind.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
-    line(serde_json::to_string_pretty(value).map_err(io::Error::from)?)
+    line(plain_json(serde_json::to_string_pretty(value).map_err(io::Error::from)?))
 }
 
 /// Prints one JSON object on a line of its own, of a result that has many.
 pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
-    line(serde_json::to_string(value).map_err(io::Error::from)?)
+    line(plain_json(serde_json::to_string(value).map_err(io::Error::from)?))
 }
 
-/// Tells people what was done, on standard error; not with `--quiet`.
+/// Tells people what was done, on standard error, in one line; not with `--quiet`.
 pub fn note(text: impl Display) {
     if !is_quiet() {
         // Nobody there to read it is no reason to fail.
-        let _ = writeln!(anstream::stderr(), "{text}");
+        let _ = writeln!(anstream::stderr(), "{}", printable(&text.to_string()));
     }
 }
 
@@ -102,9 +107,44 @@ pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Text that comes from somebody else, without what a terminal would take for an order.
+/// Text that comes from somebody else, without what a terminal would take for an order: control characters, and those that
+/// turn the direction of what follows, or cannot be seen.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
+}
+
+/// Whether nothing of it would be replaced.
+pub fn is_printable(text: &str) -> bool {
+    text.chars().all(is_plain)
+}
+
+/// Whether a terminal shows it as itself.
+fn is_plain(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => false,
+        c => !c.is_control(),
+    }
+}
+
+/// JSON text in which no terminal finds an order either: JSON itself escapes the control characters of ASCII alone.
+pub fn plain_json(json: String) -> String {
+    if json.chars().all(|c| is_plain(c) || c == '\n') {
+        return json;
+    }
+    let mut plain = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c {
+            c if is_plain(c) || c == '\n' => plain.push(c),
+            c => plain.push_str(&format!("\\u{:04x}", u32::from(c))), // all of them are of the basic plane
+        }
+    }
+    plain
 }
 
 pub fn bold(text: impl Display) -> String {
@@ -121,4 +161,19 @@ pub fn yellow(text: impl Display) -> String {
 
 fn styled(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        assert_eq!(printable("größer 日本 ~"), "größer 日本 ~");
+        let orders = "\u{1b}[31m\u{7}\r\n\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{feff}";
+        assert!(printable(orders).chars().all(|c| c == '\u{fffd}' || c.is_ascii_graphic()));
+        let json = plain_json(serde_json::to_string(orders).unwrap());
+        assert!(json.is_ascii(), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), orders);
+    }
 }

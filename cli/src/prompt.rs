@@ -13,6 +13,7 @@ pub fn confirm(question: &str, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if !output::is_interactive() {
+        let question = anstream::adapter::strip_str(question);
         let message = format!("{question}: nobody to ask, as this is no terminal; use --force");
         return Err(Failure::new(Code::Failed, message));
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
 
 /// As in `01 Nov 21 17:30 UTC` (RFC 822).
 pub fn rfc822(time: OffsetDateTime) -> String {
@@ -33,6 +34,23 @@ pub fn from_unix_ms(ms: u64) -> Option<OffsetDateTime> {
 pub fn age(time: OffsetDateTime) -> Duration {
     let now = OffsetDateTime::from(SystemTime::now());
     Duration::try_from(now - time).unwrap_or_default()
+}
+
+/// A point in time as the operating system keeps it; none where no calendar of ours reaches.
+pub fn from_system(time: SystemTime) -> Option<OffsetDateTime> {
+    let nanos = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => i128::try_from(since.as_nanos()).ok()?,
+        Err(before) => -i128::try_from(before.duration().as_nanos()).ok()?,
+    };
+    OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()
+}
+
+/// About thirty years: a wait that does not end, and that can be added to the present.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// The instant `span` after another one. A span may come from anybody, and adding the longest ones to an instant panics.
+pub fn after(instant: Instant, span: Duration) -> Instant {
+    instant + span.min(LONGEST_WAIT)
 }
 
 /// A span in its two greatest units, as in `3m 20s`.
@@ -66,6 +84,19 @@ mod tests {
         assert_eq!(rfc3339(time), "2021-11-01T17:30:05.25Z");
         assert_eq!(from_unix_ms(u64::MAX), None);
         assert_eq!(age(from_unix_ms(4_000_000_000_000).unwrap()), Duration::ZERO);
+    }
+
+    #[test]
+    fn every_span_can_be_added_and_every_time_is_read_or_not() {
+        let now = Instant::now();
+        assert_eq!(after(now, Duration::from_secs(1)), now + Duration::from_secs(1));
+        assert!(after(now, Duration::MAX) > now + Duration::from_secs(86_400));
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert_eq!(from_system(epoch), Some(OffsetDateTime::UNIX_EPOCH));
+        for far in [Duration::from_secs(i64::MAX as u64), Duration::from_secs(1 << 40)] {
+            assert_eq!(epoch.checked_add(far).and_then(from_system), None);
+            assert_eq!(epoch.checked_sub(far).and_then(from_system), None);
+        }
     }
 
     #[test]

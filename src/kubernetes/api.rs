@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::stream::{BoxStream, StreamExt};
 use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
 use kube::client::Body;
-use kube::core::{Request, Status, WatchEvent};
+use kube::core::{Request, Status};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::access::Access;
+use super::answers::{self, Events};
 use super::record::Place;
 use crate::lock::{LockError, LockErrorKind};
 use crate::text::shown;
@@ -22,9 +22,6 @@ pub(super) const EVERY: &str = "*";
 const LONGEST_MESSAGE: usize = 300;
 /// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
 const WATCH_SECONDS: u32 = 290;
-
-/// What a watch tells.
-pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
 /// The objects of one kind in one namespace, or in none.
 #[derive(Clone)]
@@ -57,6 +54,19 @@ impl Failure {
             _ => 0,
         }
     }
+
+    /// Whether the API server says that there is no such object. A proxy's 404 says nothing of it, nor does one of a server that
+    /// does not know the kind.
+    pub(super) fn is_absence_of(&self, name: &str) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 404
+            && status.reason == "NotFound"
+            && status.details.as_ref().is_some_and(|details| details.name == name))
+    }
+
+    /// Whether the object is gone, or was written by somebody else, so that a conditional write did nothing.
+    pub(super) fn is_change_of(&self, name: &str) -> bool {
+        self.code() == 409 || self.is_absence_of(name)
+    }
 }
 
 impl Objects {
@@ -68,6 +78,11 @@ impl Objects {
     ) -> Self {
         let (request, kind) = (Request::new(url_path), kind.into());
         Self { access, request, kind, namespace: namespace.to_owned() }
+    }
+
+    /// Objects of another kind, or of another namespace, of the same API server.
+    pub(super) fn elsewhere(&self, url_path: String, kind: &'static str, namespace: &str) -> Self {
+        Self::new(self.access.clone(), url_path, kind, namespace)
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -106,7 +121,7 @@ impl Objects {
     pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, Failure> {
         match self.ask(|| self.request.get(name, &GetParams::default()), by).await {
             Ok(object) => Ok(Some(object)),
-            Err(failure) if failure.code() == 404 => Ok(None),
+            Err(failure) if failure.is_absence_of(name) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -163,6 +178,12 @@ impl Objects {
         self.events(self.request.watch(&params, from.unwrap_or_default()), by).await
     }
 
+    /// Watches all objects from this version on.
+    pub(super) async fn watch_from(&self, version: u64, by: Instant) -> Result<Events, Failure> {
+        let params = WatchParams::default().timeout(WATCH_SECONDS);
+        self.events(self.request.watch(&params, &version.to_string()), by).await
+    }
+
     /// Watches all objects, beginning with what is there; only the metadata of those that carry the record there.
     pub(super) async fn watch_all(&self, place: Place, by: Instant) -> Result<Events, Failure> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
@@ -178,12 +199,19 @@ impl Objects {
         request: Result<http::Request<Vec<u8>>, E>,
         by: Instant,
     ) -> Result<Events, Failure> {
-        let request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
-        match timeout_at(by, self.access.client().client.request_events::<Value>(request)).await {
-            Ok(Ok(events)) => Ok(events.boxed()),
-            Ok(Err(error)) => Err(failure(error)),
-            Err(_) => Err(Failure::TimedOut),
-        }
+        let mut request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
+        let plain = http::HeaderValue::from_static("identity");
+        request.headers_mut().insert(http::header::ACCEPT_ENCODING, plain);
+        let answer = async {
+            let sent = self.access.client().client.send(request.map(Body::from)).await;
+            let (parts, body) = sent.map_err(failure)?.into_parts();
+            if parts.status.is_success() {
+                return Ok(answers::events(body));
+            }
+            let body = answers::whole(body).await.map_err(failure)?;
+            Err(Failure::Refused(answers::refusal(parts.status.as_u16(), &body).boxed()))
+        };
+        timeout_at(by, answer).await.unwrap_or(Err(Failure::TimedOut))
     }
 
     /// Reads what is no object; also answers the server's time as it tells it (RFC 9110's IMF-fixdate).
@@ -221,7 +249,7 @@ impl Objects {
             let answer = async {
                 let response = by_whom.client.send(request).await.map_err(failure)?;
                 let (parts, body) = response.into_parts();
-                let body = body.collect_bytes().await.map_err(failure)?;
+                let body = answers::whole(body).await.map_err(failure)?;
                 Ok((parts, body))
             };
             let (parts, body) = match timeout_at(by, answer).await {
@@ -233,10 +261,7 @@ impl Objects {
                 return serde_json::from_slice(&body)
                     .map_err(|error| Failure::Lost(kube::Error::SerdeError(error)));
             }
-            let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
-                Status::failure(String::from_utf8_lossy(&body).trim(), "")
-                    .with_code(parts.status.as_u16())
-            });
+            let status = answers::refusal(parts.status.as_u16(), &body);
             if parts.status.as_u16() == 401 && self.access.renew(&by_whom) {
                 continue;
             }
@@ -245,7 +270,6 @@ impl Objects {
                 .get("retry-after")
                 .and_then(|value| value.to_str().ok()?.parse().ok())
                 .map(Duration::from_secs);
-            let status = Status { code: parts.status.as_u16(), ..status };
             let left = by.saturating_duration_since(Instant::now());
             match pause.filter(|_| matches!(status.code, 429 | 503 | 504)) {
                 Some(pause) if pause < left => tokio::time::sleep(pause).await,
@@ -297,6 +321,12 @@ impl Objects {
             403 => LockError::new(
                 LockErrorKind::Denied,
                 format!("{what}: the right to {verb} is missing: {said}"),
+            ),
+            404 if status.reason.is_empty() => LockError::new(
+                unknown,
+                format!(
+                    "{what}: a 404 that is not the API server's: look which proxy is in the way: {said}"
+                ),
             ),
             404 => LockError::new(
                 LockErrorKind::Misconfigured,

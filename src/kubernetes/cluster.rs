@@ -119,7 +119,7 @@ impl Cluster {
     fn with_config(mut config: Config) -> Result<Self, ClusterError> {
         config.default_retry = false; // the campaign tries again, and knows for how long
         let access = Access::with(config).map_err(|error| {
-            ClusterError::new("the API server's settings cannot be used", error)
+            ClusterError::new("the API server's settings cannot be used", without_password(error))
         })?;
         let cluster = Self::by(access);
         Ok(match env::var(POD_NAMESPACE) {
@@ -209,6 +209,16 @@ fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error 
         cause = error.source();
     }
     error.into()
+}
+
+/// The error, unless it repeats the URL of a proxy, which may hold a password.
+fn without_password(error: kube::Error) -> Box<dyn Error + Send + Sync> {
+    match error {
+        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+            "the URL of the proxy (HTTPS_PROXY, or proxy-url of the kubeconfig) must begin with http://, https:// or socks5://".into()
+        }
+        error => error.into(),
+    }
 }
 
 /// Why there is no [`Cluster`].

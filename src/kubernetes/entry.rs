@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::elections::{Election, Known};
+use super::fresh::claims_to_be_new;
 use super::lock::Inner;
 use super::mark;
 use super::record::{ElectionRecord, RELEASED_SECONDS};
@@ -52,7 +53,12 @@ impl Inner {
         by: Instant,
     ) -> Result<Option<Known>, LockError> {
         match self.objects.get(name, by).await {
-            Ok(Some(object)) => self.learn(election, name, object).map(Some),
+            Ok(Some(object)) => {
+                let unused = claims_to_be_new(self.place, &object)
+                    && self.objects.is_without_a_past(self.place, name, &object, by).await;
+                let known = self.learn(election, name, object)?;
+                Ok(Some(if unused { election.is_unused(known) } else { known }))
+            }
             Ok(None) => {
                 election.forget();
                 Ok(None)
@@ -69,8 +75,14 @@ impl Inner {
                 election.was_read(known.revision);
                 Ok(Reading::Found(known.record()))
             }
-            // Nothing stays of an object that was deleted, so its absence shows nothing.
-            None => Ok(Reading::Empty { proof: false }),
+            // Nothing stays of an object that was deleted, so its absence alone shows nothing.
+            None => {
+                let lease = self.timing.lease();
+                let since = self.objects.remembers(name, lease + lease / 100, by).await;
+                since.into_iter().for_each(|since| election.is_remembered_since(since));
+                // Whether nobody came before it is seen when it is made.
+                Ok(Reading::Empty { proof: since.is_some() })
+            }
         }
     }
 
@@ -99,6 +111,14 @@ impl Inner {
         };
         let says = Says::held(&write.mark, write.advertisement.as_deref());
         let known = self.put(name, write.expected, by, describe, &says).await?;
+        if write.expected.is_none()
+            && let Some(since) = self.elections.get(name).remembered_since()
+            && !self.objects.is_the_first_since(since, name, &known.object, by).await
+        {
+            // The protocol finds it, and waits for whoever may have been there.
+            let message = format!("create of {name}: another one may have been deleted just now");
+            return Err(LockError::new(LockErrorKind::Unknown, message));
+        }
         if write.expected.is_some_and(|replaced| known.revision <= replaced) {
             // A write that replaced another cannot come before it: the server's store was set back.
             let message = format!("write of {name}: acknowledged as older than what it replaced");
@@ -179,19 +199,16 @@ impl Inner {
                 Ok(object) => return self.learn(&election, name, object),
                 Err(failure) => failure,
             };
-            match (refused.code(), expected) {
-                (409, None) => {
+            known = match expected {
+                None => {
                     return Err(self.objects.lock_error(refused, name, "create", "create", true));
                 }
                 // Of the object, or of a part of it that is none of ours.
-                (404 | 409, Some(_)) => known = self.look(&election, name, by).await?,
-                (_, None) => {
-                    return Err(self.objects.lock_error(refused, name, "create", "create", true));
-                }
-                (_, Some(_)) => {
+                Some(_) if refused.is_change_of(name) => self.look(&election, name, by).await?,
+                Some(_) => {
                     return Err(self.objects.lock_error(refused, name, "write", "update", true));
                 }
-            }
+            };
         }
     }
 }

@@ -117,7 +117,7 @@ impl fmt::Display for ObjectFinding {
         let seconds = |span: &Duration| format!("{} s", span.as_secs());
         match self {
             Self::Absent => f.write_str(
-                "there is none yet: who comes first makes it, and waits out a lease before it leads",
+                "there is none yet: make it with `incumbent election create`, or who comes first makes it and may wait out a lease before it leads",
             ),
             Self::NoRecord => f.write_str("it carries no record yet"),
             Self::Unreadable => {

@@ -131,6 +131,7 @@ impl<C: Carrier> Lock for ObjectLock<C> {
             reads: true,
             empty_is_proof: false,
             expires: false,
+            reads_are_durable: true,
             longest_identity: LONGEST_IDENTITY,
         }
     }

@@ -9,14 +9,22 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation};
+use super::fresh::NEW;
+use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation, unannotate};
 use crate::advertisement::Advertisement;
 use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
 use crate::says::{Said, Says, identity};
 use crate::written::word;
 
-const ANNOTATION: &str = "incumbent/mark";
+pub(super) const ANNOTATION: &str = "incumbent/mark";
 const CURRENT: u32 = 1;
+/// Whoever released without a mark.
+pub(super) const FOREIGN: Nonce = Nonce(0);
+/// Whoever made the object for a new election.
+const MAKER: Nonce = Nonce(u64::MAX);
+/// What an object says that nobody has held yet, as its maker vouches.
+pub(super) const UNUSED: Content =
+    Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO });
 
 /// The annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +39,7 @@ pub(super) struct Annotation {
 /// Puts a record and what is said of it into an object.
 pub(super) fn write(place: Place, object: &mut Value, record: &ElectionRecord, says: Says) {
     place.write(object, record);
+    unannotate(object, NEW);
     let annotation = Annotation { version: CURRENT, says, of: record.clone() };
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
 }
@@ -80,13 +89,13 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, unsaid: Duration) -
     if record.is_held() {
         return held(record, None, None, unsaid);
     }
-    // client-go's holders release when their work has stopped, and have nobody to wait for. But where the term is the
-    // one that our own mark tells of, somebody else emptied it: an administrator, or a client-go campaigner that was
-    // suspended, which looks whether it leads before it looks at the lock.
+    // client-go's holders also release where they could not renew, and their work goes on until the answer has come or has not;
+    // and one that hung empties the record of whoever leads by then. So the lease of the last holder is waited out. Where the term
+    // is the one that our own mark tells of, somebody else emptied it: an administrator, or a client-go campaigner that hung.
     let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
     let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
     Content::Vacant(match released && !of_ours {
-        true => Tombstone::Released { by: Nonce(0), left: Duration::ZERO },
+        true => Tombstone::Released { by: FOREIGN, left: unsaid },
         false => Tombstone::Deleted,
     })
 }

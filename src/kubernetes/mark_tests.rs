@@ -76,7 +76,7 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
         ..record("", 9, transitions)
     };
     Place::Spec.write(&mut object, &empty(5));
-    let released = Tombstone::Released { by: Nonce(0), left: Duration::ZERO };
+    let released = Tombstone::Released { by: FOREIGN, left: UNSAID };
     assert_eq!(read(Place::Spec, &object, UNSAID).content, Content::Vacant(released));
     Place::Spec.write(&mut object, &empty(4));
     let content = read(Place::Spec, &object, UNSAID).content;
@@ -106,4 +106,7 @@ fn whatever_stands_there_means_something() {
     let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": -4 } });
     let Content::Held(entry) = read(Place::Spec, &object, UNSAID).content else { panic!() };
     assert_eq!(entry.life, UNSAID);
+    let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": i32::MAX } });
+    let Content::Held(entry) = read(Place::Spec, &object, UNSAID).content else { panic!() };
+    assert_eq!(entry.life, crate::written::LONGEST_SPAN, "nobody is waited for for decades");
 }

@@ -39,12 +39,14 @@
 //! create Events none are written.
 
 mod access;
+mod answers;
 mod api;
 mod carrier;
 mod cluster;
 mod elections;
 mod entry;
 mod events;
+mod fresh;
 mod health;
 pub mod life;
 mod lock;
@@ -55,6 +57,7 @@ mod record;
 mod server;
 mod timing;
 mod watch;
+mod witness;
 
 pub use carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease};
 pub use cluster::{Cluster, ClusterError};

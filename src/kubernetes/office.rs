@@ -7,7 +7,8 @@ use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
 use serde_json::Value;
 
-use super::api::{EVERY, Events, Failure, Objects};
+use super::answers::Events;
+use super::api::{EVERY, Failure, Objects};
 use super::carrier::{Carrier, check_object_name};
 use super::entry::resource_version;
 use super::lock::ObjectLock;
@@ -199,7 +200,7 @@ impl<C: Carrier> ObjectLock<C> {
                 self.tell_eviction(name, &object, &holder).await;
                 Ok(self::resource_version(&object).unwrap_or(resource_version))
             }
-            Err(failure) if matches!(failure.code(), 404 | 409) => {
+            Err(failure) if failure.is_change_of(name) => {
                 Err(objects.written_by_somebody_else(name))
             }
             Err(failure) => Err(objects.lock_error(failure, name, "write", "update", true)),

@@ -6,6 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::written::LONGEST_SPAN;
+
 /// Where client-go keeps the record on a ConfigMap or an Endpoints object.
 pub(super) const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -28,10 +30,10 @@ pub(super) struct ElectionRecord {
 }
 
 impl ElectionRecord {
-    /// How long the holder has said that it must be waited for; `None` where it has not.
+    /// How long the holder has said that it must be waited for, up to the longest that is believed; `None` where it has not.
     pub(super) fn lease(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.lease_duration_seconds).ok()?;
-        (seconds > 0).then(|| Duration::from_secs(seconds))
+        (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_SPAN))
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -119,6 +121,13 @@ pub(super) fn annotate(object: &mut Value, key: &str, value: String) {
         annotations.insert(key.to_owned(), Value::String(value));
         metadata.insert("annotations".to_owned(), Value::Object(annotations));
     });
+}
+
+pub(super) fn unannotate(object: &mut Value, key: &str) {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        annotations.remove(key);
+    }
 }
 
 /// Edits the object under `key`, which is made where there is none.

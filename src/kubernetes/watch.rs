@@ -10,9 +10,10 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
-use super::api::Events;
+use super::answers::Events;
 use super::elections::Election;
 use super::entry::resource_version;
+use super::fresh::claims_to_be_new;
 use super::lock::Inner;
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::pauses::Pauses;
@@ -166,6 +167,9 @@ impl Watcher {
         let Some(version) = self.went_on_to(&object) else { return };
         if self.election.is_old(version) {
             return;
+        }
+        if claims_to_be_new(self.lock.place, &object) {
+            return self.election.tell(&Hint::Look); // which asks what came before it
         }
         match self.lock.learn(&self.election, &self.name, object) {
             Ok(known) => {

@@ -17,11 +17,11 @@
 //! # The URLs
 //! | URL | lock | feature | options |
 //! |---|---|---|---|
-//! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://`, `ws://`, `wss://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `domain`, `creds=FILE`, `ca=FILE` |
+//! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://`, `ws://`, `wss://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `with-choria`, `domain`, `creds=FILE`, `ca=FILE` |
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
 //! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `longest-lease`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `longest-lease` |
-//! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `longest-lease`, `max-clock-skew`; credentials and the rest from the environment |
+//! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `longest-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
 //! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which must be told; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease` |
 //! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
 //!
@@ -100,7 +100,7 @@ impl LockUrl {
     }
 
     /// As with `create=no` behind each of its URLs: [`open`](Self::open) makes neither a bucket nor tables, and fails where they are
-    /// missing. For those who only look.
+    /// missing; and a peer has no vote, nor the place and the name that its URL tells. For those who only look.
     pub fn make_nothing(mut self) -> Self {
         self.members.iter_mut().for_each(|one| one.place.make_nothing());
         self
@@ -179,6 +179,8 @@ impl Place {
             Self::Nats(place) => place.make_nothing(),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             Self::Sql(place) => place.make_nothing(),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => place.make_nothing(),
             #[allow(unreachable_patterns, reason = "as the features are")]
             _ => {}
         }

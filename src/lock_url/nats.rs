@@ -25,6 +25,8 @@ pub struct NamedBucket {
     pub creds: Option<PathBuf>,
     /// A file with the certificates of the authorities to trust.
     pub ca: Option<PathBuf>,
+    /// Whether Choria's candidates take part in its elections.
+    pub with_choria: bool,
 }
 
 #[derive(Clone)]
@@ -64,6 +66,7 @@ impl Place {
             domain: parts.take("domain"),
             creds: parts.take("creds").map(PathBuf::from),
             ca: parts.take("ca").map(PathBuf::from),
+            with_choria: parts.take_flag("with-choria")?,
         };
         Ok(Self {
             named,
@@ -83,7 +86,7 @@ impl Place {
     }
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let NamedBucket { servers, bucket, domain, creds, ca } = &self.named;
+        let NamedBucket { servers, bucket, domain, creds, ca, with_choria } = &self.named;
         let mut options = ConnectOptions::new();
         if let Some(file) = creds {
             let read = options.credentials_file(file).await;
@@ -109,7 +112,8 @@ impl Place {
             };
             self.failed(kind, "no connection to a server", error)
         })?;
-        let mut config = BucketConfig::new(bucket).create_if_missing(self.create);
+        let mut config =
+            BucketConfig::new(bucket).create_if_missing(self.create).with_choria(*with_choria);
         if let Some(ttl) = self.made_for {
             config = config.ttl(ttl);
         }

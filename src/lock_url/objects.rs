@@ -14,6 +14,7 @@ pub(super) struct Place {
     url: String,
     longest_lease: Option<Duration>,
     max_clock_skew: Option<Duration>,
+    allow_http: bool,
     shown: String,
 }
 
@@ -27,6 +28,7 @@ impl Place {
             url: format!("{}:{}", parts.scheme(), parts.decoded(parts.place())?),
             longest_lease: parts.take_duration("longest-lease")?,
             max_clock_skew: parts.take_duration("max-clock-skew")?,
+            allow_http: parts.take_flag("allow-http")?,
             shown: parts.shown().to_owned(),
         })
     }
@@ -50,6 +52,9 @@ impl Place {
         }
         if let Some(skew) = self.max_clock_skew {
             bucket = bucket.max_clock_skew(skew);
+        }
+        if self.allow_http {
+            bucket = bucket.allow_http();
         }
         Ok(bucket)
     }

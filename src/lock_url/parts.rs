@@ -79,6 +79,16 @@ impl Parts {
         }
     }
 
+    /// Whether an option is given that is on where it has no value: `?name`, `?name=yes` or `?name=no`.
+    #[cfg(any(feature = "nats", feature = "_objects"))]
+    pub fn take_flag(&mut self, key: &str) -> Result<bool, LockUrlError> {
+        match self.take(key).as_deref() {
+            None | Some("no") => Ok(false),
+            Some("" | "yes") => Ok(true),
+            Some(_) => Err(self.malformed(&format!("{key} is yes or no"))),
+        }
+    }
+
     pub fn take_duration(&mut self, key: &str) -> Result<Option<Duration>, LockUrlError> {
         let Some(text) = self.take(key) else { return Ok(None) };
         let duration = humantime::parse_duration(&text);

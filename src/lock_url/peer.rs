@@ -32,6 +32,8 @@ pub struct NamedPeers {
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub named: NamedPeers,
+    /// Whether it has no vote.
+    only_looks: bool,
     shown: String,
 }
 
@@ -79,23 +81,29 @@ impl Place {
             voters: parts.take("voters").map(|ids| ids.split(',').map(str::to_owned).collect()),
             lease: parts.take_duration("lease")?,
         };
-        Ok(Self { named, shown: parts.shown().to_owned() })
+        Ok(Self { named, only_looks: false, shown: parts.shown().to_owned() })
     }
 
     pub fn for_lease(&mut self, lease: Duration) {
         self.named.lease.get_or_insert(lease);
     }
 
+    pub fn make_nothing(&mut self) {
+        self.only_looks = true;
+    }
+
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let NamedPeers { bind, peers, dns, id, quorum, voters, lease } = &self.named;
-        let mut member = Peer::builder().bind(*bind);
+        // Who only looks may do so beside the member that the URL names, on its machine: at any port, as anybody.
+        let bind = if self.only_looks { SocketAddr::new(bind.ip(), 0) } else { *bind };
+        let mut member = Peer::builder().bind(bind);
         for peer in peers {
             member = member.peer(*peer);
         }
         if let Some((host, port)) = dns {
             member = member.peers(Dns::new(host, *port));
         }
-        if let Some(id) = id {
+        if let Some(id) = id.as_ref().filter(|_| !self.only_looks) {
             member = member.id(id);
         }
         let mut member = member.quorum(*quorum);
@@ -104,6 +112,9 @@ impl Place {
         }
         if let Some(voters) = voters {
             member = member.voters(voters);
+        }
+        if self.only_looks {
+            member = member.only_looks();
         }
         let member = member.start().map_err(|error| {
             let message = format!("{} cannot be used", self.shown);

@@ -87,6 +87,9 @@ fn secrets_are_never_shown() {
         "x://secret@localhost/?a=b@c",
         "postgres://me@localhost/db?sslmode=require&password=secret",
         "postgres://me:secret@localhost/db?create=never",
+        "postgres://me:secret@localhost:99999/db",
+        "postgres://me@localhost/db?password=secret&sslmode=sometimes",
+        "postgres://me@localhost/db?sslpassword=secret&port=x",
     ] {
         let told = match LockUrl::from_str(url) {
             Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.named()),
@@ -190,5 +193,30 @@ proptest! {
             Err(error) => format!("{error} {error:?}"),
         };
         prop_assert!(!shown.contains("hidden"), "{}", shown);
+    }
+
+    /// Whatever a program takes from its configuration.
+    #[test]
+    fn any_durations_are_taken_or_refused(
+        spans in prop::collection::vec((prop_oneof![Just(0), Just(1), Just(60), Just(3600), Just(u64::MAX), any::<u64>()], 0_u32..1_000_000_000), 6),
+        choria in any::<bool>(),
+    ) {
+        let span = |at: usize| std::time::Duration::new(spans[at].0, spans[at].1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut builder = new_election("any", crate::memory::MemoryLock::with_ttl(span(0)))
+                .lease(span(1))
+                .renewal(span(2))
+                .grace(span(3))
+                .hold_back(span(4))
+                .cool_down(crate::protocol::CoolDown::For(span(5)));
+            if choria {
+                builder = builder.with_choria();
+            }
+            if let Ok(election) = builder.start() {
+                tokio::task::yield_now().await;
+                election.stop().await;
+            }
+        });
     }
 }

@@ -60,6 +60,7 @@ pub struct BucketConfig {
     pub(super) description: Option<String>,
     pub(super) api_prefix: Option<String>,
     pub(super) create: bool,
+    pub(super) with_choria: bool,
 }
 
 impl Default for BucketConfig {
@@ -80,6 +81,7 @@ impl BucketConfig {
             description: None,
             api_prefix: None,
             create: false,
+            with_choria: false,
         }
     }
 
@@ -128,6 +130,13 @@ impl BucketConfig {
     /// does not.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// Whether Choria's candidates take part in the elections of the bucket: see
+    /// [`ElectionBuilder::with_choria`](crate::ElectionBuilder::with_choria), which this stands for. Default: they do not.
+    pub fn with_choria(mut self, with_choria: bool) -> Self {
+        self.with_choria = with_choria;
         self
     }
 

@@ -213,6 +213,9 @@ impl PermissionWatch {
     pub fn observe(&self, event: &Event) {
         let notice = match event {
             Event::Connected | Event::Disconnected | Event::Closed => Notice::Link,
+            Event::SlowConsumer(_) | Event::ServerError(ServerError::SlowConsumer(_)) => {
+                Notice::Missed
+            }
             Event::ServerError(ServerError::Other(message)) => match denied_subject(message) {
                 Some(denied) => denied,
                 None => return,
@@ -238,6 +241,8 @@ pub(super) enum Notice {
     SubscribeDenied(Arc<str>),
     /// It was made or lost.
     Link,
+    /// What came was dropped: messages, or notices.
+    Missed,
 }
 
 /// Reads `Permissions Violation for Publish to "subject"`.
@@ -267,12 +272,10 @@ pub(super) struct News(Option<broadcast::Receiver<Notice>>);
 impl News {
     pub(super) async fn next(&mut self) -> Notice {
         if let Some(receiver) = &mut self.0 {
-            loop {
-                match receiver.recv().await {
-                    Ok(notice) => return notice,
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => break,
-                }
+            match receiver.recv().await {
+                Ok(notice) => return notice,
+                Err(broadcast::error::RecvError::Lagged(_)) => return Notice::Missed,
+                Err(broadcast::error::RecvError::Closed) => {}
             }
         }
         std::future::pending().await

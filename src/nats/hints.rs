@@ -1,13 +1,12 @@
 //! Who wants to hear about which election, and the door to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::bucket::Inner;
@@ -34,7 +33,12 @@ pub(super) struct Hub {
 struct State {
     routes: HashMap<Arc<str>, Route>,
     next_id: u64,
-    listener: Option<JoinHandle<()>>,
+    /// The number of the listener that runs.
+    listener: Option<u64>,
+    /// The runtimes that somebody listens on, and how many do.
+    runtimes: Vec<(Handle, usize)>,
+    /// Who has not been told yet how much is heard: the listener tells everything, so that it is told in order.
+    newcomers: BTreeMap<u64, (Arc<str>, HintSink)>,
     coverage: Coverage,
     /// What the subscription hears, so that who joins it need not wait.
     hears: Option<Wanted>,
@@ -120,6 +124,7 @@ struct Guard {
     bucket: Arc<Inner>,
     name: Arc<str>,
     id: u64,
+    runtime: Id,
 }
 
 impl Drop for Guard {
@@ -127,10 +132,19 @@ impl Drop for Guard {
         let hub = &self.bucket.hub;
         let mut state = hub.state();
         let state = &mut *state;
+        state.newcomers.remove(&self.id);
         if let Some(route) = state.routes.get_mut(&self.name)
             && route.sinks.remove(self.id)
         {
             state.routes.remove(&self.name);
+        }
+        if let Some(at) = state.runtimes.iter().position(|(known, _)| known.id() == self.runtime)
+            && let Some((_, listeners)) = state.runtimes.get_mut(at)
+        {
+            *listeners -= 1;
+            if *listeners == 0 {
+                state.runtimes.swap_remove(at);
+            }
         }
         if state.routes.is_empty() {
             hub.changed.notify_one();
@@ -145,7 +159,7 @@ pub(super) fn subscribe(bucket: &Arc<Inner>, name: &str, sink: HintSink) -> Subs
         return Subscription::none();
     };
     let hub = &bucket.hub;
-    let (name, id, coverage) = {
+    let (name, id, starts) = {
         let mut state = hub.state();
         let state = &mut *state;
         let id = state.next_id;
@@ -154,24 +168,60 @@ pub(super) fn subscribe(bucket: &Arc<Inner>, name: &str, sink: HintSink) -> Subs
             Some((known, _)) => known.clone(),
             None => Arc::from(name),
         };
-        let route = state.routes.entry(name.clone()).or_default();
-        route.sinks.add(id, sink.clone());
-        // A listener whose runtime has ended is finished, too.
-        let running = state.listener.as_ref().is_some_and(|listener| !listener.is_finished());
-        if !running {
-            (state.coverage, state.hears) = (Coverage::None, None);
-            state.listener = Some(runtime.spawn(listen::listen(bucket.clone())));
+        state.routes.entry(name.clone()).or_default().sinks.add(id, sink.clone());
+        state.newcomers.insert(id, (name.clone(), sink));
+        match state.runtimes.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
+            Some((_, listeners)) => *listeners += 1,
+            None => state.runtimes.push((runtime.clone(), 1)),
         }
-        let heard = state.hears.as_ref().is_some_and(|hears| hears.covers(&name));
-        let coverage = if heard { state.coverage } else { Coverage::None };
-        (name, id, coverage)
+        let starts = state.listener.is_none();
+        if starts {
+            state.listener = Some(id);
+        }
+        (name, id, starts)
     };
-    if coverage > Coverage::None {
-        sink.send(Hint::Coverage(coverage));
-    } else {
-        hub.changed.notify_one();
+    if starts {
+        Listening::begin(bucket, id, &runtime);
     }
-    Subscription::new(Guard { bucket: bucket.clone(), name, id })
+    hub.changed.notify_one();
+    Subscription::new(Guard { bucket: bucket.clone(), name, id, runtime: runtime.id() })
+}
+
+/// Held by the listener. Where its task ends before nobody listens any more, as with its runtime, another one takes over
+/// on a runtime of those who do.
+pub(super) struct Listening {
+    pub(super) bucket: Arc<Inner>,
+    number: u64,
+    runtime: Id,
+}
+
+impl Listening {
+    fn begin(bucket: &Arc<Inner>, number: u64, runtime: &Handle) {
+        let listening = Self { bucket: bucket.clone(), number, runtime: runtime.id() };
+        runtime.spawn(listen::listen(listening)); // dropped at once where the runtime has ended
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let hub = &self.bucket.hub;
+        if hub.state().listener != Some(self.number) {
+            return; // nobody listens, or another one does
+        }
+        hub.announce(Coverage::None, None);
+        let next = {
+            let mut state = hub.state();
+            state.runtimes.retain(|(known, _)| known.id() != self.runtime);
+            let number = state.next_id;
+            state.next_id = number.wrapping_add(1);
+            let next = state.runtimes.first().map(|(runtime, _)| (number, runtime.clone()));
+            state.listener = next.as_ref().map(|(number, _)| *number);
+            next
+        };
+        if let Some((number, runtime)) = next {
+            Self::begin(&self.bucket, number, &runtime);
+        }
+    }
 }
 
 /// Tells candidates that a deposed holder has stopped.
@@ -210,31 +260,64 @@ impl Hub {
             (Some(_), Some(_)) => Some(Wanted::All),
             (None, _) => {
                 state.listener = None;
+                state.newcomers.clear();
                 (state.coverage, state.hears) = (Coverage::None, None);
                 None
             }
         }
     }
 
-    /// Tells every election how much is heard from now on.
+    /// Tells every election how much is heard of it from now on: nothing yet, if it joined after `hears` was subscribed to.
     pub(super) fn announce(&self, coverage: Coverage, hears: Option<&Wanted>) {
-        let sinks: Vec<HintSink> = {
+        let told: Vec<(HintSink, Coverage)> = {
             let mut state = self.state();
             if coverage == Coverage::None && state.coverage == Coverage::None && !state.deaf {
                 return;
             }
             (state.coverage, state.hears, state.deaf) = (coverage, hears.cloned(), false);
+            state.newcomers.clear(); // they are told with the others
             for route in state.routes.values_mut() {
                 (route.heard, route.unheard) = (0, None);
             }
-            state.routes.values().flat_map(|route| route.sinks.to_vec()).collect()
+            let covered = |name: &str| hears.is_none_or(|hears| hears.covers(name));
+            let routes = state.routes.iter();
+            let sinks = |(name, route): (&Arc<str>, &Route)| {
+                let coverage = if covered(name) { coverage } else { Coverage::None };
+                route.sinks.to_vec().into_iter().map(move |sink| (sink, coverage))
+            };
+            routes.flat_map(sinks).collect()
         };
-        for sink in sinks {
+        for (sink, coverage) in told {
             sink.send(Hint::Coverage(coverage));
             // What happened before, nobody has told.
             if coverage > Coverage::None {
                 sink.send(Hint::Look);
             }
+        }
+    }
+
+    /// Tells those who have joined how much is heard.
+    pub(super) fn greet(&self) {
+        let (newcomers, coverage) = {
+            let mut state = self.state();
+            let mut newcomers = std::mem::take(&mut state.newcomers);
+            let hears = state.hears.as_ref();
+            newcomers.retain(|_, (name, _)| hears.is_some_and(|hears| hears.covers(name)));
+            (newcomers, state.coverage)
+        };
+        for (_, sink) in newcomers.into_values() {
+            sink.send(Hint::Coverage(coverage));
+        }
+    }
+
+    /// Has everybody look, as something was not heard.
+    pub(super) fn recheck(&self) {
+        let sinks: Vec<HintSink> = {
+            let state = self.state();
+            state.routes.values().flat_map(|route| route.sinks.to_vec()).collect()
+        };
+        for sink in sinks {
+            sink.send(Hint::Look);
         }
     }
 
@@ -302,6 +385,28 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It joined while the subscription to the first one was being made, and is in the next.
+    #[test]
+    fn an_election_that_is_not_heard_yet_is_not_told_that_it_is() {
+        let hub = Hub::default();
+        let told: Arc<Mutex<Vec<(&str, Hint)>>> = Arc::default();
+        for name in ["first", "second"] {
+            let told = Arc::clone(&told);
+            let sink = HintSink::new(move |hint| told.lock().unwrap().push((name, hint)));
+            let mut state = hub.state();
+            state.routes.entry(Arc::from(name)).or_default().sinks.add(0, sink);
+        }
+        let told_of = |name| {
+            let told = std::mem::take(&mut *told.lock().unwrap());
+            let of = told.into_iter().filter(|(told, _)| *told == name);
+            of.map(|(_, hint)| hint).collect::<Vec<_>>()
+        };
+        hub.announce(Coverage::Full, Some(&Wanted::One(Arc::from("first"))));
+        assert_eq!(told_of("second"), [Hint::Coverage(Coverage::None)]);
+        hub.announce(Coverage::Full, Some(&Wanted::All));
+        assert_eq!(told_of("second"), [Hint::Coverage(Coverage::Full), Hint::Look]);
+    }
 
     #[test]
     fn an_election_costs_little() {

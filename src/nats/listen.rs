@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use super::bucket::Inner;
 use super::connection::{News, Notice};
 use super::error::BucketErrorKind;
-use super::hints::Wanted;
+use super::hints::{Listening, Wanted};
 use super::stream::Facts;
 use super::wire;
 use crate::lock::{Coverage, Hint, Record};
@@ -26,6 +26,9 @@ const CONFIRM: Duration = Duration::from_secs(5);
 
 /// How long to wait before another attempt.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long after everybody looked they do so again, at the least, where messages go on being dropped.
+const RECHECK: Duration = Duration::from_secs(5);
 
 /// How long after a message that is not stored yet one looks what became of it.
 const STORING: Duration = Duration::from_millis(25);
@@ -83,14 +86,17 @@ fn subject(under: &str, wanted: &Wanted) -> String {
 }
 
 /// Hears for a bucket until nobody listens to it.
-pub(super) async fn listen(bucket: Arc<Inner>) {
+pub(super) async fn listen(listening: Listening) {
+    let bucket = &listening.bucket;
     let mut listener = Listener {
         news: bucket.api.connection.news(),
-        bucket: &bucket,
+        bucket,
         messages: SelectAll::new(),
         denied: HashSet::new(),
         epoch: 0,
         due: Vec::new(),
+        recheck: None,
+        rechecked: None,
     };
     while let Some(wanted) = bucket.hub.wanted() {
         match listener.establish(wanted).await {
@@ -114,6 +120,9 @@ struct Listener<'a> {
     epoch: u64,
     /// Elections to look at, and when.
     due: Vec<(Instant, Arc<str>)>,
+    /// When everybody is to look, as messages were lost, and when they did so last.
+    recheck: Option<Instant>,
+    rechecked: Option<Instant>,
 }
 
 impl Listener<'_> {
@@ -182,6 +191,7 @@ impl Listener<'_> {
                         return bucket.hub.announce(Coverage::None, None);
                     }
                     Notice::Link if self.connection_changed() => return self.lost(),
+                    Notice::Missed => self.missed(),
                     _ => {}
                 },
                 _ = tick.tick() => if self.connection_changed() { return self.lost() },
@@ -193,7 +203,12 @@ impl Listener<'_> {
                         bucket.hub.tell(&name, Hint::Look);
                     }
                 }
+                () = recheck_due(self.recheck) => {
+                    (self.recheck, self.rechecked) = (None, Some(Instant::now()));
+                    bucket.hub.recheck();
+                }
                 () = bucket.hub.changed.notified() => {
+                    bucket.hub.greet();
                     if bucket.hub.is_deaf() {
                         warn!(bucket = %bucket.api.bucket(), "hints do not come; is a right to subscribe missing?");
                         self.denied.extend(plan.told.iter().map(|under| subject(under, &plan.wanted)));
@@ -211,6 +226,15 @@ impl Listener<'_> {
     fn connection_changed(&self) -> bool {
         let connection = &self.bucket.api.connection;
         !connection.is_connected() || connection.epoch() != self.epoch
+    }
+
+    /// Messages came faster than they were taken, and so some were dropped: of which election nobody knows.
+    fn missed(&mut self) {
+        if self.recheck.is_none() {
+            debug!(bucket = %self.bucket.api.bucket(), "hints were dropped: everybody looks");
+            let now = Instant::now();
+            self.recheck = Some(self.rechecked.map_or(now, |last| now.max(last + RECHECK)));
+        }
     }
 
     fn lost(&mut self) {
@@ -257,6 +281,14 @@ impl Listener<'_> {
         {
             self.due.push((Instant::now() + STORING, Arc::from(name)));
         }
+    }
+}
+
+/// Waits until everybody is to look; for ever where nothing was lost.
+async fn recheck_due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -20,6 +20,7 @@ use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release,
     Revision, Subscription, Write,
 };
+use crate::protocol::TimingOptions;
 
 /// The most bytes of an election's name.
 const LONGEST_NAME: usize = 256;
@@ -278,9 +279,15 @@ impl Lock for NatsLock {
             reads: inner.may_read(),
             empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),
             expires: true,
+            reads_are_durable: true,
             longest_identity: facts
                 .map_or(wire::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
         }
+    }
+
+    fn timing(&self) -> TimingOptions {
+        let choria_peers = self.inner().config.with_choria;
+        TimingOptions { choria_peers, ..TimingOptions::default() }
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {

@@ -120,7 +120,9 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
         return Content::Vacant(released(headers).unwrap_or(Tombstone::Deleted));
     }
     let own = headers.value(TTL).filter(|_| expiry.own).and_then(lifetime);
-    let life = own.or(expiry.max_age).unwrap_or(FOREVER);
+    // A TTL of its own ends no later than the bucket's age, unless it is `never`: that outlives it.
+    let bucket = expiry.max_age.unwrap_or(FOREVER);
+    let life = own.map_or(bucket, |own| if own == FOREVER { own } else { own.min(bucket) });
     Content::Held(Entry {
         identity: identity(value),
         mark: mark(headers),

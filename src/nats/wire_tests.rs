@@ -53,7 +53,7 @@ proptest! {
             prop_assert_eq!(entry.mark.as_ref(), Some(&write.mark));
             prop_assert_eq!(&entry.advertisement, &write.advertisement);
             if ttl {
-                prop_assert!(entry.life >= write.life);
+                prop_assert!(entry.life >= write.life.min(Duration::from_secs(60)));
             } else {
                 prop_assert_eq!(entry.life, Duration::from_millis(60_250));
             }
@@ -135,13 +135,21 @@ fn writes_of_others_have_no_mark() {
 /// A server without message TTLs stores the header and does not know it.
 #[test]
 fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
-    let mut headers = HeaderMap::new();
-    headers.insert(TTL, "never");
-    for (own, life) in [(true, FOREVER), (false, Duration::from_secs(60))] {
-        let Content::Held(entry) = content(&headers, b"x", Expiry { own, ..EXPIRY }) else {
-            panic!("not held")
-        };
-        assert_eq!(entry.life, life + EXPIRY.slack);
+    let minute = EXPIRY.max_age;
+    for (ttl, own, max_age, life) in [
+        ("never", true, None, FOREVER),
+        ("never", true, minute, FOREVER),
+        ("never", false, minute, Duration::from_secs(60)),
+        ("5", true, minute, Duration::from_secs(5)),
+        ("5", false, minute, Duration::from_secs(60)),
+        ("90", true, minute, Duration::from_secs(60)),
+        ("90", true, None, Duration::from_secs(90)),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(TTL, ttl);
+        let expiry = Expiry { own, max_age, ..EXPIRY };
+        let Content::Held(entry) = content(&headers, b"x", expiry) else { panic!("not held") };
+        assert_eq!(entry.life, life + EXPIRY.slack, "{ttl}, {own}, {max_age:?}");
     }
 }
 

@@ -35,6 +35,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Bucket {
     store: Store,
+    connector: Connector,
     prefix: String,
     terms: Terms,
     is_known_to_check: bool,
@@ -86,7 +87,7 @@ impl Bucket {
     }
 
     /// A bucket of Google Cloud Storage. Elections in it can be shared with campaigners of vimeo/leaderelection. What the
-    /// builder says of retries, TLS, timeouts and proxies is not used.
+    /// builder says of its client (retries, TLS, timeouts, proxies) is not used.
     ///
     /// # Errors
     /// What the builder finds wrong.
@@ -96,8 +97,11 @@ impl Bucket {
     ) -> Result<Self, BucketError> {
         use object_store::gcp::GoogleConfigKey;
         let name = builder.get_config_value(&GoogleConfigKey::Bucket);
-        let store = builder.with_retry(never()).with_http_connector(Connector).build();
-        Self::new("gs", name, store, true)
+        let connector = Connector::default();
+        let builder = builder.with_retry(never()).with_http_connector(connector.clone());
+        // Its own default allows http, for the sake of the machine's metadata, which is asked with options of its own.
+        let store = builder.with_client_options(object_store::ClientOptions::new()).build();
+        Self::new("gs", name, store, connector, true)
     }
 
     /// A bucket of Amazon S3, or of a store that speaks its protocol and heeds `If-Match` and `If-None-Match`: the first write
@@ -111,8 +115,9 @@ impl Bucket {
         use object_store::aws::{AmazonS3ConfigKey, S3ConditionalPut};
         let name = builder.get_config_value(&AmazonS3ConfigKey::Bucket);
         let builder = builder.with_conditional_put(S3ConditionalPut::ETagMatch);
-        let store = builder.with_retry(never()).with_http_connector(Connector).build();
-        Self::new("s3", name, store, false)
+        let connector = Connector::default();
+        let store = builder.with_retry(never()).with_http_connector(connector.clone()).build();
+        Self::new("s3", name, store, connector, false)
     }
 
     /// A container of Azure Blob Storage. What the builder says of retries, TLS, timeouts and proxies is not used.
@@ -123,14 +128,16 @@ impl Bucket {
     pub fn azure(builder: object_store::azure::MicrosoftAzureBuilder) -> Result<Self, BucketError> {
         use object_store::azure::AzureConfigKey;
         let name = builder.get_config_value(&AzureConfigKey::ContainerName);
-        let store = builder.with_retry(never()).with_http_connector(Connector).build();
-        Self::new("az", name, store, true)
+        let connector = Connector::default();
+        let store = builder.with_retry(never()).with_http_connector(connector.clone()).build();
+        Self::new("az", name, store, connector, true)
     }
 
     fn new<S: ObjectStore>(
         scheme: &str,
         name: Option<String>,
         store: object_store::Result<S>,
+        connector: Connector,
         is_known_to_check: bool,
     ) -> Result<Self, BucketError> {
         let place = format!("{scheme}://{}", name.unwrap_or_default());
@@ -141,10 +148,19 @@ impl Bucket {
         })?;
         Ok(Self {
             store: Store::new(Arc::new(store), place),
+            connector,
             prefix: String::new(),
             terms: Terms { longest: LONGEST_LEASE, skew: MAX_CLOCK_SKEW },
             is_known_to_check,
         })
+    }
+
+    /// Lets requests go to an `http://` address of the store, with the credentials in clear. Default: they fail with
+    /// [`Misconfigured`](crate::lock::LockErrorKind::Misconfigured) and are not sent, unless the builder allows it, or the environment:
+    /// `AWS_ALLOW_HTTP=true`, `AZURE_ALLOW_HTTP=true`. (For Google Cloud Storage the builder always does, so it is not asked.)
+    pub fn allow_http(self) -> Self {
+        self.connector.allow_http();
+        self
     }
 
     /// The folder of the objects: `elections` has `my_app` be the object `elections/my_app`. Default: none.
@@ -217,5 +233,30 @@ impl fmt::Display for BucketError {
 impl Error for BucketError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|error| error as &(dyn Error + 'static))
+    }
+}
+
+#[cfg(all(test, feature = "azure", feature = "s3"))]
+mod tests {
+    use object_store::aws::AmazonS3Builder;
+    use object_store::azure::MicrosoftAzureBuilder;
+
+    use super::*;
+
+    #[test]
+    fn no_debug_output_holds_a_secret() {
+        let azure = |key: &str| {
+            let builder = MicrosoftAzureBuilder::new().with_account("me");
+            Bucket::azure(builder.with_container_name("bucket").with_access_key(key))
+        };
+        let amazon = AmazonS3Builder::new()
+            .with_bucket_name("bucket")
+            .with_region("s3cret region")
+            .with_access_key_id("s3cret")
+            .with_secret_access_key("s3cret");
+        let good = [azure("czNjcmV0").unwrap(), Bucket::amazon(amazon).unwrap()];
+        let wrong = azure("no base64: s3cret").unwrap_err();
+        let shown = format!("{good:?} {:?} {wrong:?} {wrong}", good[0].lock());
+        assert!(!shown.contains("s3cret") && !shown.contains("czNjcmV0"), "{shown}");
     }
 }

@@ -1,8 +1,8 @@
 //! The lock: conditional writes on one object an election.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -41,16 +41,36 @@ struct Inner {
     store: Store,
     prefix: String,
     terms: Terms,
-    /// Whether the store has shown that it checks conditions.
-    checks: AtomicBool,
+    /// What the store has shown of its checking of conditions.
+    trials: Trials,
     elections: Elections,
+}
+
+/// Which of two writes that must be refused were, and which object they can be tried on.
+#[derive(Default)]
+struct Trials {
+    /// By there being none; by its version.
+    refused: [AtomicBool; 2],
+    /// The last object that was written while not both were: it is known to be there.
+    stored: Mutex<Option<UpdateVersion>>,
+}
+
+impl Trials {
+    fn are_over(&self) -> bool {
+        self.refused.iter().all(|refused| refused.load(Ordering::Relaxed))
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Option<UpdateVersion>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl BucketLock {
     pub(super) fn new(store: Store, prefix: String, terms: Terms, is_known_to_check: bool) -> Self {
-        let checks = AtomicBool::new(is_known_to_check);
+        let refused = [AtomicBool::new(is_known_to_check), AtomicBool::new(is_known_to_check)];
+        let trials = Trials { refused, ..Trials::default() };
         let elections = Elections::default();
-        Self { inner: Arc::new(Inner { store, prefix, terms, checks, elections }) }
+        Self { inner: Arc::new(Inner { store, prefix, terms, trials, elections }) }
     }
 }
 
@@ -173,8 +193,20 @@ impl Inner {
         let content = entry::content(&entry, self.terms, SystemTime::now());
         let body = Bytes::from(entry.encode());
         let replaced = known.as_ref().map(|known| &known.version);
+        // An earlier try has written this, and had no time to see more: first that, so that slow stores are used at last.
+        if !self.trials.are_over()
+            && replaced.is_some()
+            && *self.trials.stored() == replaced.cloned()
+        {
+            let tried = self.see_that_conditions_are_checked(&path, number, by).await;
+            tried.map_err(|error| match error.kind() {
+                LockErrorKind::Misconfigured => error,
+                _ => LockError::new(LockErrorKind::Unavailable, error.to_string()),
+            })?;
+        }
         let version = self.store.put(&path, replaced, &body, by).await?;
-        if !self.checks.load(Ordering::Relaxed) {
+        if !self.trials.are_over() {
+            *self.trials.stored() = Some(version.clone());
             self.see_that_conditions_are_checked(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
@@ -183,7 +215,8 @@ impl Inner {
     }
 
     /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
-    /// so the first write is followed by two that must be refused.
+    /// so the first write is followed by two that must be refused. What has been seen is remembered if there is no time for the
+    /// rest.
     ///
     /// They name nobody: should one of them arrive late, after somebody has deleted the object, it must not bring an entry back that
     /// others have seen, for the same content has the same ETag.
@@ -198,9 +231,15 @@ impl Inner {
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());
         let no_such = UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: None };
-        for (header, replaced) in [("If-None-Match", None), ("If-Match", Some(&no_such))] {
+        let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
+        for (refused, (header, replaced)) in self.trials.refused.iter().zip(trials) {
+            if refused.load(Ordering::Relaxed) {
+                continue;
+            }
             match self.store.put(path, replaced, &body, by).await {
-                Err(refused) if refused.kind() == LockErrorKind::Conflict => {}
+                Err(error) if error.kind() == LockErrorKind::Conflict => {
+                    refused.store(true, Ordering::Relaxed);
+                }
                 Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
                 Err(error) => {
                     let message =
@@ -215,7 +254,6 @@ impl Inner {
                 }
             }
         }
-        self.checks.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -238,6 +276,7 @@ impl Lock for BucketLock {
             reads: true,
             empty_is_proof: false,
             expires: false,
+            reads_are_durable: true,
             longest_identity: LONGEST_IDENTITY,
         }
     }

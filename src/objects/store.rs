@@ -262,6 +262,9 @@ impl Store {
                     format!("{what}: the store refuses the credentials, or a right: {said}"),
                 ),
                 Some(300..) => (LockErrorKind::Misconfigured, format!("{what}: {said}")),
+                None if reached == Reached::InClear => {
+                    (LockErrorKind::Misconfigured, format!("{what}: it was not sent: {said}"))
+                }
                 None if reached == Reached::Nowhere => (
                     unknown,
                     format!(

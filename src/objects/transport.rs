@@ -3,10 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
+use http::uri::Scheme;
 use http_body_util::BodyExt;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -16,7 +18,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
     HttpResponse, HttpResponseBody, HttpService,
 };
-use object_store::{ClientOptions, Extensions};
+use object_store::{ClientConfigKey, ClientOptions, Extensions};
 use rustls::crypto::ring;
 
 /// What became of one request, for whoever put it into the request's extensions.
@@ -38,6 +40,8 @@ pub(super) enum Reached {
     /// It was never made: credentials for it are asked for first.
     #[default]
     Nowhere,
+    /// It was not sent, as it would have gone in clear.
+    InClear,
     /// There was no connection for it.
     NoConnection,
     /// The store may have seen it.
@@ -61,12 +65,22 @@ impl Exchange {
     }
 }
 
-/// Makes clients. What `ClientOptions` say of TLS, timeouts and proxies is not used.
-#[derive(Debug)]
-pub(super) struct Connector;
+/// Makes clients. Of `ClientOptions` only `allow_http` is used, which those for the metadata of a cloud's machines have.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Connector {
+    /// Whether requests may go in clear, whatever the options say.
+    allow_http: Arc<AtomicBool>,
+}
+
+impl Connector {
+    /// From now on requests may go in clear.
+    pub(super) fn allow_http(&self) {
+        self.allow_http.store(true, Ordering::Relaxed);
+    }
+}
 
 impl HttpConnector for Connector {
-    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let tls = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(ring::default_provider())
             .map_err(|error| object_store::Error::Generic {
@@ -82,11 +96,34 @@ impl HttpConnector for Connector {
             .pool_idle_timeout(Duration::from_secs(60))
             .pool_timer(TokioTimer::new())
             .build(tls);
-        Ok(HttpClient::new(Transport(client)))
+        let told = options.get_config_value(&ClientConfigKey::AllowHttp).unwrap_or_default();
+        // As object_store reads it.
+        let allow_http = match &*told.to_ascii_lowercase() {
+            "1" | "true" | "on" | "yes" | "y" => Arc::new(AtomicBool::new(true)),
+            _ => Arc::clone(&self.allow_http),
+        };
+        Ok(HttpClient::new(Transport { client, allow_http }))
     }
 }
 
-struct Transport(Client<HttpsConnector<Tcp>, HttpRequestBody>);
+struct Transport {
+    client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
+    allow_http: Arc<AtomicBool>,
+}
+
+/// Why a request was not sent.
+#[derive(Debug)]
+struct InClear;
+
+impl fmt::Display for InClear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "its address begins with http://, and credentials would be sent in clear: use https://, or allow it (allow-http in the URL)",
+        )
+    }
+}
+
+impl std::error::Error for InClear {}
 
 impl HttpService for Transport {
     fn call<'life0, 'async_trait>(
@@ -99,8 +136,14 @@ impl HttpService for Transport {
     {
         Box::pin(async move {
             let exchange = request.extensions().get::<Exchange>().cloned().unwrap_or_default();
+            if request.uri().scheme() != Some(&Scheme::HTTPS)
+                && !self.allow_http.load(Ordering::Relaxed)
+            {
+                exchange.note(Outcome { reached: Reached::InClear, ..Outcome::default() });
+                return Err(HttpError::new(HttpErrorKind::Unknown, InClear));
+            }
             exchange.note(Outcome { reached: Reached::Store, ..Outcome::default() });
-            let response = match self.0.request(request).await {
+            let response = match self.client.request(request).await {
                 Ok(response) => response,
                 Err(error) if error.is_connect() => {
                     exchange.note(Outcome { reached: Reached::NoConnection, ..Outcome::default() });

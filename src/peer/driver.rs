@@ -15,7 +15,7 @@ use super::shared::{Input, Shared};
 use super::sockets::{LONGEST_DATAGRAM, Sockets, receive};
 use super::source::PeerSource;
 use crate::clock::Instant;
-use crate::leadership::as_ns;
+use crate::term::as_ns;
 use crate::text::{shown, with_causes};
 use crate::timer::from_now;
 

@@ -11,8 +11,8 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::protocol::{Change, Member};
 use super::quorum::{Done, Operation, Refusal};
 use crate::clock::Clock;
-use crate::leadership::from_ns;
 use crate::lock::{Concession, HintSink};
+use crate::term::from_ns;
 
 /// How many changes a slow reader may be behind.
 pub(super) const CHANGES_KEPT: usize = 256;

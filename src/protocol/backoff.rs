@@ -1,5 +1,6 @@
 //! How stand-bys that must poll slow down.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// How long a stand-by waits before it polls again.
@@ -7,7 +8,7 @@ use std::time::Duration;
 /// Only stand-bys that hear no hints poll. A closure of the same shape is a policy too.
 pub trait BackoffPolicy: Send + 'static {
     /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is uniform in [0, 1): a
-    /// policy that ignores it makes all stand-bys poll in step.
+    /// policy that ignores it makes all stand-bys poll in step. Where it panics, [`Backoff::FIVE_SEC`] answers instead.
     fn delay(&mut self, attempt: u32, random: f64) -> Duration;
 }
 
@@ -15,6 +16,15 @@ impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
     fn delay(&mut self, attempt: u32, random: f64) -> Duration {
         self(attempt, random)
     }
+}
+
+/// What a policy answers, or, where it panics, what the default one does: a campaign does not end by it.
+pub(super) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
+    let asked = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
+    asked.unwrap_or_else(|_| {
+        let mut standard = Backoff::FIVE_SEC;
+        standard.delay(attempt, random)
+    })
 }
 
 /// Choria's policies: a list of waits, each jittered by 0.5 to 1.5, staying at the last one.

@@ -14,7 +14,7 @@ use super::standby::{Plan, Standby};
 use super::vacancy::{Conceded, Sighting, Vacancy};
 use super::words::{Action, Event, Failure, Leader, Settings, State};
 use crate::clock::Instant;
-use crate::lock::{Capabilities, Coverage, Hint};
+use crate::lock::{Capabilities, Coverage, Hint, Revision};
 
 /// What the campaign is at.
 #[derive(Debug, Clone)]
@@ -46,8 +46,14 @@ pub struct Campaign {
     pub(super) heard_from_lock: bool,
     /// When nobody before us could be leading any more, by what our last time in office had to wait.
     pub(super) own_cool_down_ends: Instant,
+    /// Until when work of our own last term may go on that would not stop.
+    pub(super) work_may_last_until: Instant,
     /// What a create that was refused had to wait for, should it turn out to be in the lock.
     pub(super) refused_wait: Duration,
+    /// The number of our last create over nothing. Until then no create over something is under way any more.
+    pub(super) last_over_nothing: u64,
+    /// Where a create of ours is known to have landed; what it had to wait for is in the two above.
+    pub(super) known_create: Option<Revision>,
     /// Until when an entry of ours may stand in the lock, whether we know of it or not.
     pub(super) entry_may_stand_until: Instant,
     pub(super) leader: Option<Leader>,
@@ -93,7 +99,10 @@ impl Campaign {
             stopping: false,
             heard_from_lock: false,
             own_cool_down_ends: Instant::ORIGIN,
+            work_may_last_until: Instant::ORIGIN,
             refused_wait: Duration::ZERO,
+            last_over_nothing: 0,
+            known_create: None,
             entry_may_stand_until: Instant::ORIGIN,
             leader: None,
             trouble: None,

@@ -37,10 +37,13 @@ impl Campaign {
         record: Record,
         previous: Option<Option<Revision>>,
     ) {
+        // What a tombstone replaced, which a read does not tell. An entry with its revision is the very one that the lock called expired:
+        // what that one replaced is not the last write.
         if let Some(known) = &mut self.vacancy
             && known.tombstone.as_ref().is_some_and(|t| t.0 == record.revision)
+            && matches!(record.content, Content::Vacant(_))
         {
-            known.previous = known.previous.or(previous.flatten()); // which a read does not tell
+            known.previous = known.previous.or(previous.flatten());
         }
         if record.revision <= self.newest_revision() || self.office_expects(&record) {
             return;
@@ -83,7 +86,8 @@ impl Campaign {
             Content::Held(entry) => {
                 let is_me = self.is_mine(&entry);
                 let sighting = match self.last_seen.take() {
-                    Some(seen) if seen.revision == record.revision => seen,
+                    // Of one write: two histories of a store may give out one revision.
+                    Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,
                     _ => Sighting { revision: record.revision, entry, at, heard },
                 };
                 if !is_me {
@@ -94,7 +98,7 @@ impl Campaign {
                 self.vacancy = None;
                 let Entry { identity, mark, life, advertisement } = &sighting.entry;
                 let lease = mark.as_ref().map_or(*life, |mark| mark.lease);
-                self.tell_leader(Some(Leader {
+                let leader = Leader {
                     identity: Arc::clone(identity),
                     token: sighting.term().map(|(_, token)| token),
                     since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
@@ -102,8 +106,12 @@ impl Campaign {
                     seen: sighting.at,
                     lease: lease.min(self.capabilities.longest_lease),
                     is_me,
-                }));
+                };
                 self.last_seen = Some(sighting);
+                // An entry that was judged to be as good as free stays so until it changes, however often it is read.
+                if is_me || self.phase_kind() != At::Standby || !self.has_outlived(at) {
+                    self.tell_leader(Some(leader));
+                }
                 true
             }
             Content::Vacant(tombstone) => {
@@ -132,6 +140,13 @@ impl Campaign {
             Some(known) if same(known) => {
                 known.previous = known.previous.or(previous.flatten());
                 known.empty_is_proof = empty_is_proof;
+            }
+            // A tombstone in the place of another: there was no holder between them, so it says nothing that the first did not.
+            Some(known) if known.is_followed_by(previous.flatten()) => {
+                let revision = tombstone.map(|(revision, _)| revision);
+                if let (Some(known), Some(revision)) = (&mut known.tombstone, revision) {
+                    known.0 = revision;
+                }
             }
             _ => {
                 self.vacancy = Some(Vacancy {

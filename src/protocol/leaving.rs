@@ -167,6 +167,7 @@ impl Campaign {
         if !work_stopped {
             // Nobody else leads before the entry has expired; nor do we, beside what still runs.
             self.own_cool_down_ends = self.own_cool_down_ends.max(leaving.deadline);
+            self.work_may_last_until = self.work_may_last_until.max(leaving.deadline);
         }
     }
 
@@ -243,11 +244,14 @@ impl Campaign {
                 leaving.at > leaving.tries_end
             }
             Answer::Read(Ok(Reading::Found(record))) => {
-                let mine = matches!(&record.content, Content::Held(entry)
-                    if entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == nonce));
-                if mine {
+                let mine = match &record.content {
+                    Content::Held(entry) => entry.mark.as_ref().filter(|m| m.write.nonce == nonce),
+                    Content::Vacant(_) => None,
+                };
+                if let Some(mark) = mine {
                     leaving.revision = Some(record.revision);
                     leaving.step = Step::Release;
+                    self.find_own(now, record.revision, mark);
                 } else {
                     // It is not ours to give up: the revision stays that of our own last write.
                     self.entry_may_stand_until = now;

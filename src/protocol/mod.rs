@@ -15,6 +15,7 @@
 //!     reads: true,
 //!     empty_is_proof: false,
 //!     expires: true,
+//!     reads_are_durable: true,
 //!     longest_identity: 100,
 //! };
 //! let timing = Timing::new(TimingOptions::default(), lock.longest_lease)?;

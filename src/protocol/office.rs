@@ -77,6 +77,7 @@ impl Campaign {
         wait: Wait,
     ) {
         self.pending.clear();
+        self.known_create = Some(created);
         self.vacancy = None;
         let mut office = Office {
             token: created.into(),
@@ -222,6 +223,7 @@ impl Campaign {
     pub(super) fn office_read(&mut self, now: Instant, answer: Result<Reading, Failure>) {
         let fresh = self.retries();
         let nonce = self.settings.nonce;
+        let durable = self.capabilities.reads_are_durable;
         let Phase::Office(office) = &mut self.phase else { return };
         match answer {
             Err(failure) => {
@@ -248,11 +250,17 @@ impl Campaign {
                     return self.leave_office(now, cause, verified);
                 };
                 if record.revision > office.revision {
+                    if mark.token.is_none() {
+                        // A create of before that landed late: what we held is gone, and others may have held it since.
+                        return self.leave_office(now, Cause::Evicted, true);
+                    }
                     // A renewal whose reply was lost. It counts from when *it* was sent.
                     office.revision = record.revision;
                     let write = self.pending.iter().find(|p| p.number == mark.write.number);
                     match write.map(|write| write.sent) {
-                        Some(sent) => self.renewed(sent),
+                        Some(sent) if durable => self.renewed(sent),
+                        // It may still be lost. The next renewal is due already, and its acknowledgement covers both.
+                        Some(_) => {}
                         None => office.renew_at = now,
                     }
                 }

@@ -74,6 +74,9 @@ impl Campaign {
         if self.pending.len() == Self::REMEMBERED {
             self.pending.pop_front();
         }
+        if draft.token.is_none() && draft.expected.is_none() {
+            self.last_over_nothing = number;
+        }
         let wait = draft.wait.map(Box::new);
         self.pending.push_back(Pending { number, sent: now, wait });
         self.entry_may_stand_until = self.entry_may_stand_until.max(now + draft.life);
@@ -129,9 +132,12 @@ impl Campaign {
             _ => {
                 self.heard_from_lock = true;
                 self.hearing.answered(now.saturating_since(outstanding.sent));
-                self.succeeds(outstanding.kind == Kind::Read);
+                if outstanding.kind != Kind::Read {
+                    self.succeeds(false);
+                }
             }
         }
+        let read = matches!(&answer, Answer::Read(Ok(_)));
         match (self.phase_kind(), answer) {
             (At::Standby, Answer::Read(answer)) => self.standby_read(now, outstanding.sent, answer),
             (At::Standby, Answer::Written(answer)) => {
@@ -144,6 +150,9 @@ impl Campaign {
             (At::Leaving, answer) => self.leaving_answered(now, answer),
             _ => {}
         }
+        if read {
+            self.succeeds(true);
+        }
     }
 
     fn fails(&mut self, failure: Failure, reading: bool) {
@@ -154,10 +163,12 @@ impl Campaign {
         self.only_reading_fails = reading;
     }
 
-    /// A read that succeeds does not show that a write which was refused would now be accepted.
+    /// A read that succeeds does not show that a write which was refused would now be accepted; nor that one which failed
+    /// would succeed, where that write is the next thing to do.
     fn succeeds(&mut self, reading: bool) {
+        let asks = self.is_about_to_ask();
         let refused = |trouble: &Failure| {
-            matches!(trouble.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
+            asks || matches!(trouble.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
         };
         let stays =
             reading && !self.only_reading_fails && self.trouble.as_ref().is_some_and(refused);

@@ -68,7 +68,10 @@ impl Campaign {
             stopping: self.stopping,
             heard_from_lock: self.heard_from_lock,
             own_cool_down_ends: self.own_cool_down_ends,
+            work_may_last_until: self.work_may_last_until,
             refused_wait: self.refused_wait,
+            last_over_nothing: self.last_over_nothing,
+            known_create: self.known_create,
             entry_may_stand_until: self.entry_may_stand_until,
             leader: self.leader.clone(),
             trouble: self.trouble.clone(),
@@ -99,7 +102,10 @@ impl Campaign {
             stopping,
             heard_from_lock,
             own_cool_down_ends,
+            work_may_last_until,
             refused_wait,
+            last_over_nothing,
+            known_create,
             entry_may_stand_until,
             leader: _,             // only told
             trouble: _,            // only told
@@ -115,10 +121,14 @@ impl Campaign {
         pen.to.word(sent.map_or(9, |sent| learned_at.cmp(&sent) as i8 as u64));
         pen.to.word(*coverage as u64);
         pen.to.word(nanos(hearing.window()));
-        for at in [rights_seen_end, own_cool_down_ends, entry_may_stand_until] {
+        let instants =
+            [rights_seen_end, own_cool_down_ends, work_may_last_until, entry_may_stand_until];
+        for at in instants {
             pen.until(*at);
         }
         pen.to.word(nanos(*refused_wait));
+        pen.to.write(*last_over_nothing);
+        pen.each(known_create, Pen::revision);
         pen.each(outstanding, Pen::outstanding);
         pen.each(pending, Pen::pending);
         pen.each(last_seen, Pen::sighting);

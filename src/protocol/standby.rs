@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::backoff::delay_of;
 use super::campaign::{Campaign, Phase};
 use super::requests::{Draft, Kind, Outstanding};
 use super::retries::Retries;
@@ -10,7 +11,9 @@ use super::timing::with_drift;
 use super::vacancy::{Vacancy, Wait};
 use super::words::Failure;
 use crate::clock::Instant;
-use crate::lock::{Capabilities, Content, Coverage, LockErrorKind, Reading, Revision, Tombstone};
+use crate::lock::{
+    Capabilities, Content, Coverage, LockErrorKind, Mark, Reading, Revision, Tombstone,
+};
 
 /// Over how long stand-bys that hear of a change, but not of each other, spread their looks.
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
@@ -121,7 +124,8 @@ impl Campaign {
             }
             None if hears_renewals => now + lease.mul_f64(0.5 + random),
             _ => {
-                let delay = self.settings.backoff.delay(standby.polls, random);
+                let policy = &mut *self.settings.backoff;
+                let delay = delay_of(policy, standby.polls, random);
                 standby.polls = standby.polls.saturating_add(1);
                 let at = now + delay.max(Duration::from_millis(10));
                 outlived_at
@@ -137,6 +141,16 @@ impl Campaign {
     fn outlived_at(&self) -> Option<Instant> {
         let seen = self.last_seen.as_ref().filter(|_| !self.capabilities.expires)?;
         Some(seen.right_ends(self.capabilities.longest_lease, false))
+    }
+
+    /// Whether that is so.
+    pub(super) fn has_outlived(&self, now: Instant) -> bool {
+        self.outlived_at().is_some_and(|outlived| now >= outlived)
+    }
+
+    /// Whether the next thing to do is to write.
+    pub(super) fn is_about_to_ask(&self) -> bool {
+        matches!(&self.phase, Phase::Standby(Standby { plan: Plan::Ask { .. }, .. }))
     }
 
     /// Nobody holds it: ask after a delay. `woken`: others learned of it at the same moment.
@@ -175,12 +189,13 @@ impl Campaign {
             first_seen: now,
             empty_is_proof: self.capabilities.empty_is_proof,
         };
-        let wait = self
+        let mut wait = self
             .vacancy
             .as_ref()
             .filter(|vacancy| vacancy.tombstone.as_ref().map(|(r, _)| *r) == expected)
             .unwrap_or(&blind)
             .wait(&self.circumstances(now), &self.conceded);
+        wait.not_before(self.work_may_last_until);
         let left = wait.until.saturating_since(now).max(wait.after_create);
         let life = self.life(left);
         let timeout = self.settings.timing.attempt();
@@ -223,7 +238,12 @@ impl Campaign {
             && !(self.learned_at >= outstanding.sent && self.newest_revision() > *revision)
         // deposed before the answer came
         {
-            return self.take_office(now, *revision, outstanding.sent, self.blind(wait));
+            let mut wait = self.blind(wait);
+            if heard_meanwhile {
+                // An entry that came and went while the create was under way: purged, as it left nothing that refuses us.
+                wait.not_before(self.rights_seen_end);
+            }
+            return self.take_office(now, *revision, outstanding.sent, wait);
         }
         if self.stopping {
             return self.leave_standby(now);
@@ -294,7 +314,7 @@ impl Campaign {
                 let entry = self.learn(now, record, None, false);
                 if mine {
                     self.take_up_own(now, revision);
-                } else if entry && self.outlived_at().is_some_and(|outlived| now >= outlived) {
+                } else if entry && self.has_outlived(now) {
                     // Unchanged to this day: its holder's right has ended by our own clock.
                     let expired = Some((revision, Tombstone::Expired));
                     self.learn_vacancy(now, expired, Some(Some(revision)), false);
@@ -311,6 +331,9 @@ impl Campaign {
     /// The entry is our own: a write that we had given up was applied after all. Nobody else may lead by it, so it is
     /// as good as released, with what that write had to wait.
     pub(super) fn take_up_own(&mut self, now: Instant, revision: Revision) {
+        if let Some(mark) = self.last_seen.as_ref().and_then(|seen| seen.entry.mark.clone()) {
+            self.find_own(now, revision, &mark);
+        }
         let left = self.own_wait(now);
         // Looked at again, it must not look as if nothing had to be waited for.
         self.own_cool_down_ends = self.own_cool_down_ends.max(now + left);
@@ -328,6 +351,32 @@ impl Campaign {
         }
     }
 
+    /// Our own entry stands there. A create over nothing may have landed at any time until now, after others came and went
+    /// without a trace: then they are waited for from now on.
+    pub(super) fn find_own(&mut self, now: Instant, revision: Revision, mark: &Mark) {
+        let number = mark.write.number;
+        let created = mark.token.is_none() && self.known_create != Some(revision);
+        if !created || number > self.last_over_nothing {
+            return;
+        }
+        self.known_create = Some(revision);
+        // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent over.
+        let in_doubt = self.pending.iter().any(|pending| pending.number == number);
+        if !(in_doubt && self.capabilities.empty_is_proof) {
+            let full = self.without_evidence(now);
+            self.own_cool_down_ends = self.own_cool_down_ends.max(now + full);
+        }
+        // An entry that came and went meanwhile without a trace: purged.
+        self.own_cool_down_ends = self.own_cool_down_ends.max(self.rights_seen_end);
+    }
+
+    /// What is waited for where nothing is known about who wrote before.
+    fn without_evidence(&self, now: Instant) -> Duration {
+        let nothing =
+            Vacancy { tombstone: None, previous: None, first_seen: now, empty_is_proof: false };
+        nothing.wait(&self.circumstances(now), &self.conceded).after_create
+    }
+
     /// What our own writes so far had to wait for.
     pub(super) fn own_wait(&self, now: Instant) -> Duration {
         let pending = self.pending.iter().filter_map(|p| p.wait.as_deref());
@@ -340,6 +389,12 @@ impl Campaign {
 }
 
 impl Wait {
+    /// Has it last until `instant`, whatever anybody says.
+    fn not_before(&mut self, instant: Instant) {
+        self.floor = self.floor.max(instant);
+        self.until = self.until.max(instant);
+    }
+
     /// When the winner may lead, if its create was stored no later than `created`.
     pub(super) fn ends(&self, created: Instant) -> Instant {
         self.until.max(created + self.after_create)

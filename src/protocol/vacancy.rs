@@ -58,14 +58,25 @@ impl Sighting {
         Some((mark.write.nonce, mark.token.unwrap_or(self.revision.into())))
     }
 
-    /// Until when its writer, and everyone its writer waited for, may lead at the latest.
-    pub fn right_ends(&self, longest_lease: Duration, lock_expires: bool) -> Instant {
+    /// Whether `entry` is the same write.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        let Entry { identity, mark, life, advertisement: _ } = entry;
+        (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.life)
+    }
+
+    /// For how long after its write its writer, and everyone its writer waited for, may lead at the most.
+    pub fn right(&self, longest_lease: Duration, lock_expires: bool) -> Duration {
         match &self.entry.mark {
-            Some(mark) => self.at + mark.lease,
+            Some(mark) => mark.lease,
             // Where the lock frees nothing, every holder says for how long it must be waited.
-            None if !lock_expires => self.at + self.entry.life,
-            None => self.at + choria_learns_of_its_loss_after(longest_lease).max(longest_lease),
+            None if !lock_expires => self.entry.life,
+            None => choria_learns_of_its_loss_after(longest_lease).max(longest_lease),
         }
+    }
+
+    /// Until when they may lead, by one's own clock.
+    pub fn right_ends(&self, longest_lease: Duration, lock_expires: bool) -> Instant {
+        self.at + self.right(longest_lease, lock_expires)
     }
 }
 
@@ -143,6 +154,11 @@ impl Vacancy {
         }
     }
 
+    /// Whether a tombstone that replaced `previous` has taken the place of this one.
+    pub fn is_followed_by(&self, previous: Option<Revision>) -> bool {
+        previous.is_some() && previous == self.tombstone.as_ref().map(|(revision, _)| *revision)
+    }
+
     /// Whether the last holder went silent, rather than released its entry or was deleted.
     pub fn is_vanished(&self) -> bool {
         matches!(self.tombstone, None | Some((_, Tombstone::Expired)))
@@ -180,25 +196,7 @@ impl Vacancy {
                 Wait { until: self.first_seen + with_drift(*left), ..none }
             }
             Some((_, Tombstone::Expired)) => {
-                // Our own clock as a second witness: a lock whose clock was stepped expires entries early.
-                let by_own_clock = match watched {
-                    Some(seen) if seen.heard || !c.lock_expires => {
-                        seen.right_ends(c.longest_lease, c.lock_expires)
-                    }
-                    _ if c.policy == CoolDown::Strict => self.first_seen + full,
-                    _ => c.now,
-                };
-                // The expired entry was written a full life before its marker.
-                let foreign = match watched {
-                    _ if !c.lock_expires => c.now,
-                    Some(Sighting { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
-                    Some(_) => self.first_seen + (choria - c.longest_lease.min(choria)),
-                    None if c.choria_peers => {
-                        self.first_seen + (choria - c.longest_lease.min(choria))
-                    }
-                    None => c.now,
-                };
-                let until = by_own_clock.max(foreign);
+                let until = self.expiry_proves_until(c, watched, full, choria);
                 Wait { until, floor: until, ..none }
             }
             Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
@@ -236,6 +234,37 @@ impl Vacancy {
                 wait.floor = wait.until;
                 wait
             }
+        }
+    }
+
+    /// Until when somebody may lead whose right is not over although the entry has expired.
+    ///
+    /// No lock keeps an entry for longer than its longest lease. An expired entry so proves the end of those rights alone that were no
+    /// longer than that, and of a longer one what it could outlive: what is left is waited for.
+    fn expiry_proves_until(
+        &self,
+        c: &Circumstances<'_>,
+        watched: Option<&Sighting>,
+        full: Duration,
+        choria: Duration,
+    ) -> Instant {
+        // Of an entry that was written as long before its marker as the lock may keep it.
+        let outlived = |right: Duration| right.saturating_sub(c.longest_lease);
+        let strict = c.policy == CoolDown::Strict;
+        let unknown = if c.choria_peers { full.max(choria) } else { full };
+        match watched {
+            // One's own clock as a second witness: a lock whose clock was stepped expires entries early.
+            Some(seen) if strict || seen.heard || !c.lock_expires => {
+                seen.right_ends(c.longest_lease, c.lock_expires)
+            }
+            Some(seen) => {
+                let right = seen.right(c.longest_lease, c.lock_expires);
+                (seen.at + right).min(self.first_seen + outlived(right))
+            }
+            None if strict => self.first_seen + unknown,
+            // The margin for drift need not be added: each right to lead ends that much before its lease.
+            None if c.choria_peers => self.first_seen + outlived(choria),
+            None => c.now,
         }
     }
 }

@@ -108,6 +108,12 @@ impl Hearers {
         self.state().elections.keys().cloned().collect()
     }
 
+    /// Whether somebody listens to an election.
+    #[cfg(feature = "postgres")]
+    pub fn is_heard(&self, name: &str) -> bool {
+        self.state().elections.contains_key(name)
+    }
+
     /// Passes on what was stored under a name. Answers whether it is newer than what was heard before.
     pub fn tell(&self, name: &str, hint: &Hint) -> bool {
         let (sinks, newer) = {

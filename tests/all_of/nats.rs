@@ -121,7 +121,7 @@ async fn a_server_that_dies_and_returns_is_ridden_out_where_it_is_best_effort() 
     soon("its token is gone", async {
         let mut deadline = leadership.deadline();
         while leadership.tokens()[1].is_some() {
-            deadline = leadership.renewed(deadline).await;
+            deadline = leadership.renewed(deadline).await.unwrap();
         }
     })
     .await;
@@ -129,7 +129,7 @@ async fn a_server_that_dies_and_returns_is_ridden_out_where_it_is_best_effort() 
     soon("it is taken again", async {
         let mut deadline = leadership.deadline();
         while leadership.tokens()[1].is_none() {
-            deadline = leadership.renewed(deadline).await;
+            deadline = leadership.renewed(deadline).await.unwrap();
         }
     })
     .await;

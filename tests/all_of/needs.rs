@@ -188,7 +188,7 @@ async fn a_term_begins_and_goes_on_without_a_best_effort_lock_that_cannot_be_had
         soon("its token is told", async {
             let mut deadline = leadership.deadline();
             while leadership.tokens()[1].is_none() {
-                deadline = leadership.renewed(deadline).await;
+                deadline = leadership.renewed(deadline).await.unwrap();
             }
         })
         .await;

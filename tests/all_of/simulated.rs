@@ -76,6 +76,7 @@ fn machine(kind: Kind, who: u64, seed: u64) -> Joint {
         reads: true,
         empty_is_proof: false,
         expires: true,
+        reads_are_durable: true,
         longest_identity: 100,
     };
     let timing = Timing::new(TimingOptions::default(), LEASE).expect("a lease");

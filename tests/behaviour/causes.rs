@@ -107,7 +107,7 @@ pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
     let since = election.leader().and_then(|leader| leader.since_unix_ms);
     assert!(since.is_some(), "it knows since when it leads itself");
     assert!(election.deadline().is_some_and(|deadline| deadline >= before));
-    let renewed = soon("a renewal is told", leadership.renewed(before)).await;
+    let renewed = soon("a renewal is told", leadership.renewed(before)).await.unwrap();
     assert!(before < renewed && renewed <= leadership.deadline());
     let (work, mut working) = mpsc::unbounded_channel::<()>();
     let run = leadership.run(async move {

@@ -3,6 +3,7 @@
 mod callbacks;
 mod causes;
 mod finding;
+mod guard;
 mod settings;
 mod takeover;
 mod witness;
@@ -17,6 +18,7 @@ use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, n
 pub use callbacks::*;
 pub use causes::*;
 pub use finding::*;
+pub use guard::*;
 pub use settings::*;
 pub use takeover::*;
 pub use witness::Witness;
@@ -196,6 +198,8 @@ macro_rules! suite {
             work_that_ends_ends_the_term,
             work_that_panics_ends_the_term,
             a_guard_is_told_and_its_work_dropped,
+            work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_gone,
+            work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_blocked,
             callbacks_may_call_every_method_of_the_election,
             panics_in_callbacks_end_the_term_and_not_the_campaign,
             a_callback_that_never_returns_is_dropped_and_stop_returns,

@@ -177,7 +177,7 @@ async fn holds(leadership: &Leadership, which: Which, held: bool) {
     soon(&format!("{which:?} is held: {held}"), async {
         let mut deadline = leadership.deadline();
         while leadership.tokens()[which.place()].is_some() != held {
-            deadline = leadership.renewed(deadline).await;
+            deadline = leadership.renewed(deadline).await.unwrap();
         }
     })
     .await;
@@ -186,8 +186,8 @@ async fn holds(leadership: &Leadership, which: Which, held: bool) {
 /// Waits for a renewal that was sent after this was called, so that the deadline has been extended beyond doubt.
 async fn renewed(leadership: &Leadership) {
     soon("renewals", async {
-        let deadline = leadership.renewed(leadership.deadline()).await;
-        leadership.renewed(deadline).await
+        let deadline = leadership.renewed(leadership.deadline()).await.unwrap();
+        leadership.renewed(deadline).await.unwrap()
     })
     .await;
     assert!(leadership.is_valid());

@@ -41,9 +41,9 @@ async fn offices_are_handed_over_both_ways_and_transitions_are_exact() {
     }
 }
 
-/// A release of client-go's is believed: nobody waits for the lease of who has released.
+/// A release of client-go's may come while its work goes on, so it is waited for as long as its own lease lasts, and no longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_release_of_client_go_hands_over_before_its_lease_is_out() {
+async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     let scene = Scene::<InLease>::new(Duration::from_secs(3600)).await;
     let mut go = Peer::start(&scene, "go").await;
     go.says("won").await;

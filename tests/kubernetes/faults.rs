@@ -248,9 +248,15 @@ async fn busy() -> (Busy, LeaseLock) {
 
 pub async fn busy_cluster() -> (Busy, Cluster) {
     let server = Busy::start().await;
+    let cluster = cluster_at(server.port).await;
+    (server, cluster)
+}
+
+/// Where whatever listens on this port is the API server.
+pub async fn cluster_at(port: u16) -> Cluster {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kubeconfig");
-    let url = format!("http://127.0.0.1:{}", server.port);
+    let url = format!("http://127.0.0.1:{port}");
     let config = json!({
         "clusters": [{ "name": "c", "cluster": { "server": url } }],
         "users": [{ "name": "u", "user": {} }],
@@ -258,8 +264,7 @@ pub async fn busy_cluster() -> (Busy, Cluster) {
         "current-context": "x",
     });
     fs::write(&file, config.to_string()).unwrap();
-    let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
-    (server, cluster)
+    Cluster::from_kubeconfig(&file, None).await.unwrap()
 }
 
 /// A server that is too busy says for how long, and is asked again then, if there is time.

@@ -185,7 +185,7 @@ async fn a_campaigner_in_a_pod() {
             loop {
                 tokio::select! {
                     _ = leadership.ended() => break,
-                    later = leadership.renewed(deadline) => {
+                    Ok(later) = leadership.renewed(deadline) => {
                         deadline = later;
                         println!("renewed");
                     }

@@ -74,7 +74,7 @@ async fn a_release_deletes_on_conditions_and_tries_again() {
     server.answers("409 Conflict", "", "{\"message\":\"it has another version\"}");
     server.answers("200 OK", "", &lock("8"));
     server.answers("500 Internal Server Error", "", "{\"message\":\"who knows\"}");
-    server.answers("404 Not Found", "", "{\"message\":\"it is gone\"}");
+    server.answers("404 Not Found", "", &crate::answers::not_found(OBJECT));
     soon("a release", leadership.release()).await.expect("a release");
     let asked = server.asked();
     let deletes = asked.iter().filter(|request| request.starts_with("DELETE"));

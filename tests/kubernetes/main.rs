@@ -1,6 +1,7 @@
 //! Elections on a real Kubernetes API server.
 #![cfg(feature = "kubernetes")]
 
+mod answers;
 #[path = "../behaviour/mod.rs"]
 mod behaviour;
 #[cfg(feature = "nats")]
@@ -8,8 +9,10 @@ mod both;
 #[cfg(feature = "nats")]
 mod both_fleet;
 mod clientgo;
+mod clientgo_cut;
 mod faults;
 mod fleet;
+mod fresh;
 mod gate;
 mod in_pod;
 mod life;
@@ -27,6 +30,7 @@ mod nats_scene;
 mod office;
 mod peer;
 mod record;
+mod relay;
 mod rights;
 mod scene;
 mod suites;

@@ -23,7 +23,7 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     let lock = Service::lock(&scene).await;
     let election = working(new_election("my_app", lock).identity("measured")).start().unwrap();
     let leadership = leads(&election).await;
-    soon("a renewal", leadership.renewed(leadership.deadline())).await;
+    soon("a renewal", leadership.renewed(leadership.deadline())).await.unwrap();
     shows_a_leader(&seen(&snapshotter, "my_app", "measured"));
     let mut changes = election.changes();
     scene.evict("my_app").await;

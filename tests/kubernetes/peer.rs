@@ -22,11 +22,22 @@ impl Peer {
     }
 
     pub async fn start_with<K: Kind>(scene: &Scene<K>, kubeconfig: &Path, identity: &str) -> Self {
+        Self::start_timed(scene, kubeconfig, identity, ["5s", "4s", "1s"]).await
+    }
+
+    /// With this LeaseDuration, RenewDeadline and RetryPeriod.
+    pub async fn start_timed<K: Kind>(
+        scene: &Scene<K>,
+        kubeconfig: &Path,
+        identity: &str,
+        [lease, deadline, retry]: [&str; 3],
+    ) -> Self {
         let program = tokio::task::spawn_blocking(|| go_program("clientgo")).await.unwrap();
         let mut process = Command::new(program)
             .arg("-kubeconfig")
             .arg(kubeconfig)
             .args(["-namespace", &scene.namespace, "-name", OBJECT, "-identity", identity])
+            .args(["-lease", lease, "-renew-deadline", deadline, "-retry", retry])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)

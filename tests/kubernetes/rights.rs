@@ -152,9 +152,10 @@ async fn the_manifest_of_a_deployment_is_taken_and_has_the_documented_role() {
         "/api/v1",
         "/apis/rbac.authorization.k8s.io/v1",
         "/apis/rbac.authorization.k8s.io/v1",
+        "/apis/coordination.k8s.io/v1",
         "/apis/apps/v1",
     ];
-    let plurals = ["serviceaccounts", "roles", "rolebindings", "deployments"];
+    let plurals = ["serviceaccounts", "roles", "rolebindings", "leases", "deployments"];
     assert_eq!(manifests.len(), plurals.len());
     for ((manifest, place), plural) in manifests.into_iter().zip(places).zip(plurals) {
         // There are such a role and account in the scene, and a dry run does not replace them.

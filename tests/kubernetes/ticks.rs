@@ -87,7 +87,7 @@ pub fn terms<'a>(ticks: impl IntoIterator<Item = &'a Tick>) -> HashSet<(&'a str,
         if working == Some(key) {
             continue;
         }
-        if over.contains(&key) {
+        if over.contains(&key) && overlaps.len() < 4 {
             overlaps.push((tick.at, key, working));
         }
         over.extend(working.replace(key));

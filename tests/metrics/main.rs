@@ -19,7 +19,7 @@ async fn an_election_records_what_the_docs_list() {
     let lock = MemoryLock::with_ttl(Duration::from_secs(1));
     let election = new_election("my_app", lock.clone()).identity("c1").start().unwrap();
     let leadership = election.won().await.unwrap();
-    leadership.renewed(leadership.deadline()).await;
+    leadership.renewed(leadership.deadline()).await.unwrap();
     shows_a_leader(&seen(&snapshotter, "my_app", "c1"));
 
     let mut changes = election.changes();

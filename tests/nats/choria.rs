@@ -107,7 +107,7 @@ async fn ours_and_chorias_never_lead_at_once() {
     let at_work = Arc::clone(&ledger);
     let election = new_election("my_app", lock)
         .identity("rust-1")
-        .with_choria_peers()
+        .with_choria()
         .on_won(move |leadership| {
             let ledger = Arc::clone(&at_work);
             async move {

@@ -33,6 +33,28 @@ async fn a_bucket_is_made_unless_it_must_be_there() {
     open(&format!("{}/MINE?create=no", server.url())).await.expect("it is there now");
 }
 
+/// It is the same as `with_choria()` of the builder, for whoever names the bucket by its URL alone.
+#[tokio::test]
+async fn a_bucket_shared_with_choria_is_said_in_its_url() {
+    let server = Server::start().await;
+    let shared = async |options: &str| {
+        let lock = open(&format!("{}/MINE{options}", server.url())).await.unwrap();
+        lock.timing().choria_peers
+    };
+    assert!(shared("?with-choria").await && shared("?with-choria=yes").await);
+    assert!(!shared("").await && !shared("?with-choria=no").await);
+    let refused = open("nats://localhost/B?with-choria=maybe").await.unwrap_err();
+    assert!(refused.to_string().ends_with("with-choria is yes or no"), "{refused}");
+    // Three quarters of the TTL of 60 s: a grace of 45 s leaves no time to lead, which it does where nothing is shared.
+    let lock = open(&format!("{}/MINE?with-choria", server.url())).await.unwrap();
+    let start = |lock: Arc<dyn Lock>, lease: u64| {
+        let builder = new_election("my_app", lock).lease(Duration::from_secs(lease));
+        builder.renewal(Duration::from_secs(1)).grace(Duration::from_secs(45)).start()
+    };
+    assert!(start(Arc::clone(&lock), 60).unwrap_err().to_string().contains("leaves no time"));
+    start(open(&format!("{}/MINE", server.url())).await.unwrap(), 60).unwrap().stop().await;
+}
+
 #[tokio::test]
 async fn a_user_or_a_token_of_the_url_is_used() {
     for (rights, who) in [
@@ -41,7 +63,12 @@ async fn a_user_or_a_token_of_the_url_is_used() {
     ] {
         let server = Server::builder().config(rights).start().await;
         let url = |who: &str| format!("nats://{who}{}/MINE", server.address());
-        can_lead(open(&url(&format!("{who}@"))).await.unwrap()).await;
+        let lock = open(&url(&format!("{who}@"))).await.unwrap();
+        let options = async_nats::ConnectOptions::new();
+        let connection = incumbent::nats::connect(url(&format!("{who}@")), options).await.unwrap();
+        let shown = format!("{lock:?} {connection:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("s:t"), "{shown}");
+        can_lead(lock).await;
         let refused = open(&url("")).await.unwrap_err();
         assert_eq!(refused.kind(), LockUrlErrorKind::Denied, "{refused}: {:?}", refused);
     }

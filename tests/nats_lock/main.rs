@@ -3,6 +3,7 @@
 mod buckets;
 mod emptiness;
 mod hints;
+mod listening;
 mod places;
 mod rights;
 mod traps;

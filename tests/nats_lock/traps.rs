@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind};
 use incumbent_test_support::{Cluster, Proxy, Server, Version};
@@ -38,6 +39,32 @@ async fn a_renewal_keeps_its_ttl() {
         let renewal = living(SECOND, renewal(1, 2, created));
         lock.write("a", renewal).await.unwrap();
         expires(&mut heard).await;
+    }
+}
+
+/// No message with a TTL of its own outlives the `max_age` of its stream. One that says `never` does, as of 2.11.
+#[tokio::test]
+async fn an_entry_lives_no_longer_than_the_bucket_keeps_it() {
+    let asked = Duration::from_secs(3600);
+    for version in Version::ALL {
+        let server = Server::builder().version(version).start().await;
+        let client = server.connect().await;
+        let config = BucketConfig::new("B").ttl(SECOND * 2);
+        let lock = Bucket::create(client.clone(), config).await.unwrap().lock();
+        let never = HeaderMap::from_iter([("Nats-TTL".parse().unwrap(), "never".parse().unwrap())]);
+        client.publish_with_headers("$KV.B.never", never, "x".into()).await.unwrap();
+        lock.write("a", living(asked, entry(1, 1, None))).await.unwrap();
+        let (_, entry) = held(&lock, "a").await;
+        assert!(entry.life < SECOND * 4, "{version}: {:?}", entry.life);
+        eventually("the end of the entry", async || match read(&lock, "a").await.unwrap() {
+            Reading::Found(record) if matches!(record.content, Content::Held(_)) => None,
+            _ => Some(()),
+        })
+        .await;
+        if version != Version::V2_10 {
+            let (_, never) = held(&lock, "never").await;
+            assert!(never.life > asked, "{version}: {:?}", never.life);
+        }
     }
 }
 

@@ -119,7 +119,8 @@ async fn an_environment_with_the_least_rights_is_enough() {
         .env(PREFIX, &scene.prefix)
         .env("AZURE_STORAGE_ACCOUNT_NAME", ACCESS_KEY)
         .env("AZURE_STORAGE_SAS_TOKEN", LEAST_SAS)
-        .env("AZURE_STORAGE_ENDPOINT", format!("http://127.0.0.1:{port}/{ACCESS_KEY}"));
+        .env("AZURE_STORAGE_ENDPOINT", format!("http://127.0.0.1:{port}/{ACCESS_KEY}"))
+        .env("AZURE_ALLOW_HTTP", "true");
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -137,7 +138,7 @@ async fn campaigns_by_the_environment() {
     let only = working(builder).start().unwrap();
     let leadership = leads(&only).await;
     let deadline = leadership.deadline();
-    crate::behaviour::soon("a renewal", leadership.renewed(deadline)).await;
+    crate::behaviour::soon("a renewal", leadership.renewed(deadline)).await.unwrap();
     drop(leadership);
     only.stop().await;
     let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };

@@ -146,7 +146,7 @@ async fn every_write_has_its_own_content() {
         let mut leadership = leads(&only).await;
         let mut deadline = leadership.deadline();
         for _ in 0..2 {
-            deadline = soon("a renewal", leadership.renewed(deadline)).await;
+            deadline = soon("a renewal", leadership.renewed(deadline)).await.unwrap();
             leadership = leads(&only).await;
             changes += 1;
         }
@@ -183,7 +183,7 @@ async fn a_leader_that_stood_still_does_not_write_over_its_successor() {
     soon("the loss", old.ended()).await;
     assert!(leadership.is_valid() && leadership.token() > old.token());
     let deadline = leadership.deadline();
-    soon("a renewal", leadership.renewed(deadline)).await;
+    soon("a renewal", leadership.renewed(deadline)).await.unwrap();
 }
 
 /// An operator's eviction is told from a release, and the next leader waits until the evicted one knows.

@@ -109,6 +109,15 @@ async fn a_store_that_heeds_no_conditions_is_refused() {
     assert!(error.to_string().contains("does not heed If-None-Match"), "{error}");
 }
 
+/// A store is seen to heed conditions though no more than one request fits into the time for a write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_slow_store_is_led_on_at_last() {
+    let scene = Scene::<S3>::new(LEASE).await;
+    scene.gate.always("PUT", Fault::Late(LEASE / 8 * 3 / 5));
+    let only = scene.stand("only");
+    drop(leads(&only).await);
+}
+
 /// No key is ever shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn keys_are_not_told() {
@@ -133,11 +142,11 @@ async fn a_short_pause_of_the_store_costs_nothing() {
     let only = scene.stand("only");
     let leadership = leads(&only).await;
     let before = leadership.deadline();
-    let stood = soon("a renewal", leadership.renewed(before)).await;
+    let stood = soon("a renewal", leadership.renewed(before)).await.unwrap();
     scene.server.pause();
     tokio::time::sleep(lease / 2).await;
     scene.server.resume();
-    soon("a renewal", leadership.renewed(stood)).await;
+    soon("a renewal", leadership.renewed(stood)).await.unwrap();
     assert!(leadership.is_valid());
     assert_eq!(only.token(), Some(leadership.token()));
 }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +22,8 @@ pub enum Fault {
     Answer(Message),
     /// The store gets it, and its answer is lost.
     LoseAnswer,
+    /// The store gets it so much later.
+    Late(Duration),
     /// Nothing comes back until the gate is opened again; then the store gets it.
     Hold,
 }
@@ -125,6 +128,10 @@ impl Inner {
                 let mut holds = self.holds.subscribe();
                 holds.mark_unchanged();
                 let _ = holds.changed().await;
+                self.forward(request).await
+            }
+            Some(Fault::Late(by)) => {
+                tokio::time::sleep(by).await;
                 self.forward(request).await
             }
             Some(Fault::LoseAnswer) => {

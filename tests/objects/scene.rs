@@ -79,7 +79,7 @@ impl Kind for Gcs {
     }
 
     fn bucket(port: u16) -> Bucket {
-        Bucket::google(google(port)).unwrap()
+        Bucket::google(google(port)).unwrap().allow_http()
     }
 
     fn store(port: u16) -> Arc<dyn ObjectStore> {

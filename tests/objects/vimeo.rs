@@ -156,7 +156,7 @@ async fn a_go_leader_that_stood_still_finds_its_successor() {
     go.signal("CONT").await;
     go.says("lost").await;
     let deadline = leadership.deadline();
-    soon("a renewal", leadership.renewed(deadline)).await;
+    soon("a renewal", leadership.renewed(deadline)).await.unwrap();
     assert!(leadership.is_valid());
 }
 

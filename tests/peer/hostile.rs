@@ -135,6 +135,7 @@ fn nothing_that_is_said_makes_a_voter_panic() {
             id: format!("v{index}").into(),
             size: 3,
             voters: None,
+            votes: true,
             lease,
             incarnation: index,
             origin_unix_us: 0,

@@ -15,6 +15,7 @@ fn begin(id: &str, incarnation: u64, now: Instant) -> Voter {
         id: id.into(),
         size: 2,
         voters: None,
+        votes: true,
         lease: LEASE,
         incarnation,
         origin_unix_us: 0,

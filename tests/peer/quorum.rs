@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
-use incumbent::{Cause, Change, Election, new_election};
+use incumbent::{Cause, Change, CoolDown, Election, new_election};
 use incumbent_test_support::eventually;
 use serde_json::json;
 
@@ -68,6 +68,59 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
         board.heal();
     }
     drop(node);
+}
+
+/// A StatefulSet's pod whose node is cut off, and the one that takes its place: two majorities by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
+    let net = Net::new();
+    let addresses: Vec<_> = (1..=4).map(|host| net.address(host)).collect();
+    let board = Switchboard::between(&addresses, 7).await;
+    let names = ["app-0", "app-1", "app-2"];
+    let member = |index: usize| {
+        let member = quick(addresses[index], 1.0 + index as f64).peers(board.faces(index));
+        let member = member.id(names[index % 3]).quorum(3).voters(names).lease(LEASE);
+        member.start().expect("a start")
+    };
+    let old: Vec<_> = (0..3).map(member).collect();
+    let elections: Vec<_> = old.iter().map(stand).collect();
+    leader(&elections).await;
+    board.part(&[0, 0, 1, 1]);
+    let replacement = member(3);
+    let began = tokio::time::Instant::now();
+    let alone = [old[2].lock(), replacement.lock()];
+    // For longer than it is silent at the most.
+    while began.elapsed() < LEASE * 4 {
+        for lock in &alone {
+            let read = lock.read("my_app", LEASE / 2).await;
+            assert!(read.is_err(), "{read:?}");
+        }
+        assert!(!elections[2].is_leader());
+    }
+    let error = replacement.lock().read("my_app", LEASE / 2).await.unwrap_err();
+    assert!(error.to_string().contains("no seat yet"), "{error}");
+    leader(&elections[..2]).await;
+
+    // It takes the seat when it hears those that are left, and leads with them.
+    old[0].stop().await;
+    board.heal();
+    let again = stand(&replacement);
+    elections[1].stop().await;
+    old[1].stop().await;
+    leader(&[again, elections.into_iter().nth(2).expect("three")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_cool_down_comes_to_its_end() {
+    for policy in [CoolDown::Strict, CoolDown::For(LEASE), CoolDown::For(LEASE * 2)] {
+        let net = Net::new();
+        let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
+        let members = [member(1), member(2), member(3)];
+        let stand = |member: &QuorumPeer| {
+            new_election("my_app", member.lock()).cool_down(policy).start().unwrap()
+        };
+        leader(&members.iter().map(stand).collect::<Vec<_>>()).await;
+    }
 }
 
 /// As an operator's command is one.

@@ -31,6 +31,10 @@ enum Vacancy {
     WatchedExpiry,
     /// Expired, its last write not heard.
     Expired,
+    /// Expired, its last write read some time later: of a writer that waited for longer than the lock keeps an entry.
+    ReadExpiry {
+        right: Duration,
+    },
     /// Deleted, its last write not heard.
     Evicted,
     /// Nothing there.
@@ -58,14 +62,22 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
     desk.event(Event::Start);
     desk.run(SECOND);
     // The last write.
-    let unheard = matches!(vacancy, Vacancy::Expired | Vacancy::Evicted);
+    let unheard =
+        matches!(vacancy, Vacancy::Expired | Vacancy::Evicted | Vacancy::ReadExpiry { .. });
     let revision = match vacancy {
         Vacancy::Empty { .. } => Revision(0),
+        Vacancy::ReadExpiry { right } => desk.server.store(desk.now, of_other(right), right),
         _ if unheard => desk.server.store(desk.now, holder(), LEASE),
         _ => desk.stores(holder()),
     };
     let last_write = desk.now;
     match vacancy {
+        Vacancy::ReadExpiry { .. } => {
+            desk.run(SECOND);
+            desk.event(Event::Hint(Hint::Look));
+            desk.run(LEASE - SECOND);
+            desk.tell_last();
+        }
         Vacancy::WatchedExpiry | Vacancy::Expired | Vacancy::ForeignExpiry => {
             desk.run(LEASE);
             desk.tell_last();
@@ -163,6 +175,25 @@ fn beside_choria_an_unknown_holder_is_one_of_theirs() {
     beside(Vacancy::Empty { proof: false }, SECOND * 14);
     beside(Vacancy::Empty { proof: true }, SECOND * 2);
     beside(Vacancy::Foreign, SECOND * 14);
+}
+
+/// No lock keeps an entry for longer than its longest lease: its expiry proves the end of no right that is longer.
+#[test]
+fn what_an_expired_entry_could_not_outlive_is_waited_for() {
+    let longer = |by| Vacancy::ReadExpiry { right: LEASE + by };
+    for beside_choria in [false, true] {
+        let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, beside_choria, least);
+        proven(longer(Duration::ZERO), Duration::ZERO);
+        proven(longer(SECOND * 5), SECOND * 5);
+    }
+    // By the candidate's own clock, from when it read the entry, a second old.
+    assert_wait(longer(SECOND * 5), CoolDown::Strict, false, SECOND * 6);
+}
+
+/// The expired entry may have been written in the moment before.
+#[test]
+fn strict_beside_choria_waits_for_one_of_theirs_in_full() {
+    assert_wait(Vacancy::Expired, CoolDown::Strict, true, SECOND * 14);
 }
 
 /// A concession that comes while the winner already cools down ends the wait; one of somebody else does not.

@@ -28,6 +28,8 @@ pub struct Desk {
     pub server: Server,
     /// What every request fails with.
     pub refuses: Option<LockErrorKind>,
+    /// What every write fails with, while reads are answered.
+    pub refuses_writes: Option<LockErrorKind>,
     /// Whether requests wait for [`Desk::answer`].
     pub holds: bool,
     /// Whether work goes on until [`Desk::event`] says that it ended.
@@ -42,6 +44,7 @@ pub fn capabilities() -> Capabilities {
         reads: true,
         empty_is_proof: false,
         expires: true,
+        reads_are_durable: true,
         longest_identity: 100,
     }
 }
@@ -59,6 +62,7 @@ impl Desk {
             now: Time::ZERO,
             server: Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2),
             refuses: None,
+            refuses_writes: None,
             holds: false,
             works_on: false,
             held: None,
@@ -137,7 +141,8 @@ impl Desk {
     /// Has the server answer the request that waits.
     pub fn serve(&mut self) {
         let Some((id, request)) = self.held.take() else { return };
-        let answer = match self.refuses {
+        let write = matches!(request, Request::Write(_));
+        let answer = match self.refuses.or(self.refuses_writes.filter(|_| write)) {
             Some(kind) => failed(&request, failure(kind, "no")),
             None => self.server.apply(self.now, &request).0,
         };

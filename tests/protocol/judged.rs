@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Capabilities, Content, Coverage, Hint, Request, Revision, Tombstone};
-use incumbent::protocol::Event;
+use incumbent::lock::{
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Record, Request, Revision, Tombstone,
+};
+use incumbent::protocol::{Action, CoolDown, Event, Settings};
 use incumbent_sim::{Keeping, Server};
 
 use super::desk::{Desk, LEASE, capabilities, found, of_choria, of_other, settings};
@@ -119,4 +121,118 @@ fn a_lock_that_calls_an_entry_expired_is_believed_by_a_newcomer() {
     desk.serve();
     desk.run(LEASE / 4);
     assert_eq!(desk.begins().len(), 1);
+}
+
+/// Each look finds the entry that has expired, and each write fails: neither is news after the first time.
+#[test]
+fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap() {
+    use LockErrorKind::{Denied, Misconfigured, Unavailable, Unknown};
+    for kind in [Misconfigured, Denied, Unavailable, Unknown] {
+        for coverage in [Coverage::Full, Coverage::None] {
+            let mut desk = standing_by(coverage);
+            desk.refuses_writes = Some(kind);
+            desk.run(LEASE * 10);
+            let asked = desk.requests().iter().filter(|r| matches!(r, Request::Write(_))).count();
+            assert!(asked > 10, "{kind:?}, {coverage:?}: it goes on trying: {asked}");
+            let said: Vec<_> = (desk.log.iter())
+                .filter_map(|(_, action)| match action {
+                    Action::Leader(leader) => {
+                        Some(leader.as_ref().map_or("none", |l| &*l.identity).to_owned())
+                    }
+                    Action::Trouble(_) => Some("fails".to_owned()),
+                    Action::Recovered => Some("recovered".to_owned()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(said, ["other", "none", "fails"], "{kind:?}, {coverage:?}");
+
+            desk.log.clear();
+            desk.refuses_writes = None;
+            desk.run(SECOND * 5);
+            assert!(desk.leads(), "{kind:?}, {coverage:?}: {:?}", desk.log);
+            let recovered = desk.log.iter().filter(|(_, a)| matches!(a, Action::Recovered)).count();
+            assert_eq!(recovered, 1, "{kind:?}, {coverage:?}");
+        }
+    }
+}
+
+/// Whoever writes over the expired entry while our own writes fail is the leader that is reported.
+#[test]
+fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
+    let mut desk = standing_by(Coverage::None);
+    desk.refuses_writes = Some(LockErrorKind::Misconfigured);
+    desk.run(LEASE * 2);
+    assert!(desk.machine.leader().is_none(), "{:?}", desk.machine.leader());
+    desk.server.store(desk.now, of_choria(LEASE), LEASE);
+    desk.run(SECOND * 5);
+    assert_eq!(desk.machine.leader().map(|leader| &*leader.identity), Some("choria"));
+}
+
+/// A write that failed for a moment is over once somebody else is seen to lead: then there is nothing to write.
+#[test]
+fn trouble_with_a_write_ends_when_another_is_seen_to_lead() {
+    let mut desk = standing_by(Coverage::None);
+    desk.refuses_writes = Some(LockErrorKind::Unavailable);
+    desk.run(LEASE * 2);
+    assert!(desk.machine.trouble().is_some());
+    desk.server.store(desk.now, of_choria(LEASE), LEASE);
+    desk.run(SECOND * 5);
+    assert!(desk.machine.trouble().is_none(), "{:?}", desk.machine.trouble());
+}
+
+/// The entry's own hint may come after the read that found it expired. What it says of the write before it does not make that one the last.
+#[test]
+fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
+    let strict = Settings { cool_down: CoolDown::Strict, ..settings() };
+    let mut desk = Desk::new(strict, forever());
+    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    let seen = desk.other_writes(LEASE);
+    desk.event(Event::Start);
+    desk.run(LEASE - SECOND);
+    let renewal = desk.server.store(desk.now, of_other(LEASE), LEASE);
+    let renewed = desk.now;
+    desk.holds = true;
+    desk.event(Event::Hint(Hint::Coverage(Coverage::None)));
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.answer(found(renewal.0, Content::Vacant(Tombstone::Expired)));
+    let record = Record { revision: renewal, content: of_other(LEASE) };
+    desk.event(Event::Hint(Hint::Stored { record, previous: Some(Some(seen)), age: None }));
+    desk.holds = false;
+    desk.run(LEASE * 2);
+    assert!(desk.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", desk.begins()[0]);
+}
+
+/// A read may show a renewal that a failover loses: only an acknowledgement extends the term.
+#[test]
+fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() {
+    let mut desk = Desk::new(settings(), Capabilities { reads_are_durable: false, ..forever() });
+    desk.server = Server::new(LEASE, Keeping::Rows, LEASE * 2);
+    desk.event(Event::Start);
+    desk.run(SECOND);
+    assert!(desk.leads());
+    let deadline = desk.machine.deadline();
+    desk.holds = true;
+    desk.next_write();
+    desk.lose_the_reply();
+    desk.next_write();
+    desk.serve(); // refused: the first one was applied
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.serve();
+    assert_eq!(desk.machine.deadline(), deadline);
+    desk.next_write();
+    desk.serve();
+    assert!(desk.machine.deadline() > deadline);
+}
+
+/// Two histories of one store may give out the same revision.
+#[test]
+fn the_same_revision_of_another_write_is_another_entry() {
+    let mut desk = standing_by(Coverage::None);
+    desk.run(LEASE / 2);
+    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    desk.server.store(desk.now, of_choria(LEASE), LEASE);
+    let stored = desk.now;
+    desk.run(LEASE * 3);
+    assert!(desk.begins()[0] >= stored + LEASE, "{:?} after {stored:?}", desk.begins()[0]);
 }

@@ -212,7 +212,9 @@ fn few_of_a_thousand_ask() {
         seed: 3,
         bucket_ttl: LEASE,
         keeping: Keeping::LeavesMarkers,
+        per_write_ttl: true,
         old_bucket: true,
+        synchronous: false,
         chorias: None,
         client_gos: 0,
         vimeos: 0,
@@ -245,6 +247,7 @@ fn few_of_a_thousand_ask() {
 #[test]
 fn a_leader_is_as_fresh_as_its_last_write() {
     let mut desk = Desk::new(settings(), capabilities()); // it polls, and hears nothing
+    desk.server.bucket_ttl = LEASE * 10; // which keeps the entry
     let fresh = |desk: &Desk| desk.machine.leader().map(|leader| leader.is_fresh(desk.local()));
     desk.server.store(desk.now, of_other(LEASE), LEASE * 10);
     desk.event(Event::Start);

@@ -30,7 +30,7 @@ async fn the_row_shows_who_leads_since_when_and_for_how_long() {
         clock_timestamp() - renewed_at < lease_duration FROM incumbent_elections";
     assert!(scene.admin(times).await[0].get::<bool, _>(0));
     let before = leadership.deadline();
-    soon("a renewal", leadership.renewed(before)).await;
+    soon("a renewal", leadership.renewed(before)).await.unwrap();
     drop(leadership);
     first.stop().await;
     let row = scene.row().await.expect("a row that stays");
@@ -76,7 +76,7 @@ async fn a_server_that_is_killed_is_ridden_out_inside_the_lease() {
         let before = leadership.deadline();
         scene.server.kill();
         scene.server.restart().await;
-        soon("a renewal", leadership.renewed(before)).await;
+        soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
     assert!(leadership.is_valid());
     scene.server.kill();
@@ -101,7 +101,7 @@ async fn a_server_that_is_paused_is_ridden_out_inside_the_lease_and_not_beyond()
     tokio::time::sleep(LEASE / 3).await;
     scene.server.resume();
     let before = leadership.deadline();
-    soon("a renewal", leadership.renewed(before)).await;
+    soon("a renewal", leadership.renewed(before)).await.unwrap();
     scene.server.pause();
     let cause = lost(&mut changes).await;
     assert!(matches!(cause, Cause::Expired { .. }), "{cause:?}");
@@ -129,7 +129,7 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
     let leadership = leads(&election).await;
     for _ in 0..6 {
         let before = leadership.deadline();
-        soon("a renewal", leadership.renewed(before)).await;
+        soon("a renewal", leadership.renewed(before)).await.unwrap();
         sqlx::raw_sql("SELECT 1").execute(&pool).await.expect("the pool is sound");
     }
     assert!(leadership.is_valid());
@@ -280,7 +280,7 @@ async fn a_reply_that_is_lost_costs_no_term() {
         gate.lose_a_reply();
         eventually("a reply is lost", async || (gate.lost() == turn).then_some(())).await;
         let before = leadership.deadline();
-        soon("a renewal", leadership.renewed(before)).await;
+        soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
     assert!(leadership.is_valid());
     drop(leadership);
@@ -323,7 +323,7 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     sees(&second, "first").await;
     for _ in 0..4 {
         let before = leadership.deadline();
-        soon("a renewal", leadership.renewed(before)).await;
+        soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
     drop(leadership);
     first.stop().await;
@@ -343,7 +343,7 @@ async fn it_is_found_out_once_that_a_pooler_passes_no_notifications_on() {
     let leadership = leads(&election).await;
     for _ in 0..10 {
         let before = leadership.deadline();
-        soon("a renewal", leadership.renewed(before)).await;
+        soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
     let listens = scene.server.log().matches("LISTEN ").count();
     assert!((1..=2).contains(&listens), "{listens}");

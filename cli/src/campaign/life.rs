@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Campaign, Output};
 use crate::candidate::Ends;
 use crate::failure::{Code, Failure};
+use crate::output::{plain_json, printable};
 use crate::place::Locks;
 
 /// What is printed.
@@ -63,8 +64,8 @@ impl Campaign {
 
     fn print_line(&self, line: Line) -> io::Result<()> {
         let line = match self.output {
-            Output::Json => line.json().to_string(),
-            Output::Text => line.text(),
+            Output::Json => plain_json(line.json().to_string()),
+            Output::Text => printable(&line.text()),
         };
         writeln!(io::stdout(), "{line}")
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::candidate::{Candidacy, Ends, describe};
 use crate::failure::{EXIT_CODES, Failure};
-use crate::output::printable;
+use crate::output::{plain_json, printable};
 use crate::place::{At, Place};
 
 /// Stand in the election NAME, and print each transition until interrupted.
@@ -81,8 +81,8 @@ impl Campaign {
 
     fn print(&self, change: &Change) -> io::Result<()> {
         let line = match self.output {
-            Output::Json => json_line(change).map(|line| line.to_string()),
-            Output::Text => text_line(change),
+            Output::Json => json_line(change).map(|line| plain_json(line.to_string())),
+            Output::Text => text_line(change).map(|line| printable(&line)),
         };
         match line {
             Some(line) => writeln!(io::stdout(), "{line}"),
@@ -96,7 +96,7 @@ fn text_line(change: &Change) -> Option<String> {
         Change::Won { token } => format!("won: leading with token {token}"),
         Change::Lost { cause, .. } => format!("lost: {cause}"),
         Change::Leader(Some(leader)) if leader.is_me => return None,
-        Change::Leader(Some(leader)) => format!("leader: {}", printable(&leader.identity)),
+        Change::Leader(Some(leader)) => format!("leader: {}", leader.identity),
         Change::Leader(None) => "leader: nobody".to_owned(),
         Change::Trouble(failure) => format!("trouble: {}", failure.message),
         Change::Recovered => "recovered: the server answers again".to_owned(),

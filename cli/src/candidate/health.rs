@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use incumbent::Election;
 use incumbent::clock::{BootClock, Clock, Instant};
+use incumbent::{Election, State};
 
 use super::status;
 use crate::when;
@@ -40,19 +40,34 @@ impl Health {
         self.record().ended = true;
     }
 
-    /// One line: how it goes, or what is wrong.
-    pub fn judge(&self, election: &Election) -> Result<String, String> {
-        let record = self.record();
-        if record.ended {
+    /// One line: whether the process does its work, be the lock in reach or not.
+    pub fn is_alive(&self, election: &Election) -> Result<String, String> {
+        if self.record().ended {
             return Err("the campaign has ended".to_owned());
         }
+        overdue(BootClock.now(), election.deadline())?;
+        Ok(format!("ok: {}", status::who(election)))
+    }
+
+    /// One line: whether it takes part, which it does once the lock has answered.
+    pub fn is_ready(&self, election: &Election) -> Result<String, String> {
+        let judged = self.judge(election)?;
+        match election.state() {
+            State::Unknown => Err("the lock has not answered yet".to_owned()),
+            _ => Ok(judged),
+        }
+    }
+
+    /// One line: how it goes, or what is wrong.
+    pub fn judge(&self, election: &Election) -> Result<String, String> {
+        let alive = self.is_alive(election)?;
+        let record = self.record();
         let now = BootClock.now();
-        overdue(now, election.deadline())?;
         if let Some(trouble) = election.trouble() {
             let since = record.troubled_since.unwrap_or(now);
             out_of_reach(now.saturating_since(since), self.lease, &trouble.message)?;
         }
-        Ok(format!("ok: {}", status::who(election)))
+        Ok(alive)
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {

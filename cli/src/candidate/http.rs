@@ -1,7 +1,7 @@
-//! `--http`: who leads, whether all is well, and metrics, for whoever asks.
+//! `--http`: who leads, whether all is well, and metrics, for every client.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::health::Health;
+use super::{Attendant, connections};
 use crate::failure::{Code, Failure, one_line};
 use crate::when;
 
@@ -22,22 +23,27 @@ const BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// An address that is ours, before anything is known that could be told there.
-pub struct Listener {
-    socket: TcpListener,
-    metrics: PrometheusHandle,
+/// HTTP at an address of ours. It answers from the beginning, also before anything is known that could be told there.
+pub struct Server {
+    standing: Arc<OnceLock<Standing>>,
+    _serves: Attendant,
+}
+
+/// What is told once there is a campaign.
+struct Standing {
+    election: Election,
+    health: Arc<Health>,
 }
 
 #[derive(Clone)]
 struct Told {
-    election: Election,
-    health: Arc<Health>,
+    standing: Arc<OnceLock<Standing>>,
     metrics: PrometheusHandle,
 }
 
-impl Listener {
+impl Server {
     /// Must come before the campaign begins: it looks for who takes its metrics once.
-    pub async fn bind(address: &str) -> Result<Self, Failure> {
+    pub async fn start(address: &str) -> Result<Self, Failure> {
         let address = parse(address)?;
         let cannot = |why: &dyn std::error::Error| {
             let message = format!("cannot serve HTTP at {address}: {}", one_line(why));
@@ -51,20 +57,22 @@ impl Listener {
         if let Ok(address) = socket.local_addr() {
             tracing::info!(%address, "serving HTTP");
         }
-        Ok(Self { socket, metrics })
-    }
-
-    /// Answers for as long as it is polled.
-    pub async fn serve(self, election: Election, health: Arc<Health>) {
+        let standing = Arc::new(OnceLock::new());
         let routes = Router::new()
             .route("/leader", get(leader))
             .route("/redirect/{*path}", any(redirect))
+            .route("/livez", get(livez))
+            .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
-            .route("/metrics", get(metrics))
-            .with_state(Told { election, health, metrics: self.metrics });
-        if let Err(error) = axum::serve(self.socket, routes).await {
-            tracing::error!(%error, "HTTP is not served any more");
-        }
+            .route("/metrics", get(render))
+            .with_state(Told { standing: Arc::clone(&standing), metrics });
+        let serves = Attendant(tokio::spawn(connections::serve(socket, routes)));
+        Ok(Self { standing, _serves: serves })
+    }
+
+    /// From now on this campaign is told of.
+    pub fn tell(&self, election: Election, health: Arc<Health>) {
+        let _ = self.standing.set(Standing { election, health }); // an error: there is one already
     }
 }
 
@@ -78,9 +86,11 @@ fn parse(text: &str) -> Result<SocketAddr, Failure> {
 }
 
 async fn leader(State(told): State<Told>) -> Json<Value> {
-    let leader = told.election.leader();
+    let election = told.standing.get().map(|standing| &standing.election);
+    let leader = election.and_then(Election::leader);
     let leader = leader.as_ref();
     let said = leader.and_then(|leader| leader.advertisement.as_deref());
+    let fresh = || election.is_some_and(|election| election.fresh_leader().is_some());
     Json(json!({
         "leader": leader.map(|leader| &*leader.identity),
         "token": leader.and_then(|leader| leader.token).map(|token| token.0),
@@ -88,16 +98,16 @@ async fn leader(State(told): State<Told>) -> Json<Value> {
             .and_then(|leader| leader.since_unix_ms)
             .and_then(when::from_unix_ms)
             .map(when::rfc3339),
-        "mine": told.election.is_leader(),
+        "mine": election.is_some_and(Election::is_leader),
         "address": said.map(Advertisement::address),
         "metadata": said.map(Advertisement::metadata),
-        "fresh": leader.map(|_| told.election.fresh_leader().is_some()),
+        "fresh": leader.map(|_| fresh()),
     }))
 }
 
 /// Whatever the method: 307 keeps it, and the body.
 async fn redirect(State(told): State<Told>, uri: Uri) -> Response {
-    let leader = told.election.fresh_leader();
+    let leader = told.standing.get().and_then(|standing| standing.election.fresh_leader());
     let said = leader.as_ref().and_then(|leader| leader.advertisement.as_deref());
     let path = uri.path_and_query().map_or("", |asked| asked.as_str());
     let path = path.strip_prefix("/redirect").unwrap_or_default();
@@ -116,15 +126,39 @@ async fn redirect(State(told): State<Told>, uri: Uri) -> Response {
     }
 }
 
+/// Whether the process is well: a lock out of reach is no reason to start it anew, nor is one that was not reached yet.
+async fn livez(State(told): State<Told>) -> (StatusCode, String) {
+    answer(match told.standing.get() {
+        None => Ok("ok: connecting to the lock".to_owned()),
+        Some(Standing { election, health }) => health.is_alive(election),
+    })
+}
+
+/// Whether it takes part: it could lead if nobody else did.
+async fn readyz(State(told): State<Told>) -> (StatusCode, String) {
+    answer(match told.standing.get() {
+        None => Err("connecting to the lock".to_owned()),
+        Some(Standing { election, health }) => health.is_ready(election),
+    })
+}
+
+/// Both at once, but for the lock's first answer.
 async fn healthz(State(told): State<Told>) -> (StatusCode, String) {
-    let (status, line) = match told.health.judge(&told.election) {
+    answer(match told.standing.get() {
+        None => Err("connecting to the lock".to_owned()),
+        Some(Standing { election, health }) => health.judge(election),
+    })
+}
+
+fn answer(judged: Result<String, String>) -> (StatusCode, String) {
+    let (status, line) = match judged {
         Ok(line) => (StatusCode::OK, line),
         Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
     };
     (status, line + "\n")
 }
 
-async fn metrics(State(told): State<Told>) -> impl IntoResponse {
+async fn render(State(told): State<Told>) -> impl IntoResponse {
     told.metrics.run_upkeep();
     ([(header::CONTENT_TYPE, METRICS)], told.metrics.render())
 }

@@ -1,5 +1,6 @@
 //! What those who stand in an election have in common: how they do it, and how they tell of it.
 
+mod connections;
 mod ends;
 mod health;
 mod http;
@@ -36,9 +37,11 @@ pub struct Candidacy {
     ///
     /// GET /leader: who leads, as JSON: leader, token, since, whether it is this process (mine), where it can be reached
     /// (address, metadata), and whether it has been seen to renew within its lease (fresh). /redirect/PATH: sends the client
-    /// on (307) to PATH at that address; 503 while no fresh leader advertises one. GET /healthz: 200
-    /// while it campaigns well, 503 once a deadline has passed that was not told, or the lock has been out of reach
-    /// for longer than a lease; with one line that says why. GET /metrics: for Prometheus.
+    /// on (307) to PATH at that address; 503 while no fresh leader advertises one. GET /livez: 200 while the process
+    /// does its work, whether the lock is in reach or not; 503 once a deadline has passed that was not told. GET /readyz:
+    /// 200 while it takes part; 503 before the lock has answered, and once it has been out of reach for longer than a lease.
+    /// GET /healthz: 503 where /livez says so, or the lock has been out of reach for longer than a lease. Each with one
+    /// line that says why. GET /metrics: for Prometheus. One request a connection, of at most 16 KiB without a body.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     http: Option<String>,
     /// Where this process can be reached while it leads: `host:port` or a URL, for whoever asks who leads.
@@ -61,7 +64,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// A lock that is open, before standing in an election of it.
 pub struct Entrance {
     opened: Opened,
-    http: Option<http::Listener>,
+    http: Option<http::Server>,
     status: StatusLine,
 }
 
@@ -70,6 +73,7 @@ pub struct Candidate {
     pub election: Election,
     pub status: StatusLine,
     attendants: Vec<Attendant>,
+    http: Option<http::Server>,
 }
 
 /// A task that ends with whoever has it.
@@ -103,7 +107,7 @@ impl Candidacy {
         let told = TimingOptions { lease: self.standing.lease, ..TimingOptions::default() };
         Timing::new(told, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
-            Some(address) => Some(http::Listener::bind(address).await?),
+            Some(address) => Some(http::Server::start(address).await?),
             None => None,
         };
         let mut status = StatusLine::new();
@@ -151,14 +155,16 @@ impl Candidacy {
         if let Some(grace) = grace {
             builder = builder.grace(grace);
         }
+        if at.opened.with_choria {
+            builder = builder.with_choria();
+        }
         let (election, changes) = builder.start_with_changes()?;
         let health = Arc::new(Health::new(at.opened.lease));
-        let mut attendants =
-            vec![Attendant(tokio::spawn(follow(election.clone(), health.clone())))];
-        if let Some(listener) = at.http {
-            attendants.push(Attendant(tokio::spawn(listener.serve(election.clone(), health))));
+        let attendants = vec![Attendant(tokio::spawn(follow(election.clone(), health.clone())))];
+        if let Some(server) = &at.http {
+            server.tell(election.clone(), health);
         }
-        Ok((Candidate { election, status: at.status, attendants }, changes))
+        Ok((Candidate { election, status: at.status, attendants, http: at.http }, changes))
     }
 }
 
@@ -176,6 +182,7 @@ impl Candidate {
         notify::stopping();
         self.election.stop().await;
         self.attendants.clear();
+        self.http = None;
     }
 }
 

@@ -48,7 +48,8 @@ impl StatusLine {
         }
         let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
         let columns = if columns == 0 { 80 } else { columns }; // 0: it does not know
-        let text: String = text.chars().take(columns.saturating_sub(1)).collect();
+        let text: String =
+            output::printable(text).chars().take(columns.saturating_sub(1)).collect();
         self.write(&format!("\r\x1b[K{text}"));
         self.shown = true;
     }
@@ -73,7 +74,7 @@ impl StatusLine {
     pub fn tell(&mut self, text: &str) {
         self.clear();
         if self.looks.is_some() {
-            self.write(&format!("incumbent: {text}\n"));
+            self.write(&format!("incumbent: {}\n", output::printable(text)));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Contexts of the `nats` program: named sets of connection settings, JSON files in its configuration directory.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use super::nats_directory;
 use crate::failure::{Code, Failure};
 
 /// What a context says that we use, and what it says that we must not ignore.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct Context {
     #[serde(skip)]
@@ -32,6 +33,13 @@ pub struct Context {
     pub inbox_prefix: String,
     nsc: String,
     socks_proxy: String,
+}
+
+/// Most of what it says is secret, or may hold a secret.
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("origin", &self.origin).finish_non_exhaustive()
+    }
 }
 
 /// Fields that make no difference to us.

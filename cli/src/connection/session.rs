@@ -21,7 +21,8 @@ const REFUSALS: usize = 64;
 /// How a refusal begins.
 const VIOLATION: &str = "permissions violation for ";
 
-/// A connection, and the way to ask JetStream.
+/// A connection, and the way to ask JetStream. Cheap to clone.
+#[derive(Clone)]
 pub struct Session {
     connection: nats::Connection,
     jetstream: jetstream::Context,

@@ -15,6 +15,7 @@ use super::server::{self, ASKED};
 use crate::failure::{Failure, one_line};
 use crate::output::printable;
 use crate::place::{Kind, Locks, Objects, timing};
+use crate::when;
 
 const SERVER: &str = "server";
 const OBJECT: &str = "object";
@@ -145,7 +146,7 @@ fn nearer(
 ) {
     // It tells whole seconds: the middle of one is meant, give or take a half.
     const HALF: time::Duration = time::Duration::milliseconds(500);
-    let Some(date) = told.date.map(OffsetDateTime::from) else { return };
+    let Some(date) = told.date.and_then(when::from_system) else { return };
     let (ahead, doubt) = server::ahead(date.saturating_add(HALF), asked_at, span);
     server::surest(known, (ahead, doubt.saturating_add(HALF)));
 }

@@ -1,6 +1,9 @@
 //! `incumbent doctor`: what keeps elections from working, or will.
 
 mod bucket;
+mod choria;
+#[cfg(target_os = "linux")]
+mod clock;
 mod disk;
 mod kubernetes;
 mod nats;
@@ -42,7 +45,8 @@ Exit codes:
 /// Check whether elections can work here, and say how to mend what is in the way.
 ///
 /// Looks at the server, its JetStream and its clock, the round trip against the lease, our rights, and the bucket: a line
-/// for each finding. Nothing is stored: the right to write is tried with a write that the bucket must refuse.
+/// for each finding; and, on Linux, how far this machine's clock is slewed. Nothing is stored: the right to write is tried with a
+/// write that the bucket must refuse.
 ///
 /// With Kubernetes: the API server, its clock, the round trip, the rights, with the rule that a Role lacks, the namespace, and
 /// the object of NAME.
@@ -67,6 +71,10 @@ pub struct Doctor {
     /// files.
     #[arg(long, value_name = "HOST:PORT")]
     monitor: Option<String>,
+    /// With NATS: Choria's candidates take part in the elections, and every candidate of this program was told so; in a URL
+    /// write `?with-choria` behind the bucket.
+    #[arg(long)]
+    with_choria: bool,
     /// How to print findings.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -90,19 +98,27 @@ impl Doctor {
     pub async fn run(self) -> Result<ExitCode, Failure> {
         self.name.as_deref().map_or(Ok(()), check_name)?;
         let mut report = Report::default();
+        #[cfg(target_os = "linux")]
+        let clock = clock::Watched::begin();
         let exam = |patience| Exam {
             name: self.name.as_deref(),
             role: self.role,
             lease: self.lease,
             patience,
             monitor: self.monitor.as_deref(),
+            with_choria: self.with_choria,
         };
         match self.place.at().await? {
             At::Nats(place) => {
                 let patience = place.told_timeout().unwrap_or(PATIENCE);
                 nats::examine(place, exam(patience), &mut report).await?;
             }
-            At::Url(url, patience) => urls::examine(&url, exam(patience), &mut report).await?,
+            At::Url(..) | At::Kubernetes(_) | At::ForLife(_) if self.with_choria => {
+                return Err(misplaced("--with-choria", "nats"));
+            }
+            At::Url(url, patience) => {
+                urls::examine(&url, exam(patience.unwrap_or(PATIENCE)), &mut report).await?;
+            }
             At::Kubernetes(_) | At::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));
             }
@@ -117,6 +133,11 @@ impl Doctor {
                 }
                 kubernetes::for_life(&locks, self.name.as_deref(), self.role, &mut report).await?;
             }
+        }
+        #[cfg(target_os = "linux")]
+        {
+            report.begin_machine();
+            clock.tell(&mut report).await;
         }
         report.print(self.output)?;
         Ok(report.exit_code())

@@ -3,7 +3,7 @@
 use super::report::Report;
 use super::server::{self, Asked};
 use super::urls::Exam;
-use super::{bucket, disk, rights};
+use super::{bucket, choria, disk, rights};
 use crate::connection::{BucketPlace, Session};
 use crate::failure::{Code, Failure};
 
@@ -36,11 +36,12 @@ async fn of_session(
     server::version(session, &asked, report).await;
     asked.jetstream(report);
     asked.clock(report);
-    asked.round_trip(exam.lease, report);
+    asked.round_trip(exam.lease, exam.with_choria, report);
     rights::examine(session, place, exam.name, exam.role, &asked, report).await?;
     if let Some(info) = &asked.info {
         bucket::health(session, place, report).await;
         bucket::identities(session, place.bucket(), info, report).await;
+        choria::examine(session, place, info, exam.with_choria, report).await;
         disk::persistence(info, exam.monitor.is_some(), report);
     }
     Ok(())

@@ -13,6 +13,7 @@ use super::rights::{self, Lacks, NOBODYS};
 use super::server;
 use super::urls::Exam;
 use crate::failure::{Code, Failure, one_line};
+use crate::when;
 
 const STORE: &str = "store";
 const CONDITIONS: &str = "conditions";
@@ -47,8 +48,7 @@ pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Re
             Ok(facts) => {
                 judge(&facts, report);
                 // When it was written is told in whole seconds by some, and lies within all of the probe.
-                if let Some(clock) = facts.clock {
-                    let theirs = OffsetDateTime::from(clock);
+                if let Some(theirs) = facts.clock.and_then(when::from_system) {
                     ahead = Some(server::ahead(theirs, asked_at, began.elapsed()));
                 }
                 spans = facts.spans;

@@ -89,7 +89,13 @@ fn judge_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
             if found.tells_history == Some(false) {
                 report.warning(
                     TABLES,
-                    "the server does not tell its timeline, so a failover that loses writes is not noticed; grant EXECUTE on pg_control_system",
+                    "the server does not tell its timeline, so a failover that loses writes is not noticed; grant EXECUTE on pg_control_system to the owner of the tables",
+                );
+            }
+            if found.tells_history == Some(true) && found.made_here == Some(false) {
+                report.warning(
+                    TABLES,
+                    "they were made before a failover or on another server, so the first term of each new election waits for the longest lease; once that time has passed, have their owner UPDATE incumbent_settings SET incarnation = incumbent_incarnation()",
                 );
             }
         }

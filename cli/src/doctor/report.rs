@@ -66,6 +66,13 @@ impl Report {
         self.best_effort = best_effort;
     }
 
+    /// What follows is found of this machine.
+    #[cfg(target_os = "linux")]
+    pub fn begin_machine(&mut self) {
+        self.lock = None;
+        self.best_effort = false;
+    }
+
     fn worst(&self) -> Level {
         self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
     }
@@ -84,10 +91,11 @@ impl Report {
         }
         let mut last = &None;
         self.findings.iter().try_for_each(|Finding { lock, level, check, message }| {
-            if lock != last
-                && let Some(lock) = lock
-            {
-                output::line(format!("Lock {}", output::bold(output::printable(lock))))?;
+            if lock != last {
+                output::line(match lock {
+                    Some(lock) => format!("Lock {}", output::bold(output::printable(lock))),
+                    None => "This machine".to_owned(),
+                })?;
             }
             last = lock;
             let level = match level {

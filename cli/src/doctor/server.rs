@@ -87,11 +87,13 @@ impl Asked {
     }
 
     /// Compares with the time after which a campaigner gives a request up.
-    pub fn round_trip(&self, lease: Option<Duration>, report: &mut Report) {
+    pub fn round_trip(&self, lease: Option<Duration>, with_choria: bool, report: &mut Report) {
         let ttl = self.info.as_ref().and_then(|info| info.pointer("/config/max_age"));
         let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
         let ttl = ttl.unwrap_or(USUAL_TTL);
-        round_trip(&self.spans, TimingOptions { lease, ..Default::default() }, ttl, report);
+        let options =
+            TimingOptions { lease, choria_peers: with_choria, ..TimingOptions::default() };
+        round_trip(&self.spans, options, ttl, report);
     }
 }
 
@@ -253,7 +255,7 @@ mod tests {
         let judged = |spans: &[u64], lease: Option<u64>| {
             let bucket = asked(Some(json!({"config": {"max_age": 2_000_000_000_u64}})), spans);
             let mut report = Report::default();
-            bucket.round_trip(lease.map(Duration::from_secs), &mut report);
+            bucket.round_trip(lease.map(Duration::from_secs), false, &mut report);
             format!("{report:?}")
         };
         // A request is given up after 250ms.

@@ -102,11 +102,11 @@ fn rights(path: &Path, directory: &Path, facts: &SqliteFacts, exam: Exam<'_>, re
 
 fn place(facts: &SqliteFacts, report: &mut Report) {
     const CHECK: &str = "place";
-    match facts.shared_file_system {
+    match &facts.doubtful_file_system {
         None => report.ok(CHECK, "on a file system of this machine"),
         Some(kind) => report.warning(
             CHECK,
-            format!("on {kind}: elections are for the processes of one machine, and need SQLite's locks to work there; put the file on a disk of its own"),
+            format!("on a file system that is not known to be local ({kind}): elections are for the processes of one machine, and need SQLite's locks to work there; put the file on a disk of its own"),
         ),
     }
 }

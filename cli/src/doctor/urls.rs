@@ -21,6 +21,8 @@ pub struct Exam<'a> {
     /// How long to wait for an answer.
     pub patience: Duration,
     pub monitor: Option<&'a str>,
+    /// Whether Choria's candidates are known to take part.
+    pub with_choria: bool,
 }
 
 /// Examines each lock of a URL.
@@ -50,6 +52,7 @@ async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), Fa
             report.ok("memory", what);
         }
         Named::Nats(bucket) => {
+            let exam = Exam { with_choria: bucket.with_choria, ..exam };
             nats::examine(&BucketPlace::named(bucket, exam.patience), exam, report).await?
         }
         Named::Kubernetes(named) => {

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Take the office from whoever leads, and tell who took over and how long it took.
 ///
+/// Fails, with exit code 1, where no other candidate took over in time; the leader is evicted all the same.
+///
 /// Only the leader that was asked about is evicted: not one that has taken over meanwhile. With NATS its entry is deleted.
 /// With Kubernetes its holder is emptied, and whoever takes over waits out a lease before it acts; a leader of client-go
 /// takes the office back. With --kind for-life the lock is deleted: whoever takes over does not wait until the pod has stopped, and
@@ -31,7 +33,7 @@ pub struct Evict {
     /// Do not ask.
     #[arg(short, long)]
     force: bool,
-    /// How long to wait for a successor [default: twice the bucket's TTL, or twice the holder's lease].
+    /// How long to wait for a successor; 0s: not at all, which is no failure then [default: twice the bucket's TTL, or twice the holder's lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
 }
@@ -54,12 +56,15 @@ impl Evict {
         let mut feed = Feed::open(&offices, Some(name)).await?;
         let doing = format!("eviction from {name}");
         let evicted = evict(&offices, office, &holder, &doing).await?;
-        output::line(format!("evicted {} from {name}", shown(&holder)))?;
+        output::line(format!("evicted {} from {}", shown(&holder), output::printable(name)))?;
 
-        let longest = offices.longest_wait(&holder).map(|span| span * 2);
+        let longest = offices.longest_wait(&holder).map(|span| span.saturating_mul(2));
         let wait = self.wait.or(longest).unwrap_or(PATIENCE);
+        if wait.is_zero() {
+            return Ok(());
+        }
         let start = Instant::now();
-        while let Ok(event) = timeout_at(start + wait, feed.next()).await {
+        while let Ok(event) = timeout_at(when::after(start, wait), feed.next()).await {
             let event = event?;
             if let Holding::Held(next) = &event.now
                 && event.revision > evicted
@@ -70,7 +75,12 @@ impl Evict {
                 return output::line(format!("{} leads after {took}{token}", shown(next)));
             }
         }
-        output::line(format!("nobody took over in {}", when::span(wait)))
+        let message = format!(
+            "{doing}: no other candidate took over within {}; the election has no leader: see `election info {}`, and --wait",
+            when::span(wait),
+            output::printable(name)
+        );
+        Err(Failure::new(Code::Failed, message))
     }
 }
 

@@ -161,5 +161,5 @@ pub fn shown(finding: &Finding) -> String {
         Severity::Warning => output::yellow(severity),
         _ => severity.to_string(),
     };
-    format!("{word}: {finding}")
+    format!("{word}: {}", output::printable(&finding.to_string()))
 }

@@ -1,5 +1,6 @@
 //! `incumbent election`: who leads, since when, and what to do about it.
 
+mod create;
 mod evict;
 mod feed;
 mod file;
@@ -15,6 +16,7 @@ use crate::output::Format;
 use crate::place::Place;
 
 pub use office::check_name;
+pub use offices::unmarked;
 
 /// See who leads, and act on it.
 #[derive(Args)]
@@ -32,6 +34,7 @@ enum Verb {
     List(info::List),
     Info(info::Info),
     Watch(watch::Watch),
+    Create(create::Create),
     Evict(evict::Evict),
     File(file::KeepFile),
 }
@@ -50,6 +53,7 @@ impl Election {
             Verb::List(verb) => verb.run(&self.place).await,
             Verb::Info(verb) => verb.run(&self.place).await,
             Verb::Watch(verb) => verb.run(&self.place).await,
+            Verb::Create(verb) => verb.run(&self.place).await,
             Verb::Evict(verb) => verb.run(&self.place).await,
             Verb::File(verb) => verb.run(&self.place).await,
         }

@@ -82,7 +82,7 @@ impl Office {
     pub fn is_overdue(&self) -> bool {
         let lease = self.holder().and_then(|holder| holder.lease);
         let age = self.written.map(when::age);
-        lease.zip(age).is_some_and(|(lease, age)| age > lease + COARSENESS)
+        lease.zip(age).is_some_and(|(lease, age)| age > lease.saturating_add(COARSENESS))
     }
 
     pub fn json(&self) -> Value {

@@ -131,7 +131,9 @@ impl List {
         if self.names {
             return match format {
                 Format::Json => output::json(&buckets.iter().map(|b| b.bucket).collect::<Vec<_>>()),
-                Format::Table => buckets.iter().try_for_each(|b| output::line(b.bucket)),
+                Format::Table => {
+                    buckets.iter().try_for_each(|b| output::line(output::printable(b.bucket)))
+                }
             };
         }
         if format == Format::Json {

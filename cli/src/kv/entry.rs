@@ -4,6 +4,7 @@ use async_nats::jetstream::{kv, message::StreamMessage};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+use crate::output::is_printable;
 use crate::when;
 
 /// One value of a key, or the mark that there is none any more.
@@ -62,9 +63,7 @@ impl Entry {
     /// The value as text that cannot harm a terminal: Base64 where it is not printable.
     pub fn text(&self) -> String {
         match std::str::from_utf8(&self.value) {
-            Ok(text) if !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') => {
-                text.to_owned()
-            }
+            Ok(text) if text.split(['\n', '\t']).all(is_printable) => text.to_owned(),
             _ => base64(&self.value),
         }
     }

@@ -75,7 +75,7 @@ fn print(entry: &Entry, format: Format) -> Result<(), Failure> {
         return output::json_line(&entry.json());
     }
     let Entry { bucket, key, operation, revision, .. } = entry;
-    let created = when::rfc3339(entry.created);
+    let (created, key) = (when::rfc3339(entry.created), output::printable(key));
     let value = match entry.is_there() {
         true => format!(": {}", output::printable(&entry.text())),
         false => String::new(),

@@ -90,6 +90,12 @@ pub trait Records: Send + Sync {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<u64, LockError>>;
 
+    fn create<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<u64, LockError>>;
+
     fn health<'a>(
         &'a self,
         name: &'a str,
@@ -126,6 +132,14 @@ impl<C: Carrier> Records for ObjectLock<C> {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<u64, LockError>> {
         self.evict(name, version, timeout).boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<u64, LockError>> {
+        self.create(name, timeout).boxed()
     }
 
     fn health<'a>(
@@ -298,7 +312,7 @@ impl Objects {
         if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
             self.check_namespace().await?;
         }
-        Ok(Opened { lock, lease: timing.lease(), told: None })
+        Ok(Opened { lock, lease: timing.lease(), told: None, with_choria: false })
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod kind;
 mod kubernetes;
+#[cfg(target_os = "linux")]
+mod secrets;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
-use crate::connection::{BucketPlace, PATIENCE};
+use crate::connection::BucketPlace;
 use crate::election::check_name;
 use crate::failure::{Code, Failure};
 
@@ -108,6 +110,10 @@ pub struct Standing {
     /// With Kubernetes: the object of the election [default: NAME, which must then be the name of an object].
     #[arg(long, value_name = "NAME")]
     object: Option<String>,
+    /// With NATS: Choria's candidates take part in the election. Give it to every candidate of this program; in a URL write
+    /// `?with-choria` behind the bucket.
+    #[arg(long)]
+    with_choria: bool,
 }
 
 /// The lock that was chosen.
@@ -115,8 +121,8 @@ pub enum At<'a> {
     Nats(&'a BucketPlace),
     Kubernetes(Objects),
     ForLife(Locks),
-    /// With how long to wait for an answer.
-    Url(LockUrl, Duration),
+    /// With how long to wait for an answer, where that is told.
+    Url(LockUrl, Option<Duration>),
 }
 
 /// A lock that is there, before standing in an election of it.
@@ -126,6 +132,8 @@ pub struct Opened {
     pub lease: Duration,
     /// The lease that the campaign must be told of; none where the lock knows it.
     pub told: Option<Duration>,
+    /// Whether the campaign must be told of Choria's candidates.
+    pub with_choria: bool,
 }
 
 impl Place {
@@ -150,7 +158,7 @@ impl Place {
             LockKind::Url(url) => match (self.objects.given(), self.bucket.given()) {
                 (Some(flag), _) => Err(misplaced(flag, "kubernetes")),
                 (_, Some(flag)) => Err(misplaced(flag, "nats")),
-                (None, None) => Ok(At::Url(url, self.bucket.timeout_flag().unwrap_or(PATIENCE))),
+                (None, None) => Ok(At::Url(url, self.bucket.timeout_flag())),
             },
         }
     }
@@ -185,16 +193,22 @@ impl At<'_> {
             Self::Nats(_) | Self::Url(..) if how.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
             }
+            Self::Url(..) if how.with_choria => {
+                let message = "--with-choria says nothing with a URL: write ?with-choria behind that of the bucket";
+                Err(Failure::new(Code::Usage, message))
+            }
+            Self::Kubernetes(_) if how.with_choria => Err(misplaced("--with-choria", "nats")),
             Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
             Self::Nats(place) => {
                 let bucket = place.open(how.lease, how.no_create).await?;
                 let lease = how.lease.unwrap_or(bucket.ttl());
-                Ok(Opened { lock: Arc::new(bucket.lock()), lease, told: how.lease })
+                let lock = Arc::new(bucket.lock());
+                Ok(Opened { lock, lease, told: how.lease, with_choria: how.with_choria })
             }
             Self::Kubernetes(objects) => {
                 objects.stand(name, how.object.as_deref(), how.lease).await
             }
-            Self::Url(url, _) => {
+            Self::Url(url, timeout) => {
                 let mut url = url.clone();
                 if let Some(lease) = how.lease {
                     url = url.for_lease(lease);
@@ -202,11 +216,11 @@ impl At<'_> {
                 if how.no_create {
                     url = url.make_nothing();
                 }
-                let lock = url.open().await?;
+                let lock = open_within(&url, timeout.unwrap_or(Duration::MAX)).await?;
                 let known = lock.timing().lease;
                 let lease = how.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
                 let told = how.lease.filter(|told| known != Some(*told));
-                Ok(Opened { lock, lease, told })
+                Ok(Opened { lock, lease, told, with_choria: false })
             }
             // Whoever stands for life does not come here.
             Self::ForLife(_) => {
@@ -223,8 +237,23 @@ impl Standing {
             ("--lease", self.lease.is_some()),
             ("--no-create", self.no_create),
             ("--object", self.object.is_some()),
+            ("--with-choria", self.with_choria),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+}
+
+/// Opens what a URL names, within that time.
+pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Lock>, Failure> {
+    match tokio::time::timeout(timeout, url.open()).await {
+        Ok(opened) => Ok(opened?),
+        Err(_) => {
+            let waited = crate::when::span(timeout);
+            let message = format!(
+                "{url}: no answer within {waited}: the server is slow or out of reach; see --timeout"
+            );
+            Err(Failure::new(Code::Unreachable, message))
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Pid;
+
 /// A group below our own, in version 2 of the hierarchy.
 pub struct Cgroup {
     directory: PathBuf,
@@ -41,6 +43,15 @@ impl Cgroup {
         fs::write(self.directory.join("cgroup.procs"), "0")
     }
 
+    /// Whether this process is in it, or in one below it: then `kill` reaches it, whoever it runs as.
+    pub fn holds(&self, pid: Pid) -> bool {
+        let Some(name) = self.directory.file_name().and_then(|name| name.to_str()) else {
+            return false;
+        };
+        let groups = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_pid()));
+        is_below(&groups.unwrap_or_default(), name)
+    }
+
     /// Kills every process in it.
     pub fn kill(&self) {
         let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // the tree is walked, too
@@ -64,6 +75,12 @@ fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     (!group.starts_with("..")).then(|| Path::new(mount).join(group))
 }
 
+/// Whether the `cgroup` file of a process says that it is in a group of this name.
+fn is_below(groups: &str, name: &str) -> bool {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    group.is_some_and(|group| group.split('/').any(|part| part == name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +93,12 @@ mod tests {
         assert_eq!(found, Some("/sys/fs/cgroup/unified/user.slice/a.service".into()));
         assert_eq!(own_directory(mounts, "0::/../../outside\n"), None);
         assert_eq!(own_directory("proc /proc proc rw 0 0\n", groups), None);
+    }
+
+    #[test]
+    fn what_is_below_our_group_is_in_it() {
+        let groups = "4:memory:/x\n0::/a.service/incumbent-12/b\n";
+        assert!(is_below(groups, "incumbent-12") && is_below("0::/incumbent-12\n", "incumbent-12"));
+        assert!(!is_below(groups, "incumbent-1") && !is_below("4:memory:/x\n", "x"));
     }
 }

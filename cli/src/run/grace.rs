@@ -6,7 +6,7 @@ use incumbent::StartError;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::protocol::{Timing, TimingOptions};
 
-use super::words::Order;
+use super::words::Until;
 use crate::failure::{Code, Failure};
 
 /// The time before a deadline: first the command is asked, then what is left is killed.
@@ -28,7 +28,8 @@ impl Grace {
         };
         let timing = Timing::new(told, lease).map_err(StartError::from)?;
         let room = timing.tenure() - timing.renewal();
-        if asked + killed < room {
+        // Whoever asks for the longest spans is refused: their sum is none.
+        if asked.saturating_add(killed) < room {
             return Ok(Self { asked, killed });
         }
         let most = Duration::from_millis((room - killed).as_millis().saturating_sub(1) as u64);
@@ -50,9 +51,9 @@ impl Grace {
     }
 
     /// What the guard does by itself. It asks later than the campaigner would, so as not to overtake it.
-    pub fn until(&self, deadline: Instant) -> Order {
+    pub fn until(&self, deadline: Instant) -> Until {
         let kill_at = deadline - self.killed;
-        Order::Until { ask_at: kill_at - self.asked / 2, kill_at }
+        Until { ask_at: kill_at - self.asked / 2, kill_at }
     }
 
     /// When to kill what is asked to stop now.
@@ -83,6 +84,7 @@ mod tests {
             refused,
             "a grace of 50s is too long for a lease of 1m: at most 38s 759ms fit before it ends"
         );
+        assert!(Grace::new(SECOND * 60, Some(Duration::MAX)).is_err());
         assert!(Grace::new(SECOND * 60, Some(most)).is_ok());
         assert!(Grace::new(SECOND * 60, Some(most + Duration::from_millis(1))).is_err());
     }

@@ -5,10 +5,11 @@
 //! killed, hangs, or is suspended takes the command with it. The command, in turn, is tied to the guard by a
 //! parent-death signal; what is left of the tree of a guard that was killed falls to the campaigner.
 
+mod foreign;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::{self, stdin};
+use std::io::{self, Write, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
@@ -16,12 +17,12 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use incumbent::clock::{BootClock, Clock, Instant};
+use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
 
+use self::foreign::ForeignWatch;
 pub use self::signals::is_in;
 use self::signals::{Heard, Pending};
 use super::LOOK_AGAIN;
@@ -29,10 +30,12 @@ use super::cgroup::Cgroup;
 use super::channel;
 use super::terminal::Terminal;
 use super::tree;
-use super::words::{Order, Report};
+use super::words::{Order, Report, Until};
 
 /// How a campaigner asks for this process.
 pub const WORD: &str = "run-guard";
+/// How long to kill what does not end: then it is the campaigner's.
+const GIVE_UP: Duration = Duration::from_secs(1);
 
 /// What it is started with.
 pub struct Duties {
@@ -43,16 +46,19 @@ pub struct Duties {
     pub cgroup: Option<Cgroup>,
     /// The directory to remove when the campaigner cannot any more.
     pub directory: Option<PathBuf>,
+    /// How long the command may run unless a later order comes; for ever if there is none.
+    pub until: Option<Until>,
 }
 
 impl Duties {
-    pub fn to_args(&self) -> [OsString; 4] {
+    pub fn to_args(&self) -> [OsString; 5] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
         [
             self.grace.as_millis().to_string().into(),
             self.signal.as_raw().to_string().into(),
             path(self.cgroup.as_ref().map(|cgroup| cgroup.path().into())),
             path(self.directory.clone().map(Into::into)),
+            until_argument(self.until),
         ]
     }
 
@@ -61,8 +67,17 @@ impl Duties {
         let grace = Duration::from_millis(number()?);
         let signal = Signal::from_named_raw(i32::try_from(number()?).ok()?)?;
         let mut path = || args.next().map(|path| (path != "-").then_some(PathBuf::from(path)));
-        Some(Self { grace, signal, cgroup: path()?.map(Cgroup::at), directory: path()? })
+        let (cgroup, directory) = (path()?.map(Cgroup::at), path()?);
+        let until = match args.next()?.to_str()? {
+            "-" => None,
+            until => Some(until.parse().ok()?),
+        };
+        Some(Self { grace, signal, cgroup, directory, until })
     }
+}
+
+fn until_argument(until: Option<Until>) -> OsString {
+    until.map_or_else(|| "-".into(), |until| until.to_string().into())
 }
 
 /// The arguments: the duties, the command and its own.
@@ -73,7 +88,10 @@ pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         runtime.block_on(async {
             // Before the command starts: a terminal may send a signal as soon as its group has members.
             let heard = Heard::listen()?;
-            Guard::start(duties, args)?.run(heard).await
+            match Guard::start(duties, args)? {
+                Some(guard) => guard.run(heard).await,
+                None => Ok(()),
+            }
         })
     });
     match done {
@@ -91,8 +109,8 @@ struct Guard {
     channel: StdStream,
     command: Pid,
     phase: Phase,
-    until: Option<(Instant, Instant)>,
     pending: Pending,
+    watch: Option<ForeignWatch>,
     ended: bool,
 }
 
@@ -103,71 +121,91 @@ enum Phase {
 }
 
 impl Guard {
-    /// Starts the command. Must be called on the main thread: a thread's end would be taken for the guard's own.
-    fn start(duties: Duties, args: impl Iterator<Item = OsString>) -> io::Result<Self> {
+    /// Starts the command, unless its time is over. Must be called on the main thread: a thread's end would be taken for
+    /// the guard's own.
+    fn start(duties: Duties, args: impl Iterator<Item = OsString>) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
         let input = channel::receive_fd(&channel)?;
+        if duties.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
+            (&channel).write_all(format!("{}\n", Report::Expired).as_bytes())?;
+            return Ok(None);
+        }
         let cgroup = duties.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
+        let until = until_argument(duties.until);
         let terminal = Terminal::of_guard();
         let child = Command::new(super::OURSELVES)
             .arg0("incumbent")
-            .args([super::exec::WORD.into(), OsString::from(getpid().to_string()), cgroup])
+            .args([super::exec::WORD.into(), OsString::from(getpid().to_string()), cgroup, until])
             .args(args)
             .stdin(Stdio::from(input))
             .spawn()?;
         let command = Pid::from_child(&child);
-        Ok(Self {
+        Ok(Some(Self {
             duties,
             terminal,
             channel,
             command,
             phase: Phase::Running,
-            until: None,
             pending: Pending::default(),
+            watch: ForeignWatch::start(),
             ended: false,
-        })
+        }))
     }
 
     async fn run(mut self, mut heard: Heard) -> io::Result<()> {
         self.channel.set_nonblocking(true)?;
-        let (orders, mut reports) = UnixStream::from_std(self.channel.try_clone()?)?.into_split();
+        let orders = UnixStream::from_std(self.channel.try_clone()?)?;
         let mut orders = BufReader::new(orders).lines();
         let mut orphaned = false;
+        let mut look_again = sleep_until(BootClock, BootClock.now());
         loop {
-            if self.look_after_children(&mut heard, &mut reports).await {
+            if self.look_after_children(&mut heard).await {
                 break;
             }
             if !self.ended {
                 self.pending.deliver(self.command);
             }
             let now = BootClock.now();
-            if let Some((ask_at, kill_at)) = self.until
-                && ask_at <= now
+            if let Some(until) = self.duties.until
+                && until.ask_at <= now
                 && matches!(self.phase, Phase::Running)
             {
-                tell(&mut reports, Report::Expired).await;
-                self.ask(kill_at);
+                tell(&self.channel, Report::Expired);
+                self.ask(until.kill_at);
             }
             if let Phase::Stopping { kill_at } = self.phase
                 && kill_at <= now
             {
-                let ended = tree::kill_all(self.duties.cgroup.as_ref()).await;
-                self.note(ended, &mut reports).await;
+                let killed = tree::kill_all(self.duties.cgroup.as_ref(), now + GIVE_UP).await;
+                let left = killed.left();
+                self.note(killed.changed);
+                if let Some(left) = left.filter(|_| orphaned) {
+                    eprintln!(
+                        "incumbent: not all that the command started could be stopped: {left}"
+                    );
+                }
                 break;
             }
+            if let Some(report) = self.look_for_foreigners(now) {
+                tell(&self.channel, report);
+            }
+            look_again.reset(self.next_look(now));
             tokio::select! {
                 order = orders.next_line(), if !orphaned => match order {
-                    Ok(Some(line)) => self.obey(&line),
+                    Ok(Some(line)) => {
+                        self.obey(&line);
+                        tell(&self.channel, Report::Heard);
+                    }
                     Ok(None) | Err(_) => {
                         orphaned = true;
                         self.ask(self.patience());
                     }
                 },
                 signal = heard.next() => if let Some(signal) = signal {
-                    tell(&mut reports, Report::Interrupted(signal)).await;
+                    tell(&self.channel, Report::Interrupted(signal));
                 },
-                () = tokio::time::sleep(self.next_look(now)) => {}
+                () = &mut look_again => {}
             }
         }
         if let Some(terminal) = &self.terminal {
@@ -180,19 +218,15 @@ impl Guard {
     }
 
     /// Answers whether nothing is left of the tree.
-    async fn look_after_children(
-        &mut self,
-        heard: &mut Heard,
-        reports: &mut OwnedWriteHalf,
-    ) -> bool {
+    async fn look_after_children(&mut self, heard: &mut Heard) -> bool {
         let reaped = tree::reap();
         // What ended the command is told before its end.
         if reaped.changed.iter().any(|(pid, _)| *pid == self.command) {
             while let Some(signal) = heard.already().await {
-                tell(reports, Report::Interrupted(signal)).await;
+                tell(&self.channel, Report::Interrupted(signal));
             }
         }
-        self.note(reaped.changed, reports).await;
+        self.note(reaped.changed);
         // What a command leaves behind when it ends has no work to do any more.
         if self.ended && !reaped.none_left && matches!(self.phase, Phase::Running) {
             self.ask(self.patience());
@@ -200,7 +234,7 @@ impl Guard {
         reaped.none_left
     }
 
-    async fn note(&mut self, changed: Vec<(Pid, WaitStatus)>, reports: &mut OwnedWriteHalf) {
+    fn note(&mut self, changed: Vec<(Pid, WaitStatus)>) {
         for (pid, status) in changed {
             if pid != self.command {
                 continue;
@@ -212,25 +246,24 @@ impl Guard {
                 {
                     terminal.restore_modes();
                 }
-                tell(reports, Report::Ended { code }).await;
+                tell(&self.channel, Report::Ended { code });
             } else if let Some(signal) = status.stopping_signal()
                 && matches!(self.phase, Phase::Running)
             {
                 if let Some(terminal) = &self.terminal {
                     terminal.give_back();
                 }
-                tell(reports, Report::Stopped(signal)).await;
+                tell(&self.channel, Report::Stopped(signal));
             }
         }
     }
 
     fn obey(&mut self, line: &str) {
         match line.parse() {
-            Ok(Order::Until { ask_at, kill_at }) => self.until = Some((ask_at, kill_at)),
+            Ok(Order::Until(until)) => self.duties.until = Some(until),
             Ok(Order::Stop { kill_at }) => self.ask(kill_at),
-            Ok(Order::Signal(signal)) => {
-                self.pending.extend(Signal::from_named_raw(signal));
-            }
+            Ok(Order::Signal(signal)) => self.pending.tell(Signal::from_named_raw(signal)),
+            Ok(Order::PassOn(signal)) => self.pending.pass_on(Signal::from_named_raw(signal)),
             Ok(Order::Suspend) => {
                 let _ = kill_process_group(getpid(), Signal::TSTP);
             }
@@ -257,16 +290,23 @@ impl Guard {
     /// Until when the tree may go on when nobody says it.
     fn patience(&self) -> Instant {
         let patience = BootClock.now() + self.duties.grace;
-        self.until.map_or(patience, |(_, kill_at)| kill_at.min(patience))
+        self.duties.until.map_or(patience, |until| until.kill_at.min(patience))
     }
 
-    fn next_look(&self, now: Instant) -> Duration {
+    /// When there is something to do again, though nothing happens.
+    fn next_look(&self, now: Instant) -> Instant {
         let next = match self.phase {
-            Phase::Running => self.until.map(|(ask_at, _)| ask_at),
+            Phase::Running => self.duties.until.map(|until| until.ask_at),
             Phase::Stopping { kill_at } => Some(kill_at),
         };
-        let next = next.map_or(LOOK_AGAIN, |next| next.saturating_since(now)).min(LOOK_AGAIN);
-        self.pending.next_look().map_or(next, |soon| next.min(soon))
+        let ready = self.pending.next_look().map(|soon| now + soon);
+        let foreign = self.watch.as_ref().map(|watch| watch.next);
+        [next, ready, foreign].into_iter().flatten().fold(now + LOOK_AGAIN, Instant::min)
+    }
+
+    /// What is to be told of a process that may not be signalled.
+    fn look_for_foreigners(&mut self, now: Instant) -> Option<Report> {
+        self.watch.as_mut()?.look(now, self.duties.cgroup.as_ref())
     }
 
     /// What the campaigner would have cleared away.
@@ -286,7 +326,8 @@ fn exit_code(status: WaitStatus) -> Option<u8> {
     Some(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-async fn tell(reports: &mut OwnedWriteHalf, report: Report) {
-    // An error means that nobody listens any more; that is noticed where orders are read.
-    let _ = reports.write_all(format!("{report}\n").as_bytes()).await;
+/// Waits for nobody: a campaigner that stands still does not read, and the time is looked at here.
+fn tell(mut reports: &StdStream, report: Report) {
+    // An error means that nobody listens (any more); that is noticed where orders are read.
+    let _ = reports.write(format!("{report}\n").as_bytes());
 }

@@ -13,10 +13,11 @@ use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
 use super::guard::Duties;
-use super::options::Program;
+use super::options::{Program, parse_grace};
 use super::signals::{Signals, Told, exit_code, stand_still};
-use super::term::unguarded;
+use super::term::{foreign, unguarded};
 use super::ward::{Event, Ward};
+use super::words::Order;
 use crate::candidate::StatusLine;
 use crate::connection::PATIENCE;
 use crate::failure::{Code, Failure};
@@ -36,7 +37,7 @@ pub struct Life {
     #[command(flatten)]
     program: Program,
     /// How long COMMAND may take to stop before it is killed. Keep it below the pod's terminationGracePeriodSeconds.
-    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "10s", value_parser = parse_grace)]
     grace: Duration,
     /// The pod that this runs in [env: POD_NAME] [default: the host's name].
     #[arg(long)]
@@ -58,7 +59,7 @@ const MANUAL: &str = "\
 What ends it:
   COMMAND ends by itself: incumbent exits with its code. The kubelet starts the container again, which finds its pod's
   lock and runs COMMAND at once. To move a leader, delete its pod.
-  A signal (SIGTERM, SIGINT, SIGHUP, SIGQUIT): COMMAND and every process that came from it are asked to stop, and what
+  A signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal): COMMAND and every process that came from it are asked to stop, and what
   is left after the grace is killed. The lock stays with the pod: nobody else leads before the pod is gone.
   The lock is lost, because somebody has deleted it (`election evict --kind for-life`) or taken its owner: COMMAND is
   stopped in the same way. Somebody else may lead by then, and does not wait: refuse smaller tokens where you write.
@@ -154,6 +155,7 @@ impl ForLife {
                         status.clear();
                         stand_still();
                     }
+                    Told::PassOn(_) => {}
                 },
                 Some(LifeState::Waiting { reason }) = news.changed() => {
                     let line = format!("{}: waiting: {reason}", self.name);
@@ -185,8 +187,9 @@ impl ForLife {
             signal: self.program.signal,
             cgroup: Cgroup::make(),
             directory: None,
+            until: None,
         };
-        let mut ward = Ward::start(&self.program.command, &environment, duties)?;
+        let mut ward = Ward::start(&self.program.command, &environment, &[], duties)?;
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();
         tokio::pin!(lost);
@@ -204,7 +207,8 @@ impl ForLife {
                         ward.stop(kill_at()).await;
                         return Ok(exit_code(signal));
                     }
-                    Told::Suspend => ward.suspend().await,
+                    Told::Suspend => ward.suspend(),
+                    Told::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
                 },
                 event = ward.event() => match event {
                     Event::Ended | Event::Expired => return Ok(ward.code.unwrap_or(1)),
@@ -213,6 +217,10 @@ impl ForLife {
                         return Ok(exit_code(Signal::HUP));
                     }
                     Event::Unguarded => return Err(unguarded()),
+                    Event::Foreign => {
+                        ward.stop(kill_at()).await;
+                        return Err(foreign());
+                    }
                 },
             }
         }

@@ -14,10 +14,12 @@ mod keep;
 mod life;
 mod lookup;
 mod options;
+mod pulse;
 mod signals;
 mod term;
 mod terminal;
 mod tree;
+mod uptime;
 mod ward;
 mod words;
 
@@ -25,7 +27,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::process::{getpid, set_child_subreaper};
+use incumbent::clock::{self, BootClock, Instant};
+use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 
 use self::deadline::DeadlineFile;
 use self::grace::Grace;
@@ -33,6 +36,7 @@ use self::life::ForLife;
 pub use self::life::Life;
 pub use self::options::Run;
 use self::options::{OnExit, Program};
+use self::pulse::Pulse;
 use self::signals::{Signals, exit_code};
 use self::term::Campaigner;
 use crate::failure::{Code, Failure};
@@ -41,8 +45,22 @@ use crate::place::{At, Locks};
 /// This program, even when its file has been replaced or removed since it started.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// Timers stand still while the machine is suspended, so the clock is looked at again at least this often.
+/// Waits until then. Cancel safe.
+async fn sleep_until(instant: Instant) {
+    clock::sleep_until(BootClock, instant).await;
+}
+
+/// The guard looks at its tree at least this often, whatever it is told of.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// For tests: what is reckoned from a lease and a grace, whatever they are.
+#[cfg(test)]
+pub fn reckon(lease: Duration, asked: Duration) {
+    if let Ok(grace) = Grace::new(lease, Some(asked)) {
+        let deadline = incumbent::clock::Instant::from_origin(asked);
+        let _ = (grace.total(), grace.until(deadline), grace.kill_at(deadline));
+    }
+}
 
 /// Does what the program was started for by itself, if it was.
 pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
@@ -65,6 +83,8 @@ impl Program {
         let signals = Signals::listen()?;
         // What leaves the tree of a guard that was killed comes to us.
         set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        // A command of the same user cannot read our memory and environment, which prove to the lock who we are.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         Ok(Ok(signals))
     }
 }
@@ -84,8 +104,10 @@ impl Run {
         };
         let grace = Grace::new(entrance.lease(), self.grace)?;
         let file = DeadlineFile::make()?;
+        uptime::check();
         let (candidate, _) = self.candidacy.stand(entrance, Some(grace.total()))?;
-        let campaigner = Campaigner { candidate, signals, file, grace, options: self };
+        let pulse = Pulse::start(candidate.election.clone());
+        let campaigner = Campaigner { candidate, signals, file, grace, pulse, options: self };
         campaigner.run().await.map(ExitCode::from)
     }
 

@@ -47,10 +47,22 @@ pub struct Run {
     /// leader may do. Nothing kills it then: it must obey, and read the deadline file while it leads.
     #[arg(long)]
     pub keep: bool,
+    /// Let COMMAND inherit this variable, though it proves to the lock who this process is. May be given several times.
+    #[arg(long, value_name = "VARIABLE")]
+    pub pass_env: Vec<String>,
     #[command(flatten)]
     pub candidacy: Candidacy,
     #[command(flatten)]
     pub place: Place,
+}
+
+impl Run {
+    /// What COMMAND does not inherit.
+    pub fn withheld(&self) -> Vec<&'static str> {
+        let mut secrets = self.place.secrets();
+        secrets.retain(|name| self.pass_env.iter().all(|passed| passed != name));
+        secrets
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,6 +83,14 @@ What is stopped:
   lead ends. What COMMAND leaves behind when it ends by itself is stopped, too. This is done by a second process
   (`run-guard` in a process list), so it happens as well when incumbent itself is killed, hangs, or is suspended; and if
   the guard is killed, COMMAND dies with it. Where a control group (version 2) may be made, COMMAND is put into one.
+  What is started by another service (docker run, systemd-run, ssh) is not below COMMAND, and goes on. A process that
+  becomes another user (sudo) may not be signalled unless incumbent is root: that is told, and the term ends when it
+  lasts. Where something is left all the same, incumbent says what, exits with 1 and does not release the office.
+
+Signals:
+  SIGUSR1, SIGUSR2 and SIGHUP are passed on to COMMAND, once it has a handler for them; while none runs they do nothing.
+  With --keep SIGUSR1 and SIGUSR2 are not: they would tell it of wins and losses. SIGHUP ends incumbent when its terminal
+  is gone.
 
 What COMMAND sees:
   INCUMBENT_ELECTION       NAME.
@@ -78,9 +98,14 @@ What COMMAND sees:
   INCUMBENT_TOKEN          The fencing token of the term, greater than that of every earlier term. Pass it along with
                            what you write, and refuse a smaller one there. Not with --keep: read it from the file.
   INCUMBENT_DEADLINE_FILE  A file with one line of three words: until when the right to lead lasts, in seconds of
-                           CLOCK_BOOTTIME (compare with the first word of /proc/uptime); the same in UTC by the wall
-                           clock; the token. It is replaced at each renewal. `0.000000000 1970-01-01T00:00:00.000Z 0`:
-                           this process does not lead.
+                           CLOCK_BOOTTIME (compare with clock_gettime, as in Python's time.clock_gettime(
+                           time.CLOCK_BOOTTIME); the first word of /proc/uptime is the same, but not in a container
+                           with lxcfs, which is told at the start); the same in UTC by the wall clock; the token. It is
+                           replaced at each renewal; a term whose file cannot be written ends. All may read it.
+                           `0.000000000 1970-01-01T00:00:00.000Z 0`: this process does not lead.
+  The variables that prove to the lock who incumbent is (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, NATS_CERT, NATS_KEY;
+  PGPASSWORD, AWS_SECRET_ACCESS_KEY and the like where the lock is one of those; a URL with a password) are not
+  inherited, unless --pass-env names them.
   Standard input, output and error are its own. On a terminal it is in the foreground: Ctrl-C reaches it, and when it
   ends of that incumbent ends, whatever --on-exit says. Ctrl-Z suspends both, and no lease is renewed meanwhile: a
   command suspended for longer than that is killed.
@@ -91,7 +116,7 @@ Under systemd:
 
 Exit codes:
   COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal (SIGTERM, SIGINT,
-  SIGHUP, SIGQUIT) that ended incumbent: COMMAND is stopped and the office released first. 127: there is no such
+  SIGQUIT, or SIGHUP of a terminal) that ended incumbent: COMMAND is stopped and the office released first. 127: there is no such
   command, 126: it is not executable; both before standing for office. Else 1 failed, 2 usage, 3 no such bucket or
   namespace, 4 no server in reach at the start, 5 denied.
 
@@ -113,6 +138,18 @@ const NAMED: [(&str, Signal); 9] = [
     ("TERM", Signal::TERM),
     ("WINCH", Signal::WINCH),
 ];
+
+/// How long a command may take at the most: so that no sum of times is out of bounds.
+const LONGEST_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A grace that no lease bounds.
+pub fn parse_grace(word: &str) -> Result<Duration, String> {
+    let grace = humantime::parse_duration(word).map_err(|error| error.to_string())?;
+    if grace > LONGEST_GRACE {
+        return Err("it is more than a year".to_owned());
+    }
+    Ok(grace)
+}
 
 fn parse_signal(word: &str) -> Result<Signal, String> {
     let upper = word.to_ascii_uppercase();

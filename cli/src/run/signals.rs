@@ -1,7 +1,9 @@
 //! What the campaigner is told by signals.
 
+use std::fs::File;
 use std::future::pending;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
@@ -14,6 +16,7 @@ pub struct Signals {
     hangup: Option<Stream>,
     quit: Option<Stream>,
     suspend: Option<Stream>,
+    user: [Option<Stream>; 2],
 }
 
 /// What to do about one.
@@ -23,10 +26,13 @@ pub enum Told {
     End(Signal),
     /// Stand still, as a terminal asked for.
     Suspend,
+    /// It is for the command.
+    PassOn(Signal),
 }
 
 impl Signals {
     pub fn listen() -> io::Result<Self> {
+        HAD_TERMINAL.store(has_terminal(), Ordering::Relaxed);
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let listen = |number: Signal| {
             // Whoever started us had it ignored, as nohup does, and means it.
@@ -41,29 +47,50 @@ impl Signals {
             hangup: listen(Signal::HUP)?,
             quit: listen(Signal::QUIT)?,
             suspend: listen(Signal::TSTP)?,
+            user: [listen(Signal::USR1)?, listen(Signal::USR2)?],
         })
     }
 
     /// The next one. Cancel safe.
     pub async fn next(&mut self) -> Told {
+        let [first, second] = &mut self.user;
         tokio::select! {
             () = one(&mut self.terminate) => Told::End(Signal::TERM),
             () = one(&mut self.interrupt) => Told::End(Signal::INT),
-            () = one(&mut self.hangup) => Told::End(Signal::HUP),
+            () = one(&mut self.hangup) => match hung_up() {
+                true => Told::End(Signal::HUP),
+                false => Told::PassOn(Signal::HUP),
+            },
+            () = one(first) => Told::PassOn(Signal::USR1),
+            () = one(second) => Told::PassOn(Signal::USR2),
             () = one(&mut self.quit) => Told::End(Signal::QUIT),
             () = one(&mut self.suspend) => Told::Suspend,
         }
     }
 
-    /// The next one that ends us; stands still for the others. Cancel safe.
+    /// The next one that ends us; stands still for others, and passes over what is for a command. Cancel safe.
     pub async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
                 Told::End(signal) => return signal,
                 Told::Suspend => stand_still(),
+                Told::PassOn(_) => {}
             }
         }
     }
+}
+
+/// Whether a hangup was one: our terminal is gone. Else somebody asks for what daemons do then, such as to read their files
+/// again.
+pub fn hung_up() -> bool {
+    HAD_TERMINAL.load(Ordering::Relaxed) && !has_terminal()
+}
+
+/// Whether there was one at the start.
+static HAD_TERMINAL: AtomicBool = AtomicBool::new(false);
+
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }
 
 async fn one(stream: &mut Option<Stream>) {

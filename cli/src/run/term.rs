@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
@@ -11,8 +12,11 @@ use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
 use super::guard::Duties;
 use super::options::{OnExit, Run};
+use super::pulse::Pulse;
 use super::signals::{Signals, Told, exit_code, stand_still};
+use super::sleep_until;
 use super::ward::{Event, Ward};
+use super::words::{Order, Until};
 use crate::candidate::{Candidate, describe};
 use crate::failure::{Code, Failure};
 
@@ -24,6 +28,7 @@ pub struct Campaigner {
     pub signals: Signals,
     pub file: DeadlineFile,
     pub grace: Grace,
+    pub pulse: Pulse,
     pub options: Run,
 }
 
@@ -83,6 +88,7 @@ impl Campaigner {
                     match told {
                         Told::End(signal) => return Ok(Err(signal)),
                         Told::Suspend => stand_still(),
+                        Told::PassOn(_) => {}
                     }
                 }
                 () = self.candidate.status.look() => {
@@ -96,13 +102,16 @@ impl Campaigner {
     async fn serve(&mut self, leadership: &Leadership) -> Result<Next, Failure> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let (code, interrupted) = match self.work(leadership).await? {
+            let ended = self.work(leadership).await;
+            self.pulse.rest();
+            let (code, interrupted) = match ended? {
                 Ended::ByItself { code, interrupted } => (code, interrupted),
                 Ended::Lost(loss) => return Ok(self.lost(&loss)),
                 Ended::Told(signal) => return Ok(Next::Exit(exit_code(signal))),
             };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {
+                    self.pulse.beat(leadership.deadline());
                     self.candidate.status.tell(&format!(
                         "the command ended with code {code}, starting it again in {}",
                         humantime::format_duration(pause)
@@ -111,65 +120,133 @@ impl Campaigner {
                 OnExit::Stop => return Ok(Next::Leave(code)),
                 _ => return Ok(Next::Exit(code)),
             }
-            tokio::select! {
-                biased;
-                loss = leadership.ended() => return Ok(self.lost(&loss)),
-                told = self.signals.next() => match told {
-                    Told::End(signal) => return Ok(Next::Exit(exit_code(signal))),
-                    Told::Suspend => stand_still(),
-                },
-                () = tokio::time::sleep(pause) => {}
+            if let Some(next) = self.pause(leadership, BootClock.now() + pause).await {
+                return Ok(next);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// One run of the command.
-    async fn work(&mut self, leadership: &Leadership) -> Result<Ended, Failure> {
+    /// Waits before the command is started again, unless there is something else to do by then.
+    async fn pause(&mut self, leadership: &Leadership, until: Instant) -> Option<Next> {
         let mut deadline = leadership.deadline();
-        self.file.write(deadline, leadership.token())?;
-        let token = leadership.token().to_string();
-        let mut ward = self.start(&[("INCUMBENT_TOKEN", token.into())])?;
-        ward.order(self.grace.until(deadline)).await;
         loop {
+            self.pulse.beat(deadline);
             tokio::select! {
                 biased;
                 loss = leadership.ended() => {
-                    ward.stop(self.grace.kill_at(loss.stop_by)).await;
-                    return Ok(Ended::Lost(loss));
+                    self.pulse.rest();
+                    return Some(self.lost(&loss));
                 }
-                later = leadership.renewed(deadline) => {
-                    deadline = later;
-                    ward.order(self.grace.until(deadline)).await;
-                    self.file.renew(deadline, leadership.token());
-                }
+                Ok(later) = leadership.renewed(deadline) => deadline = later,
                 told = self.signals.next() => match told {
-                    Told::End(signal) => {
-                        ward.stop(self.grace.kill_at(deadline)).await;
-                        return Ok(Ended::Told(signal));
-                    }
-                    Told::Suspend => ward.suspend().await,
+                    Told::End(signal) => return Some(Next::Exit(exit_code(signal))),
+                    Told::Suspend => stand_still(),
+                    Told::PassOn(_) => {}
                 },
-                event = ward.event() => match event {
-                    Event::Ended => {
-                        let interrupted = ward.was_interrupted();
-                        return Ok(Ended::ByItself { code: ward.code.unwrap_or(1), interrupted });
-                    }
-                    Event::HungUp => {
-                        ward.stop(self.grace.kill_at(deadline)).await;
-                        return Ok(Ended::Told(Signal::HUP));
-                    }
-                    Event::Expired => {
-                        leadership.resign(); // should the last renewal have arrived after all
-                        return Ok(Ended::Lost(leadership.ended().await));
-                    }
-                    Event::Unguarded => return Err(unguarded()),
-                },
+                () = sleep_until(until) => return None,
             }
         }
     }
 
-    pub(super) fn start(&self, more: &[(&str, OsString)]) -> Result<Ward, Failure> {
+    /// One run of the command.
+    async fn work(&mut self, leadership: &Leadership) -> Result<Ended, Failure> {
+        if let Some(ended) = self.announce(leadership).await? {
+            return Ok(ended);
+        }
+        let mut deadline = leadership.deadline();
+        let until = self.grace.until(deadline);
+        if until.ask_at <= BootClock.now() {
+            leadership.resign(); // it stood still for too long
+            return Ok(Ended::Lost(leadership.ended().await));
+        }
+        let token = leadership.token().to_string();
+        let mut ward = self.start(&[("INCUMBENT_TOKEN", token.into())], Some(until))?;
+        loop {
+            self.pulse.beat(deadline);
+            tokio::select! {
+                biased;
+                loss = leadership.ended() => {
+                    self.stop(&mut ward, loss.stop_by).await;
+                    return Ok(Ended::Lost(loss));
+                }
+                Ok(later) = leadership.renewed(deadline) => {
+                    deadline = later;
+                    ward.order(Order::Until(self.grace.until(deadline)));
+                    self.file.renew(deadline, leadership.token());
+                }
+                failure = self.file.fell_behind(self.grace.total()) => {
+                    self.stop(&mut ward, deadline).await;
+                    return Err(failure);
+                }
+                told = self.signals.next() => match told {
+                    Told::End(signal) => {
+                        self.stop(&mut ward, deadline).await;
+                        return Ok(Ended::Told(signal));
+                    }
+                    Told::Suspend => ward.suspend(),
+                    Told::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
+                },
+                event = ward.event() => {
+                    self.pulse.rest();
+                    self.nothing_is_left(&ward);
+                    match event {
+                        Event::Ended => {
+                            let interrupted = ward.was_interrupted();
+                            return Ok(Ended::ByItself { code: ward.code.unwrap_or(1), interrupted });
+                        }
+                        Event::HungUp => {
+                            self.stop(&mut ward, deadline).await;
+                            return Ok(Ended::Told(Signal::HUP));
+                        }
+                        Event::Expired => {
+                            leadership.resign(); // should the last renewal have arrived after all
+                            return Ok(Ended::Lost(leadership.ended().await));
+                        }
+                        Event::Unguarded => return Err(unguarded()),
+                        Event::Foreign => {
+                            self.stop(&mut ward, deadline).await;
+                            return Err(foreign());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has the file say until when the term lasts, before the command reads it. Answers how the term ended, if it did.
+    async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, Failure> {
+        let deadline = leadership.deadline();
+        self.file.renew(deadline, leadership.token());
+        loop {
+            tokio::select! {
+                biased;
+                loss = leadership.ended() => return Ok(Some(Ended::Lost(loss))),
+                written = self.file.written() => {
+                    return written.map(|()| None).map_err(|why| self.file.failure(Some(&why)));
+                }
+                told = self.signals.next() => match told {
+                    Told::End(signal) => return Ok(Some(Ended::Told(signal))),
+                    Told::Suspend => stand_still(),
+                    Told::PassOn(_) => {}
+                },
+                () = sleep_until(deadline - self.grace.total()) => return Err(self.file.failure(None)),
+            }
+        }
+    }
+
+    /// Stops the command, as its term ends.
+    pub(super) async fn stop(&mut self, ward: &mut Ward, deadline: Instant) {
+        self.pulse.rest();
+        ward.stop(self.grace.kill_at(deadline)).await;
+        self.nothing_is_left(ward);
+    }
+
+    pub(super) fn start(
+        &self,
+        more: &[(&str, OsString)],
+        until: Option<Until>,
+    ) -> Result<Ward, Failure> {
         let mut environment: Vec<(&str, OsString)> = vec![
             ("INCUMBENT_ELECTION", self.candidate.election.name().into()),
             ("INCUMBENT_IDENTITY", self.candidate.election.identity().into()),
@@ -181,8 +258,22 @@ impl Campaigner {
             signal: self.options.program.signal,
             cgroup: Cgroup::make(),
             directory: Some(self.file.directory().to_owned()),
+            until,
         };
-        Ok(Ward::start(&self.options.program.command, &environment, duties)?)
+        let withheld = self.options.withheld();
+        Ok(Ward::start(&self.options.program.command, &environment, &withheld, duties)?)
+    }
+
+    /// Exits where something could not be stopped: others wait until the lease is over, and no command is started beside it.
+    pub(super) fn nothing_is_left(&mut self, ward: &Ward) {
+        if let Some(left) = &ward.left {
+            let message = format!(
+                "COMMAND could not be stopped: {left}; the office is not released, and another may lead when its lease is \
+                 over: see to it now"
+            );
+            Failure::new(Code::Failed, message).report();
+            self.leave(Code::Failed as u8)
+        }
     }
 
     fn lost(&mut self, loss: &Loss) -> Next {
@@ -193,10 +284,18 @@ impl Campaigner {
     }
 
     /// Exits as it is: the entry stays until its lease has run out.
-    pub(super) fn leave(&self, code: u8) -> ! {
-        let _ = std::fs::remove_dir_all(self.file.directory());
+    pub(super) fn leave(&mut self, code: u8) -> ! {
+        self.file.remove();
         std::process::exit(code.into())
     }
+}
+
+pub(super) fn foreign() -> Failure {
+    Failure::new(
+        Code::Failed,
+        "COMMAND was stopped, for it started a process that runs as another user, which nothing here may stop: \
+         run incumbent as root, or COMMAND without sudo and the like",
+    )
 }
 
 pub(super) fn unguarded() -> Failure {

@@ -51,7 +51,7 @@ impl Terminal {
         if self.is_ours()
             && let Some(modes) = &self.modes
         {
-            let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);
+            let _ = tcsetattr(&self.tty, OptionalActions::Now, modes); // not to wait for one that is stopped
         }
     }
 }

@@ -7,22 +7,69 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock, Instant};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open,
-    pidfd_send_signal, wait,
+    pidfd_send_signal, test_kill_process, wait,
 };
 
 use super::cgroup::Cgroup;
+use crate::output::printable;
 
 /// How long to give the kernel to end what was killed, before looking for what was forked meanwhile.
 const PASS: Duration = Duration::from_millis(2);
+/// The same for what has not ended for a while: it is not about to fork.
+const LATER_PASS: Duration = Duration::from_millis(50);
+const A_WHILE: Duration = Duration::from_secs(1);
 
 /// One process: its number may be used again, together with its start it may not.
-struct Process {
-    pid: Pid,
+pub struct Process {
+    pub pid: Pid,
     parent: Pid,
-    started: u64,
-    has_ended: bool,
+    pub started: u64,
+    state: String,
+    name: String,
+}
+
+impl Process {
+    fn has_ended(&self) -> bool {
+        matches!(&*self.state, "Z" | "X")
+    }
+
+    /// Whether it changed its user, so that this process has no right to signal it.
+    fn may_not_be_signalled(&self) -> bool {
+        test_kill_process(self.pid) == Err(Errno::PERM)
+    }
+
+    /// Why it is still there though it was killed.
+    fn describe(&self) -> String {
+        let why = match &*self.state {
+            _ if self.may_not_be_signalled() => "runs as another user and may not be signalled",
+            "D" => "was killed, and is in uninterruptible sleep",
+            _ => "was killed, and has not ended",
+        };
+        format!("process {} ({}) {why}", self.pid.as_raw_pid(), printable(&self.name))
+    }
+}
+
+/// What came of killing everything.
+pub struct Killed {
+    /// How children ended.
+    pub changed: Vec<(Pid, WaitStatus)>,
+    left: Vec<Process>,
+}
+
+impl Killed {
+    /// What is left although it was killed, and why, in words; nothing where nothing is.
+    pub fn left(&self) -> Option<String> {
+        const SHOWN: usize = 3;
+        let mut shown: Vec<_> = self.left.iter().take(SHOWN).map(Process::describe).collect();
+        if self.left.len() > SHOWN {
+            shown.push(format!("and {} more", self.left.len() - SHOWN));
+        }
+        (!shown.is_empty()).then(|| shown.join(", "))
+    }
 }
 
 /// What became of children since the last look.
@@ -39,21 +86,37 @@ pub fn signal_all(signal: Signal) {
     }
 }
 
-/// Kills every descendant, those that are forked meanwhile included, until none is left. Answers how children ended.
-pub async fn kill_all(cgroup: Option<&Cgroup>) -> Vec<(Pid, WaitStatus)> {
-    let mut ended = Vec::new();
+/// Kills every descendant, those that are forked meanwhile included, until none is left or it is time to give up.
+pub async fn kill_all(cgroup: Option<&Cgroup>, give_up: Instant) -> Killed {
+    let mut changed = Vec::new();
+    let later = BootClock.now() + A_WHILE;
     loop {
         if let Some(cgroup) = cgroup {
             cgroup.kill();
         }
         signal_all(Signal::KILL);
         let mut reaped = reap();
-        ended.append(&mut reaped.changed);
+        changed.append(&mut reaped.changed);
         if reaped.none_left {
-            return ended;
+            return Killed { changed, left: Vec::new() };
         }
-        tokio::time::sleep(PASS).await;
+        let now = BootClock.now();
+        if give_up <= now {
+            let left = descendants();
+            if !left.is_empty() {
+                return Killed { changed, left };
+            }
+        }
+        tokio::time::sleep(if now < later { PASS } else { LATER_PASS }).await;
     }
+}
+
+/// The first descendant that neither a signal nor the killing of the group would reach.
+pub fn foreign(cgroup: Option<&Cgroup>) -> Option<Process> {
+    let is_reached = |process: &Process| cgroup.is_some_and(|group| group.holds(process.pid));
+    descendants().into_iter().find(|process| {
+        !process.has_ended() && process.may_not_be_signalled() && !is_reached(process)
+    })
 }
 
 /// Takes note of every child that ended, stopped or went on.
@@ -64,7 +127,7 @@ pub fn reap() -> Reaped {
         match wait(options) {
             Ok(Some(child)) => changed.push(child),
             Ok(None) => return Reaped { changed, none_left: false },
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(_) => return Reaped { changed, none_left: true },
         }
     }
@@ -90,19 +153,21 @@ fn descendants() -> Vec<Process> {
 
 /// Whether it has not ended yet, be it that nobody has waited for it.
 pub fn is_alive(pid: Pid) -> bool {
-    look(pid).is_some_and(|process| !process.has_ended)
+    look(pid).is_some_and(|process| !process.has_ended())
 }
 
 /// A process, from its `stat`: the fields after its name, which is in parentheses and may hold anything.
 fn look(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    let name_begin = stat.iter().position(|byte| *byte == b'(')? + 1;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let name = String::from_utf8_lossy(stat.get(name_begin..name_end)?).into_owned();
     let fields = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
     let mut fields = fields.split_ascii_whitespace();
-    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let state = fields.next()?.to_owned();
     let parent = fields.next()?.parse().ok().and_then(Pid::from_raw)?;
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, started, has_ended })
+    Some(Process { pid, parent, started, state, name })
 }
 
 /// Signals this very process, and not one that got its number meanwhile.
@@ -110,10 +175,10 @@ fn send(process: &Process, signal: Signal) {
     match pidfd_open(process.pid, PidfdFlags::empty()) {
         Ok(pidfd) => {
             if look(process.pid).is_some_and(|now| now.started == process.started) {
-                let _ = pidfd_send_signal(pidfd, signal); // an error means that it has ended
+                let _ = pidfd_send_signal(pidfd, signal); // see `foreign` for one that is refused
             }
         }
-        Err(rustix::io::Errno::NOSYS) => {
+        Err(Errno::NOSYS) => {
             let _ = kill_process(process.pid, signal);
         }
         Err(_) => {}

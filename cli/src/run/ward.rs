@@ -1,7 +1,9 @@
 //! The command as the campaigner has it: behind its guard.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{self, stdin};
+use std::future::pending;
+use std::io::{self, ErrorKind, Write, stdin};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
@@ -10,29 +12,40 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::LOOK_AGAIN;
 use super::cgroup::Cgroup;
 use super::channel;
 use super::deadline::DEADLINE_FILE;
 use super::guard::Duties;
-use super::signals::stand_still;
+use super::signals::{hung_up, stand_still};
+use super::sleep_until;
 use super::terminal::Terminal;
 use super::tree;
-use super::words::{Order, Report};
+use super::words::{Order, Report, Until};
 use crate::candidate::NOTIFY_SOCKET;
+use crate::output;
 
 /// A command that runs, with all that it starts.
 pub struct Ward {
     /// Leads the process group of the command, too.
     guard: Pid,
-    orders: OwnedWriteHalf,
-    reports: Lines<BufReader<OwnedReadHalf>>,
+    /// Never waited for: a guard that stands still does not read.
+    orders: StdStream,
+    reports: Lines<BufReader<UnixStream>>,
     terminal: Option<Terminal>,
     cgroup: Option<Cgroup>,
+    /// How to ask the tree to stop.
+    signal: Signal,
+    /// What the guard has not answered yet, the oldest first.
+    unheard: VecDeque<Order>,
+    /// What the guard is known to do by itself.
+    until: Option<Until>,
+    /// The guard takes no orders any more.
+    deaf: bool,
+    /// What could not be ended, in words.
+    pub left: Option<String>,
     /// What the command exited with, once it has.
     pub code: Option<u8>,
     /// When the guard got a Ctrl-C and the like.
@@ -45,6 +58,8 @@ pub struct Ward {
 const BECAUSE_OF_IT: Duration = Duration::from_secs(10);
 /// How much later than the guard the campaigner sees to it itself.
 const HELP: Duration = Duration::from_millis(10);
+/// How long to wait for what was killed: a large process takes its time to end.
+const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// What happened to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +68,13 @@ pub enum Event {
     Ended,
     /// The terminal is gone.
     HungUp,
-    /// The guard ended it, because the campaigner had not been heard for too long.
+    /// The guard ended it, because the campaigner had not been heard for too long; or the campaigner, because the guard
+    /// had not.
     Expired,
     /// The guard itself was killed, and the command with it.
     Unguarded,
+    /// There is a process that may not be signalled, so it could not be stopped.
+    Foreign,
 }
 
 impl Ward {
@@ -64,12 +82,17 @@ impl Ward {
     pub fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
+        withheld: &[&str],
         duties: Duties,
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         channel::send_fd(&ours, stdin().as_fd())?;
         let terminal = Terminal::of_campaigner();
-        let child = Command::new(super::OURSELVES)
+        let mut guard = Command::new(super::OURSELVES);
+        for variable in withheld {
+            guard.env_remove(variable);
+        }
+        let child = guard
             .arg0("incumbent")
             .arg(super::guard::WORD)
             .args(duties.to_args())
@@ -85,15 +108,18 @@ impl Ward {
             terminal.lend(guard);
         }
         ours.set_nonblocking(true)?;
-        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
-        let reports = BufReader::new(reports).lines();
-        let cgroup = duties.cgroup;
+        let reports = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
         Ok(Self {
             guard,
-            orders,
+            orders: ours,
             reports,
             terminal,
-            cgroup,
+            cgroup: duties.cgroup,
+            signal: duties.signal,
+            unheard: VecDeque::new(),
+            until: duties.until,
+            deaf: false,
+            left: None,
             code: None,
             interrupted: None,
             expired: false,
@@ -101,24 +127,37 @@ impl Ward {
     }
 
     /// An order to a guard that is gone is noticed by its last report.
-    pub async fn order(&mut self, order: Order) {
-        let _ = self.orders.write_all(format!("{order}\n").as_bytes()).await;
+    pub fn order(&mut self, order: Order) {
+        let sent = self.orders.write(format!("{order}\n").as_bytes());
+        match sent.map_err(|error| error.kind()) {
+            Err(ErrorKind::WouldBlock) => self.deaf = true,
+            _ => self.unheard.push_back(order),
+        }
+    }
+
+    /// Whether the guard has answered every order.
+    pub fn has_heard_all(&self) -> bool {
+        self.unheard.is_empty() && !self.deaf
     }
 
     /// Waits until something happens that the campaigner must act upon. Cancel safe.
     pub async fn event(&mut self) -> Event {
         loop {
-            let line = self.reports.next_line().await.ok().flatten();
+            let missed = missed(self.deaf, self.until, self.expired);
+            let line = tokio::select! {
+                biased;
+                line = self.reports.next_line() => line.ok().flatten(),
+                () = missed => {
+                    self.stop_without_guard().await;
+                    return Event::Expired;
+                }
+            };
             match line.map(|line| line.parse()) {
-                Some(Ok(Report::Ended { code })) => self.code = Some(code),
-                Some(Ok(Report::Stopped(signal))) => self.stopped(signal).await,
-                Some(Ok(Report::Interrupted(signal))) => {
-                    self.interrupted = Some(BootClock.now());
-                    if signal == Signal::HUP.as_raw() {
-                        return Event::HungUp;
+                Some(Ok(report)) => {
+                    if let Some(event) = self.note(report) {
+                        return event;
                     }
                 }
-                Some(Ok(Report::Expired)) => self.expired = true,
                 Some(Err(_)) => {}
                 None => break,
             }
@@ -131,71 +170,117 @@ impl Ward {
         }
     }
 
+    fn note(&mut self, report: Report) -> Option<Event> {
+        match report {
+            Report::Ended { code } => self.code = Some(code),
+            Report::Stopped(signal) => self.stopped(signal),
+            Report::Interrupted(signal) => {
+                if signal == Signal::HUP.as_raw() {
+                    return hung_up().then_some(Event::HungUp);
+                }
+                self.interrupted = Some(BootClock.now());
+            }
+            Report::Expired => self.expired = true,
+            Report::Heard => {
+                if let Some(Order::Until(until)) = self.unheard.pop_front() {
+                    self.until = Some(until);
+                }
+            }
+            Report::Foreign { pid, lasting: false } => output::note(format!(
+                "incumbent: process {pid}, which COMMAND started, runs as another user: nothing here may stop it; \
+                 the term ends if it lasts"
+            )),
+            Report::Foreign { lasting: true, .. } => return Some(Event::Foreign),
+        }
+        None
+    }
+
     /// Asks everything to stop, kills what has not by `kill_at`, and returns when nothing is left.
     pub async fn stop(&mut self, kill_at: Instant) {
-        self.order(Order::Stop { kill_at }).await;
+        self.order(Order::Stop { kill_at });
+        self.help(kill_at).await;
+    }
+
+    /// The same by itself, by when the guard should have done it.
+    pub async fn stop_without_guard(&mut self) {
+        tree::signal_all(self.signal);
+        tree::signal_all(Signal::CONT); // the guard, too
+        let kill_at = self.until.map_or_else(|| BootClock.now(), |until| until.kill_at);
+        self.help(kill_at).await;
+    }
+
+    /// Leaves it to the guard until `kill_at`.
+    async fn help(&mut self, kill_at: Instant) {
+        let too_late = sleep_until(kill_at + HELP); // the guard stands still, or is busy with the same
+        tokio::pin!(too_late);
         loop {
-            let left = (kill_at + HELP).saturating_since(BootClock.now());
-            if left.is_zero() {
-                break; // the guard stands still, or is busy with the same
-            }
-            match tokio::time::timeout(left.min(LOOK_AGAIN), self.reports.next_line()).await {
-                Ok(Ok(Some(line))) => {
-                    if let Ok(Report::Ended { code }) = line.parse() {
-                        self.code = Some(code);
-                    }
-                }
-                Ok(_) => break,
-                Err(_) => {}
+            let line = tokio::select! {
+                biased;
+                () = &mut too_late => break,
+                line = self.reports.next_line() => line,
+            };
+            let Ok(Some(line)) = line else { break };
+            if let Ok(Report::Ended { code }) = line.parse() {
+                self.code = Some(code);
             }
         }
         self.sweep().await;
     }
 
-    /// Makes sure that nothing is left, be it that the guard did not do it.
+    /// Makes sure that nothing is left, be it that the guard did not do it; else `left` says what is.
     async fn sweep(&mut self) {
-        tree::kill_all(self.cgroup.as_ref()).await;
+        self.left = tree::kill_all(self.cgroup.as_ref(), BootClock.now() + GIVE_UP).await.left();
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
     }
 
     /// Stands still with the command, and goes on with it.
-    pub async fn suspend(&mut self) {
-        self.order(Order::Suspend).await;
-        self.stand_still().await;
+    pub fn suspend(&mut self) {
+        self.order(Order::Suspend);
+        self.stand_still();
     }
 
-    async fn stopped(&mut self, signal: i32) {
+    fn stopped(&mut self, signal: i32) {
         // Without a terminal nobody waits for us to stand still.
         let Some(terminal) = &self.terminal else { return };
         let wants_terminal = [Signal::TTIN, Signal::TTOU].iter().any(|s| s.as_raw() == signal);
         // It wanted the terminal while a shell had us in the background, and we are not any more.
         if wants_terminal && terminal.is_ours() {
-            self.resume().await;
+            self.resume();
         } else {
-            self.stand_still().await;
+            self.stand_still();
         }
     }
 
-    async fn stand_still(&mut self) {
+    fn stand_still(&mut self) {
         stand_still();
-        self.resume().await;
+        self.resume();
     }
 
-    async fn resume(&mut self) {
+    fn resume(&mut self) {
         // A guard that ended meanwhile has no group any more, and nothing would give the terminal back.
         if let Some(terminal) = &self.terminal
             && tree::is_alive(self.guard)
         {
             terminal.lend(self.guard);
         }
-        self.order(Order::Resume).await;
+        self.order(Order::Resume);
     }
 
     /// Whether it ended because somebody at the terminal wanted it.
     pub fn was_interrupted(&self) -> bool {
         let recently = |at: Instant| BootClock.now().saturating_since(at) < BECAUSE_OF_IT;
         self.interrupted.is_some_and(recently)
+    }
+}
+
+/// Waits until the guard should have been heard; for ever where it has nothing to do of itself.
+async fn missed(deaf: bool, until: Option<Until>, expired: bool) {
+    match until {
+        _ if deaf => {}
+        Some(until) if expired => sleep_until(until.kill_at + HELP).await,
+        Some(until) => sleep_until(until.ask_at + HELP).await,
+        None => pending().await,
     }
 }

@@ -6,20 +6,26 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 
+/// How long a tree may go on by itself: asked to stop at the first instant, and killed at the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Until {
+    pub ask_at: Instant,
+    pub kill_at: Instant,
+}
+
 /// What the guard is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Unless told otherwise, ask the tree to stop at the first instant, and kill it at the second.
-    Until {
-        ask_at: Instant,
-        kill_at: Instant,
-    },
+    /// A later one than before.
+    Until(Until),
     /// Ask the tree to stop now, and kill what is left at this instant.
     Stop {
         kill_at: Instant,
     },
     /// Send this signal to the command, once it is ready for it.
     Signal(i32),
+    /// The same for one that somebody sent to the campaigner.
+    PassOn(i32),
     /// Stop the command's process group until `Resume`, as from a terminal.
     Suspend,
     Resume,
@@ -34,16 +40,36 @@ pub enum Report {
     Stopped(i32),
     /// A terminal, or somebody, sent this signal to the command's process group.
     Interrupted(i32),
-    /// Nothing was heard for too long: the tree is being stopped.
+    /// Nothing was heard for too long: the tree is being stopped, or was not even started.
     Expired,
+    /// An order has arrived. Each is answered so, in their order.
+    Heard,
+    /// This process of the tree may not be signalled; `lasting` when that was so at an earlier look, too.
+    Foreign { pid: i32, lasting: bool },
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", ns(self.ask_at), ns(self.kill_at))
+    }
+}
+
+impl FromStr for Until {
+    type Err = Unheard;
+
+    fn from_str(words: &str) -> Result<Self, Unheard> {
+        let (ask_at, kill_at) = words.split_once(' ').ok_or(Unheard)?;
+        Ok(Self { ask_at: instant(ask_at)?, kill_at: instant(kill_at)? })
+    }
 }
 
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Until { ask_at, kill_at } => write!(f, "until {} {}", ns(*ask_at), ns(*kill_at)),
+            Self::Until(until) => write!(f, "until {until}"),
             Self::Stop { kill_at } => write!(f, "stop {}", ns(*kill_at)),
             Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::PassOn(signal) => write!(f, "pass {signal}"),
             Self::Suspend => f.write_str("suspend"),
             Self::Resume => f.write_str("resume"),
         }
@@ -56,11 +82,10 @@ impl FromStr for Order {
     fn from_str(line: &str) -> Result<Self, Unheard> {
         let words: Vec<&str> = line.split(' ').collect();
         Ok(match words.as_slice() {
-            ["until", ask_at, kill_at] => {
-                Self::Until { ask_at: instant(ask_at)?, kill_at: instant(kill_at)? }
-            }
+            ["until", ..] => Self::Until(line.strip_prefix("until ").ok_or(Unheard)?.parse()?),
             ["stop", kill_at] => Self::Stop { kill_at: instant(kill_at)? },
-            ["signal", signal] => Self::Signal(signal.parse().map_err(|_| Unheard)?),
+            ["signal", signal] => Self::Signal(number(signal)?),
+            ["pass", signal] => Self::PassOn(number(signal)?),
             ["suspend"] => Self::Suspend,
             ["resume"] => Self::Resume,
             _ => return Err(Unheard),
@@ -75,6 +100,9 @@ impl fmt::Display for Report {
             Self::Stopped(signal) => write!(f, "stopped {signal}"),
             Self::Interrupted(signal) => write!(f, "interrupted {signal}"),
             Self::Expired => f.write_str("expired"),
+            Self::Heard => f.write_str("heard"),
+            Self::Foreign { pid, lasting: false } => write!(f, "foreign {pid}"),
+            Self::Foreign { pid, lasting: true } => write!(f, "foreign {pid} lasting"),
         }
     }
 }
@@ -86,9 +114,12 @@ impl FromStr for Report {
         let words: Vec<&str> = line.split(' ').collect();
         Ok(match words.as_slice() {
             ["ended", code] => Self::Ended { code: code.parse().map_err(|_| Unheard)? },
-            ["stopped", signal] => Self::Stopped(signal.parse().map_err(|_| Unheard)?),
-            ["interrupted", signal] => Self::Interrupted(signal.parse().map_err(|_| Unheard)?),
+            ["stopped", signal] => Self::Stopped(number(signal)?),
+            ["interrupted", signal] => Self::Interrupted(number(signal)?),
             ["expired"] => Self::Expired,
+            ["heard"] => Self::Heard,
+            ["foreign", pid] => Self::Foreign { pid: number(pid)?, lasting: false },
+            ["foreign", pid, "lasting"] => Self::Foreign { pid: number(pid)?, lasting: true },
             _ => return Err(Unheard),
         })
     }
@@ -103,6 +134,10 @@ fn ns(instant: Instant) -> u128 {
     instant.since_origin().as_nanos()
 }
 
+fn number(word: &str) -> Result<i32, Unheard> {
+    word.parse().map_err(|_| Unheard)
+}
+
 fn instant(word: &str) -> Result<Instant, Unheard> {
     word.parse().map(|ns| Instant::from_origin(Duration::from_nanos(ns))).map_err(|_| Unheard)
 }
@@ -115,9 +150,10 @@ mod tests {
     fn every_word_is_understood() {
         let at = |ms| Instant::from_origin(Duration::from_millis(ms));
         for order in [
-            Order::Until { ask_at: at(1), kill_at: at(2) },
+            Order::Until(Until { ask_at: at(1), kill_at: at(2) }),
             Order::Stop { kill_at: at(3) },
             Order::Signal(10),
+            Order::PassOn(1),
             Order::Suspend,
             Order::Resume,
         ] {
@@ -128,6 +164,9 @@ mod tests {
             Report::Stopped(20),
             Report::Interrupted(2),
             Report::Expired,
+            Report::Heard,
+            Report::Foreign { pid: 7, lasting: false },
+            Report::Foreign { pid: 7, lasting: true },
         ] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }

@@ -41,6 +41,7 @@ async fn where_all_is_well_it_says_so_and_leaves_nothing() {
         line(&told, "ok       rights ", &format!("all those of {role}"));
     }
     line(&told, "ok       bucket ", "as elections need them");
+    line(&told, "ok       clock rate ", "parts in a million now");
     line(&told, "unknown  identities ", "the last write of each election only");
     line(&told, "unknown  disk ", "see --monitor");
     let json = shell.json(&["doctor", "--output", "json"]);

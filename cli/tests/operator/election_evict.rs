@@ -39,7 +39,10 @@ async fn without_a_successor_it_says_so() {
     shell.out(&["kv", "add", "B", "--election", "-q"]);
     shell.out(&["kv", "put", "B", "e", "somebody"]);
     let args = ["election", "evict", "e", "--bucket", "B", "--force", "--wait", "1s"];
-    assert_eq!(shell.out(&args), "evicted somebody from e\nnobody took over in 1s\n");
+    let told = shell.run(&args);
+    assert_eq!((&*told.out, told.code), ("evicted somebody from e\n", Some(1)), "{told:?}");
+    assert_eq!(told.error.lines().count(), 1, "{told:?}");
+    assert!(told.error.contains("no other candidate took over within 1s"), "{told:?}");
     let (line, code) = shell.refusal(&args);
     assert!(line.contains("election e: nobody leads"), "{line}");
     assert_eq!(code, 3);

@@ -30,6 +30,39 @@ async fn each_kind_of_failure_has_its_own() {
     assert_eq!(shell.refusal(&["kv", "ls", "-s", "127.0.0.1:1"]).1, 4);
 }
 
+/// A log that says less than it was told to is missed when it is needed.
+#[test]
+fn a_log_that_cannot_be_chosen_is_wrong_usage() {
+    for told in ["incumbent=loud", "=,=", "incumbent=debug,,[", "\u{1b}[31m=5"] {
+        let shell = Shell::bare().with("INCUMBENT_LOG", told);
+        let line = shell.refuses(&["kv", "ls", "-s", "127.0.0.1:1"], "INCUMBENT_LOG", 2);
+        assert!(line.contains("incumbent=debug") && !line.contains('\u{1b}'), "{line}");
+    }
+    for told in ["", "debug", "incumbent=trace,async_nats=off"] {
+        let shell = Shell::bare().with("INCUMBENT_LOG", told);
+        assert_eq!(shell.run(&["kv", "ls", "-s", "127.0.0.1:1"]).code, Some(4), "{told:?}");
+    }
+}
+
+/// Of all that is printed, logs are what is most often colored.
+#[tokio::test]
+async fn no_color_means_logs_too() {
+    let server = Server::start().await;
+    for (variable, flag, colored) in [
+        ("NO_COLOR", "auto", false),
+        ("X", "auto", true),
+        ("X", "never", false),
+        ("NO_COLOR", "always", true),
+    ] {
+        let shell = Shell::at(&server).with(variable, "1");
+        let mut terminal = shell.on_terminal(&["campaign", "my_app", "-v", "--color", flag]);
+        terminal.shows("this campaigner leads");
+        let (seen, _) = terminal.interrupted();
+        let styled = seen.contains("\u{1b}[32m") || seen.contains("\u{1b}[2m");
+        assert_eq!(styled, colored, "{variable}, {flag}: {seen:?}");
+    }
+}
+
 #[tokio::test]
 async fn without_jetstream_one_line_says_so() {
     let server = Server::builder().without_jetstream().start().await;

@@ -95,6 +95,20 @@ async fn who_looks_makes_nothing() {
     assert!(!shell.home().join("absent.db").exists());
 }
 
+/// Whatever the lock: a server that accepts connections and says nothing.
+#[test]
+fn a_server_that_never_answers_is_given_up_after_the_timeout() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let shell = Shell::bare();
+    for lock in [format!("nats://{address}/B"), format!("postgres://me@{address}/db")] {
+        for command in [&["election", "info", "e"][..], &["campaign", "e"]] {
+            let args = [command, &["--timeout", "300ms", "--lock", &lock]].concat();
+            shell.refuses(&args, "no answer within 300ms", 4);
+        }
+    }
+}
+
 #[test]
 fn a_store_that_is_not_asked_for_want_of_credentials_is_not_blamed() {
     // Nobody gives any there.

@@ -1,5 +1,6 @@
 //! `incumbent` as operators use it: the real program against real servers.
 
+mod choria;
 mod connection;
 mod doctor;
 mod election_evict;
@@ -7,6 +8,9 @@ mod election_file;
 mod election_info;
 mod election_watch;
 mod exit_codes;
+mod extremes;
+mod hostile_names;
+mod in_clear;
 mod kubernetes;
 mod kv_backup;
 mod kv_buckets;
@@ -19,5 +23,6 @@ mod objects_doctor;
 mod peers_doctor;
 mod postgres_doctor;
 mod proofs;
+mod refused_writes;
 mod shell;
 mod sqlite_doctor;

@@ -15,7 +15,7 @@ use crate::shell::Shell;
 const BUCKET: &str = "bucket";
 
 /// versitygw with one bucket.
-struct Store {
+pub struct Store {
     port: Port,
     directory: TempDir,
     _process: Process,
@@ -50,6 +50,10 @@ impl Store {
         Self { port, directory, _process: process }
     }
 
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
     fn objects(&self) -> Vec<String> {
         let bucket = std::fs::read_dir(self.directory.path().join("data").join(BUCKET)).unwrap();
         let names = bucket.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -57,13 +61,13 @@ impl Store {
     }
 }
 
-async fn versitygw() -> (Store, Shell) {
+pub async fn versitygw() -> (Store, Shell) {
     let store = Store::start().await;
     let shell = shell_at(store.port.number());
     (store, shell)
 }
 
-fn shell_at(port: u16) -> Shell {
+pub fn shell_at(port: u16) -> Shell {
     Shell::bare()
         .with("AWS_ENDPOINT", format!("http://127.0.0.1:{port}"))
         .with("AWS_ALLOW_HTTP", "true")

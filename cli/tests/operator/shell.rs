@@ -84,6 +84,56 @@ impl Shell {
         command.output().expect("timeout and the program start").into()
     }
 
+    /// Runs a command for so long at the most, with nobody who reads on once a line was printed; what it printed may be cut.
+    pub fn briefly(&self, args: &[&str], limit: Duration) -> Told {
+        let mut command = self.command(args);
+        command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            // No program can be given a NUL.
+            Err(error) => {
+                return Told { out: String::new(), error: error.to_string(), code: Some(2) };
+            }
+        };
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut errors = child.stderr.take().expect("piped");
+        let silent = args.first() == Some(&"campaign"); // which then ends with its first line
+        let first = std::thread::spawn(move || {
+            let mut line = Vec::new();
+            if silent {
+                return line;
+            }
+            let _ = out.read_until(b'\n', &mut line); // then it is closed
+            line
+        });
+        let said = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let _ = errors.read_to_end(&mut said);
+            said
+        });
+        let end = Instant::now() + limit;
+        let code = loop {
+            match child.try_wait().expect("a status") {
+                Some(status) => break status.code().or(status.signal().map(|signal| 128 + signal)),
+                None if Instant::now() > end => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break Some(124);
+                }
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let out = text(first.join().expect("a line"));
+        Told { out, error: text(said.join().expect("lines")), code }
+    }
+
+    /// Another shell with the same server, and a home and variables of its own.
+    pub fn again(&self) -> Self {
+        let home = TempDir::with_prefix("incumbent-shell-").expect("a temporary directory");
+        Self { home, server: self.server.clone(), variables: Vec::new() }
+    }
+
     /// Runs a command that must succeed, and answers what it printed.
     pub fn out(&self, args: &[&str]) -> String {
         let told = self.run(args);
@@ -125,7 +175,13 @@ impl Shell {
     /// Starts a command whose output is read line by line.
     pub fn start(&self, args: &[&str]) -> Running {
         let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.stderr(Stdio::inherit());
+        self.start_command(command)
+    }
+
+    /// The same with a command that was prepared.
+    pub fn start_command(&self, mut command: Command) -> Running {
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (sender, lines) = channel();
         read(child.stdout.take().expect("piped"), sender);
@@ -249,6 +305,15 @@ impl Terminal {
 
     /// All that was shown, and the exit code.
     pub fn ended(mut self) -> (String, Option<i32>) {
+        while self.read() {}
+        (std::mem::take(&mut self.seen), self.child.wait().expect("an end").code())
+    }
+
+    /// Interrupts it, and waits for the end.
+    pub fn interrupted(mut self) -> (String, Option<i32>) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "INT", &id]).status().expect("kill");
+        assert!(sent.success());
         while self.read() {}
         (std::mem::take(&mut self.seen), self.child.wait().expect("an end").code())
     }

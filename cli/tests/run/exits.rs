@@ -110,6 +110,22 @@ async fn wrong_flags_are_one_clear_line() {
     assert!(line.contains("a grace of 3s 900ms is too long for a lease of 4s"), "{line}");
 }
 
+/// No sum of times is out of bounds.
+#[tokio::test]
+async fn a_grace_of_ages_is_one_clear_line() {
+    const AGES: &str = "18446744073709551615s";
+    let scene = Scene::with_ttl(std::time::Duration::from_secs(60)).await;
+    let mut run = scene.run("my_app", &["--grace", AGES], "true");
+    assert_eq!(run.exit_code().await, Some(2));
+    let line = run.errors();
+    assert!(line.contains("is too long for a lease of 1m") && line.lines().count() == 1, "{line}");
+    let output = incumbent().args(["life", "my_app", "--grace", AGES, "--", "true"]).output();
+    let output = output.expect("it starts");
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert!(line.contains("it is more than a year"), "{line}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
 /// Whoever starts it with signals ignored, as nohup does, means it.
 #[tokio::test]
 async fn a_hangup_that_is_ignored_stays_ignored() {

@@ -123,6 +123,126 @@ async fn clients_are_sent_on_to_where_the_leader_can_be_reached() {
     );
 }
 
+/// A probe of liveness must not have every process started anew because a server is away.
+#[tokio::test]
+async fn a_lock_out_of_reach_is_a_reason_to_be_unready_and_none_to_be_restarted() {
+    let scene = Scene::start().await;
+    let ((first_port, first), (second_port, second)) = (free(), free());
+    let mut run = scene.run("my_app", &["--http", &first_port], SERVE);
+    run.says("up").await;
+    let mut candidate = Campaigner::start(scene.campaign("my_app", &["--http", &second_port]));
+    candidate.line().await;
+    let is = async |path: &str, wanted: u16| {
+        for address in [&first, &second] {
+            let (status, body) = get(address, path)?;
+            assert_eq!(body.lines().count(), 1, "{body}");
+            if path == "/livez" {
+                assert!(status == 200 && body.starts_with("ok: "), "{status}: {body}");
+            }
+            if status != wanted {
+                return None;
+            }
+        }
+        Some(())
+    };
+    for path in ["/livez", "/readyz"] {
+        eventually("all is well", async || is(path, 200).await).await;
+    }
+    scene.server.pause();
+    eventually("neither is ready", async || {
+        is("/livez", 200).await?;
+        is("/readyz", 503).await
+    })
+    .await;
+    is("/livez", 200).await.expect("they live on");
+    scene.server.resume();
+    eventually("both are ready again", async || is("/readyz", 200).await).await;
+}
+
+/// Nor because it was away from the beginning.
+#[tokio::test]
+async fn whoever_still_waits_for_its_server_is_alive_and_not_ready() {
+    let (port, address) = free();
+    let mut command = incumbent();
+    command.args(["campaign", "my_app", "-s", "nats://127.0.0.1:1", "--http", &port]);
+    let mut candidate = Campaigner::start(command);
+    let alive = eventually("it listens", async || get(&address, "/livez")).await;
+    assert_eq!(alive, (200, "ok: connecting to the lock\n".to_owned()));
+    assert_eq!(get(&address, "/readyz"), Some((503, "connecting to the lock\n".to_owned())));
+    assert_eq!(get(&address, "/healthz").map(|(status, _)| status), Some(503));
+    assert_eq!(get(&address, "/redirect/x").map(|(status, _)| status), Some(503));
+    let told = leader(&address).expect("it listens");
+    assert_eq!((&told["leader"], &told["mine"]), (&Value::Null, &false.into()));
+    candidate.signal(Signal::TERM);
+    candidate.exit().await;
+}
+
+/// How many files a process has open.
+fn open_files(of: &Campaigner) -> usize {
+    let files = format!("/proc/{}/fd", of.pid().as_raw_nonzero());
+    std::fs::read_dir(files).expect("it runs").count()
+}
+
+/// Connections that are held open, whether nothing or half a head was sent, keep no probe from its answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_hold_their_connections_keep_nobody_from_an_answer() {
+    let scene = Scene::start().await;
+    let (port, address) = free();
+    let mut run = scene.run("my_app", &["--http", &port], SERVE);
+    run.says("up").await;
+    let before = open_files(&run);
+    let mut held = Vec::new();
+    for number in 0..1000 {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        if number % 2 == 0 {
+            let _ = write!(stream, "GET /livez HTTP/1.1\r\nHost: slow");
+        }
+        held.push(stream);
+        if number % 100 == 99 {
+            let (status, body) = get(&address, "/livez").expect("it listens");
+            assert_eq!(status, 200, "{body}");
+            eventually("few connections are left", async || {
+                (open_files(&run) < before + 80).then_some(())
+            })
+            .await;
+        }
+    }
+    // The last one is given up, too, though it was sent no answer.
+    let mut last = held.pop().expect("a connection");
+    last.set_read_timeout(Some(crate::scene::PATIENCE)).expect("a time");
+    assert_eq!(last.read_to_end(&mut Vec::new()).ok(), Some(0), "closed without an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_too_large_is_refused_and_costs_nothing() {
+    let scene = Scene::start().await;
+    let (port, address) = free();
+    let mut run = scene.run("my_app", &["--http", &port], SERVE);
+    run.says("up").await;
+    let send = |head: &str, filling: usize| {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        stream.set_read_timeout(Some(crate::scene::PATIENCE)).expect("a time");
+        stream.set_write_timeout(Some(crate::scene::PATIENCE)).expect("a time");
+        let _ = stream.write_all(head.as_bytes());
+        let chunk = [b'x'; 4096];
+        let sent = (0..filling / chunk.len()).take_while(|_| stream.write_all(&chunk).is_ok());
+        let sent = sent.count() * chunk.len();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        (sent, String::from_utf8_lossy(&answer).into_owned())
+    };
+    const MIB: usize = 1 << 20;
+    let (sent, answer) = send("GET /livez HTTP/1.1\r\nHost: a\r\nX-Long: ", 256 * MIB);
+    assert!(sent < 64 * MIB, "{sent} bytes of a head were taken");
+    assert!(!answer.contains(" 200 "), "{answer}");
+    let head =
+        format!("POST /redirect/x HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 512 * MIB);
+    let (sent, answer) = send(&head, 512 * MIB);
+    assert!(sent < 64 * MIB, "{sent} bytes of a body were taken: {answer}");
+    let (status, body) = get(&address, "/livez").expect("it listens");
+    assert_eq!(status, 200, "{body}");
+}
+
 /// For the leader as for those who stand by.
 #[tokio::test]
 async fn a_lock_out_of_reach_for_longer_than_a_lease_is_unhealthy() {

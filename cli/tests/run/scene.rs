@@ -144,6 +144,19 @@ impl Campaigner {
         kill_process(self.pid(), signal).expect("it runs");
     }
 
+    /// Waits until no signal ends it any more before it can put things in order.
+    pub async fn listens(&self) {
+        const USR2: u32 = 12;
+        let status = format!("/proc/{}/status", self.pid().as_raw_pid());
+        eventually("it listens to signals", async || {
+            let status = fs::read_to_string(&status).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+            (caught >> (USR2 - 1) & 1 == 1).then_some(())
+        })
+        .await;
+    }
+
     pub fn write(&mut self, text: &str) {
         self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).expect("it reads");
     }

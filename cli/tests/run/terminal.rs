@@ -154,6 +154,24 @@ async fn a_command_that_is_suspended_for_too_long_is_started_anew() {
     shell.sees("ready$ ").await;
 }
 
+/// Ctrl-S holds up whoever writes to the terminal; no lease is held for them meanwhile.
+#[tokio::test]
+async fn output_that_is_stopped_holds_up_no_election() {
+    let scene = Scene::start().await;
+    let mut shell = Shell::start().await;
+    shell.runs(&scene, "--on-exit restart", "echo U\\\"\\\"P; read line; exit 1");
+    shell.sees("UP").await;
+    let mut second = scene.run("my_app", &[], "echo up; exec sleep 1000");
+    shell.types("\x13\n");
+    second.says("up").await;
+    second.signal(Signal::TERM);
+    shell.types("\x11");
+    shell.sees("the command ended with code 1").await;
+    shell.sees("UP").await;
+    shell.types("\x03");
+    shell.sees("ready$ ").await;
+}
+
 #[tokio::test]
 async fn while_it_waits_one_line_says_who_leads() {
     let scene = Scene::start().await;

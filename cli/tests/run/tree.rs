@@ -1,5 +1,7 @@
 //! Nothing that the command started outlives the right to lead.
 
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -113,6 +115,59 @@ async fn a_guard_that_stands_still_is_helped() {
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(128 + 15));
     assert_eq!(run.descendants(), [""; 0]);
+}
+
+/// The campaigner notices, and does not wait for it.
+#[tokio::test]
+async fn a_guard_that_stands_still_ends_the_term() {
+    let scene = Scene::start().await;
+    let script = "setsid sleep 1000 & echo $INCUMBENT_TOKEN; sleep 1000";
+    let mut first = scene.run_without_cgroup("my_app", &["--identity", "first"], script);
+    let token = first.line().await;
+    let mut second = scene.run("my_app", &[], "echo up; exec sleep 1000");
+    kill_process(first.guard(), Signal::STOP).expect("a guard");
+    second.says("up").await;
+    assert_eq!(first.of_term(&token), [""; 0]);
+    second.signal(Signal::TERM);
+    assert_ne!(first.line().await, token, "it stands again");
+}
+
+/// In a name space of their own all processes end with the first of them, which is tied to the guard.
+#[tokio::test]
+async fn both_killed_at_once_leave_nothing_in_a_name_space() {
+    const ISOLATED: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let may = Command::new(ISOLATED[0]).args(&ISOLATED[1..]).arg("true").status();
+    if !may.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let scene = Scene::start().await;
+    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
+    let command = [&ISOLATED[..], &["sh", "-c", script]].concat();
+    let mut run = Campaigner::start(scene.command("my_app", &[], &command));
+    run.says("up").await;
+    let guard = run.guard();
+    run.signal(Signal::STOP); // so that it cannot help
+    kill_process(guard, Signal::KILL).expect("a guard");
+    run.nothing_is_left().await;
+    run.signal(Signal::KILL);
+}
+
+/// Not only when it looks again: a timer goes off as the machine wakes from suspension after the deadline.
+#[tokio::test]
+async fn a_guard_is_woken_by_a_timer_that_counts_suspension() {
+    const BOOTTIME: &str = "clockid: 7";
+    let scene = Scene::start().await;
+    let mut run = scene.run("my_app", &[], "echo up; exec sleep 1000");
+    run.says("up").await;
+    let descriptors = format!("/proc/{}/fdinfo", run.guard().as_raw_pid());
+    eventually("the guard has such a timer", async || {
+        let timers = fs::read_dir(&descriptors).ok()?.flatten();
+        let mut timers = timers.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        timers
+            .any(|timer| timer.contains(BOOTTIME) && !timer.contains("it_value: (0, 0)"))
+            .then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -305,7 +305,7 @@ impl Candidate {
                 info!(election = %self.name, why, "deleted the lock of a leader that is no more");
                 Ok(Outlook::Again)
             }
-            Err(failure) if matches!(failure.code(), 404 | 409) => {
+            Err(failure) if failure.is_change_of(&self.name) => {
                 debug!(election = %self.name, "somebody else was faster");
                 Ok(Outlook::Again)
             }

@@ -11,7 +11,8 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::api::{EVERY, Events, Failure, Objects};
+use super::super::answers::Events;
+use super::super::api::{EVERY, Failure, Objects};
 use super::super::carrier::check_object_name;
 use super::super::cluster::Cluster;
 use super::super::entry::resource_version;
@@ -205,7 +206,7 @@ impl LifeLocks {
         }
         match self.locks.delete(name, &lock.uid, Some(&version.to_string()), by).await {
             Ok(()) => {}
-            Err(failure) if matches!(failure.code(), 404 | 409) => {
+            Err(failure) if failure.is_change_of(name) => {
                 return Err(self.locks.written_by_somebody_else(name));
             }
             Err(failure) => {

@@ -9,7 +9,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use super::super::api::{Events, Objects};
+use super::super::answers::Events;
+use super::super::api::Objects;
 use super::super::watch::BEGINS_WITHIN;
 use super::pod;
 use crate::pauses::Pauses;

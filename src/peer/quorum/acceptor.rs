@@ -61,6 +61,11 @@ impl Acceptor {
         self.votes_from <= now
     }
 
+    /// Votes from then on only.
+    pub fn be_silent_until(&mut self, votes_from: Instant) {
+        self.votes_from = votes_from;
+    }
+
     pub fn prepare(&mut self, now: Instant, name: &str, ballot: Ballot) -> Option<Body> {
         if !self.votes(now) {
             return Some(Body::NotYet { ballot });
@@ -72,7 +77,7 @@ impl Acceptor {
             let slot =
                 Slot { promised: ballot, promised_at: now, accepted: None, floor: 0, touched: now };
             self.slots.insert(name.to_owned(), slot);
-            return Some(Body::Promise { ballot, accepted: None, floor: 0 });
+            return Some(Body::Promise { ballot, accepted: None, floor: 0, seat: None });
         };
         if ballot < slot.promised {
             return Some(Body::Refused { ballot, promised: slot.promised });
@@ -84,7 +89,7 @@ impl Acceptor {
         slot.touched = now;
         slot.accepted.take_if(|accepted| accepted.at + self.lease < now);
         let accepted = slot.accepted.as_ref().map(|a| (a.ballot, a.value.clone()));
-        Some(Body::Promise { ballot, accepted, floor: slot.floor })
+        Some(Body::Promise { ballot, accepted, floor: slot.floor, seat: None })
     }
 
     /// Accepts only what this incarnation itself has promised, and nothing later: a promise that was forgotten binds nobody,

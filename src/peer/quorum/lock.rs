@@ -59,6 +59,7 @@ impl Lock for QuorumLock {
             reads: true,
             empty_is_proof: true,
             expires: false,
+            reads_are_durable: true,
             longest_identity: LONGEST_IDENTITY,
         }
     }
@@ -90,13 +91,8 @@ impl Lock for QuorumLock {
         write: Write,
     ) -> BoxFuture<'a, Result<Revision, LockError>> {
         async move {
-            if write.mark.lease > self.lease {
-                let message = format!(
-                    "a lease of {:?} is longer than the quorum's longest, {:?}",
-                    write.mark.lease, self.lease
-                );
-                return Err(LockError::new(LockErrorKind::Misconfigured, message));
-            }
+            // It may ask to be kept for longer than the longest lease, while it waits for others. It is not: whoever finds
+            // nothing knows that nobody has written for a lease, so whoever had a right to lead before has none.
             let timeout = write.timeout;
             match self.ask(name, Operation::Write(write), timeout).await? {
                 Done::Written(revision) => Ok(revision),

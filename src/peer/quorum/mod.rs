@@ -1,8 +1,9 @@
 //! A quorum of peers: a lock without a server that promises exclusion.
 //!
-//! **At most one campaigner of an election on a [`QuorumLock`] leads at any instant, if never more than `size` members that
-//! were started with [`quorum(size)`](super::PeerBuilder::quorum) run at once**, and if their clocks run at nearly the same
-//! rate. It leads only while a majority of them answers. Members of Node's democracy may be in the group, but have no vote.
+//! **At most one candidate of an election on a [`QuorumLock`] leads at any instant**, if the members' clocks run at nearly the
+//! same rate, and if voters with names ([`QuorumBuilder::voters`]) are never, a majority of them, running on after they were
+//! replaced; or, where they have no names, if never more than `size` members that were started with
+//! [`quorum(size)`](super::PeerBuilder::quorum) run at once. It leads only while a majority of them answers. Members of Node's democracy may be in the group, but have no vote.
 //!
 //! democracy's own messages cannot promise that: a hello is a broadcast, and whoever hears a majority is not heard by it. So
 //! voters speak among themselves, in messages that democracy's members pass over: an election is a register, and who holds
@@ -39,20 +40,23 @@
 //! it not forgotten its promise. So a round lasts half a lease at the most, what was accepted is forgotten after a lease by
 //! everybody, and whoever has forgotten more is silent until that is so. A promise is good for the start of the voter that gave it.
 //!
-//! A replacement counts like the member that it replaces, also under another identifier: the old one must have ended before the
-//! new one starts. Where that is not sure, as where a node of a cluster is cut off and its pods are replaced, name the voters
-//! ([`QuorumBuilder::voters`]): a stranger then has no vote.
+//! Without names a replacement counts like the member that it replaces, also under another identifier: the old one must have ended
+//! before the new one starts. Where that is not sure, as where a node of a cluster is cut off and its pods are replaced, name the
+//! voters ([`QuorumBuilder::voters`]): a replacement then has no vote before the others have given their word to refuse the old one,
+//! and `docs/peers.md` says why that is enough.
 //!
 //! # Tokens
-//! A token is one more than the greatest revision that a majority remembers, or the wall clock in microseconds, whichever is
-//! greater. So it grows from term to term as long as a majority of the voters goes on; where a majority was started anew since the last
-//! term, it grows if no member's wall clock is behind the last one's by more than a lease.
+//! A token is one more than the greatest revision that a majority remembers, or the wall clock in microseconds as of the member's
+//! start, whichever is greater. So it grows from term to term as long as somebody leads and a majority of the voters goes on; where
+//! a majority was started anew, it grows if no member's wall clock is behind the last leader's by as much as nobody led. It goes
+//! back where all members restart after a clock was set back.
 
 mod acceptor;
 mod lock;
 mod peer;
 mod proposal;
 mod seat;
+mod seats;
 mod voter;
 mod wire;
 mod words;

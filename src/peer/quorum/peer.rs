@@ -28,11 +28,12 @@ pub struct QuorumBuilder {
     size: u32,
     lease: Duration,
     voters: Option<BTreeSet<String>>,
+    votes: bool,
 }
 
 impl QuorumBuilder {
     pub(in crate::peer) fn new(member: PeerBuilder, size: u32) -> Self {
-        Self { member, size, lease: DEFAULT_LEASE, voters: None }
+        Self { member, size, lease: DEFAULT_LEASE, voters: None, votes: true }
     }
 
     /// The longest lease that a campaigner may hold, and their default: 1 s to 1 h, the same for all members. For one and a
@@ -42,10 +43,22 @@ impl QuorumBuilder {
         self
     }
 
-    /// Who votes, by their [identifiers](PeerBuilder::id): as many as the quorum's size. Default: whoever was started with
-    /// the same size and lease.
+    /// Who votes, by their [identifiers](PeerBuilder::id): as many as the quorum's size, the same for all members. Default:
+    /// whoever was started with the same size and lease.
+    ///
+    /// With names a voter may be replaced, under its own name, while it still runs, as when its node is cut off: the
+    /// replacement votes when the others have given the old one up. See the [module](super).
     pub fn voters(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.voters = Some(ids.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Makes this a member that only looks: it reads, and may evict, by the votes of the others, and has none itself. It counts to
+    /// no quorum's size, has nothing of the group elect it while anybody else is there, and must not be among the
+    /// [voters](Self::voters) by its identifier.
+    pub fn only_looks(mut self) -> Self {
+        self.votes = false;
+        self.member = self.member.weight(f64::MIN_POSITIVE);
         self
     }
 
@@ -55,7 +68,7 @@ impl QuorumBuilder {
     /// # Errors
     /// [`QuorumStartError`], which says what is wrong. Nothing has been started then.
     pub fn start(self) -> Result<QuorumPeer, QuorumStartError> {
-        let Self { member, size, lease, voters } = self;
+        let Self { member, size, lease, voters, votes } = self;
         if !SIZES.contains(&size) {
             return Err(QuorumStartError::Size { size });
         }
@@ -71,7 +84,8 @@ impl QuorumBuilder {
             let incarnation = getrandom::u64().map_err(|_| PeerStartError::NoRandomness)?;
             let id = id.clone();
             let origin_unix_us = unix_us_at_origin(clock);
-            let settings = VoterSettings { id, size, voters, lease, incarnation, origin_unix_us };
+            let settings =
+                VoterSettings { id, size, voters, votes, lease, incarnation, origin_unix_us };
             Ok(Some(Seat::new(Voter::new(settings))))
         })?;
         Ok(QuorumPeer { peer, lease })

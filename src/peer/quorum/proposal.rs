@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::voter::To;
-use super::wire::{Ballot, Holds, Value};
+use super::wire::{Ballot, Holds, Stamps, Value};
 use crate::clock::Instant;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
 use crate::written::millis;
@@ -83,6 +83,8 @@ pub(super) enum Stage {
 pub(super) struct Accepting {
     pub set: BTreeMap<String, (To, u64)>,
     pub accepted: BTreeSet<String>,
+    /// By which stamps they sit.
+    pub seats: Stamps,
     pub value: Value,
     pub done: Done,
     /// `Some`: it is new, and replaces this.
@@ -96,6 +98,7 @@ pub(super) struct Promise {
     pub incarnation: u64,
     pub accepted: Option<(Ballot, Value)>,
     pub floor: u64,
+    pub seat: Option<Ballot>,
 }
 
 /// What follows from what stands in a register.
@@ -119,19 +122,20 @@ impl Proposal {
         }
     }
 
-    /// Why there is no answer in time.
-    pub fn gave_up(&self, majority: usize, votes: bool) -> Refusal {
+    /// Why there is no answer in time. `silent`: why this member does not vote; empty: it does.
+    pub fn gave_up(&self, majority: usize, silent: &'static str) -> Refusal {
         let heard = match &self.stage {
             Stage::Prepare(promises) => promises.len(),
             Stage::Accept(accepting) => accepting.accepted.len(),
             Stage::Pause => 0,
         };
-        let (mut kind, mut why) = (LockErrorKind::Unavailable, "");
+        let (mut kind, why);
+        kind = LockErrorKind::Unavailable;
         if self.mismatch {
-            why = ": others were told another size of the quorum, or another lease";
+            why = ": others were told another size of the quorum, another lease, or other voters";
             kind = LockErrorKind::Misconfigured;
-        } else if !votes {
-            why = ": this member began a short time ago, and does not vote yet";
+        } else {
+            why = silent;
         }
         if self.sent_new {
             kind = LockErrorKind::Unknown;

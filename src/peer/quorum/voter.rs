@@ -6,15 +6,17 @@
 //! lease is forgotten by all.
 
 mod proposing;
+mod seating;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::acceptor::{Acceptor, longest_round, silence};
 use super::proposal::{Done, Operation, Proposal, Refusal, Stage};
-use super::wire::{Ballot, Body, Envelope, LONGEST_NAME};
+use super::seats::Seats;
+use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, hash_of};
 use super::words::{VoterAction, VoterEvent, VoterSettings};
 use crate::clock::Instant;
 use crate::lock::{Hint, Revision};
@@ -39,6 +41,10 @@ pub(super) enum To {
 pub struct Voter {
     settings: VoterSettings,
     acceptor: Acceptor,
+    /// Where voters have names: which start of each counts.
+    seats: Option<Seats>,
+    /// A hash of those names.
+    voters: u64,
     random: fastrand::Rng,
     /// The greatest round that was heard of.
     round: u64,
@@ -50,7 +56,7 @@ pub struct Voter {
     /// Who wants to know of all elections, and until when they wait for that.
     listings: Vec<(u64, Instant)>,
     /// Who has voted, and when last: more than there can be within a lease means that the quorum's size is wrong.
-    seen: BTreeMap<String, Instant>,
+    seen: BTreeMap<u64, Instant>,
     /// The last revision that was told of each election, and when.
     heard: BTreeMap<String, (u64, Instant)>,
     again: Vec<Again>,
@@ -72,7 +78,11 @@ impl Voter {
 
     /// A voter that has not begun.
     pub fn new(settings: VoterSettings) -> Self {
+        let VoterSettings { id, voters, lease, .. } = &settings;
+        let seats = |names: &BTreeSet<String>| Seats::new(Arc::clone(id), names.clone(), *lease);
         Self {
+            seats: voters.as_ref().map(seats),
+            voters: voters.as_ref().map_or(0, hash_of),
             acceptor: Acceptor::new(
                 settings.incarnation,
                 Instant::from_origin(Duration::MAX),
@@ -101,6 +111,7 @@ impl Voter {
                 let votes_from = now + silence(lease);
                 self.acceptor = Acceptor::new(self.settings.incarnation, votes_from, lease);
                 self.knows_all = now + lease;
+                self.ask_for_seat(now);
             }
             VoterEvent::Wake => {}
             VoterEvent::Heard { id, from, said } => {
@@ -154,12 +165,25 @@ impl Voter {
     pub fn next_wake(&self) -> Option<Instant> {
         let proposals = self.proposals.iter().map(|proposal| proposal.resend.min(proposal.until));
         let listings = self.listings.iter().map(|(_, at)| *at);
-        proposals.chain(listings).chain(self.again.iter().map(|again| again.at)).min()
+        let seat = self.seats.as_ref().and_then(Seats::next_wake);
+        proposals.chain(listings).chain(self.again.iter().map(|again| again.at)).chain(seat).min()
     }
 
-    /// Whether this member votes: not before it has been there for one and a half leases.
+    /// Whether this member votes: not before it has been there for one and a half leases, or has had its seat for so long.
     pub fn votes(&self, now: Instant) -> bool {
-        self.acceptor.votes(now)
+        self.is_voter(&self.settings.id) && self.settings.votes && self.acceptor.votes(now)
+    }
+
+    /// Why it does not; empty: it does, or never will.
+    fn silent(&self, now: Instant) -> &'static str {
+        if !self.settings.votes || self.votes(now) {
+            return "";
+        }
+        let seats = self.seats.as_ref().map_or("", Seats::problem);
+        match seats {
+            "" => ": this member began a short time ago, and does not vote yet",
+            problem => problem,
+        }
     }
 
     fn majority(&self) -> usize {
@@ -175,6 +199,7 @@ impl Voter {
         Envelope {
             size: self.settings.size,
             lease_ms: millis(self.settings.lease),
+            voters: self.voters,
             incarnation: self.settings.incarnation,
             name: name.to_owned(),
             body,
@@ -207,22 +232,50 @@ impl Voter {
     }
 
     fn hear(&mut self, now: Instant, id: &str, from: To, envelope: Envelope) {
-        let Envelope { size, lease_ms, incarnation, name, body } = envelope;
+        let Envelope { size, lease_ms, voters, incarnation, name, body } = envelope;
         if name.len() > LONGEST_NAME || body.greatest() > GREATEST {
             return;
         }
-        let same = size == self.settings.size && lease_ms == millis(self.settings.lease);
+        let same = size == self.settings.size
+            && lease_ms == millis(self.settings.lease)
+            && voters == self.voters;
+        let me = self.settings.votes && self.is_voter(&self.settings.id);
         let answer = match body {
             Body::Prepare { ballot } | Body::Accept { ballot, .. } if !same => {
                 Some(Body::Mismatch { ballot })
             }
-            Body::Prepare { .. } | Body::Accept { .. } if !self.is_voter(&self.settings.id) => None,
+            Body::Prepare { .. } | Body::Accept { .. } if !me => None,
             Body::Prepare { ballot } => {
                 self.round = self.round.max(ballot.round);
-                self.acceptor.prepare(now, &name, ballot)
+                self.promise(now, &name, ballot)
             }
-            Body::Accept { ballot, to, value } => {
-                self.acceptor.accept(now, &name, ballot, to, value)
+            Body::Accept { ballot, to, value, seats } => match self.refuses(&seats) {
+                Some(known) => Some(Body::Superseded { ballot, known }),
+                None => self.acceptor.accept(now, &name, ballot, to, value),
+            },
+            Body::Enter { .. }
+            | Body::Sits { .. }
+            | Body::Seconds { .. }
+            | Body::Superseded { .. }
+                if !same =>
+            {
+                None
+            }
+            Body::Enter { stamp, attempt, among } => {
+                let seats = self.seats.as_mut().filter(|_| me);
+                seats.and_then(|seats| seats.asked(id, stamp, attempt, &among))
+            }
+            Body::Sits { .. } | Body::Seconds { .. } => {
+                self.hear_of_seat(now, id, &body);
+                None
+            }
+            Body::Superseded { ballot, known } => {
+                self.learn_of_seats(now, &known);
+                self.superseded(now, ballot, &name);
+                if let Some(seats) = &mut self.seats {
+                    seats.refused(now, ballot);
+                }
+                None
             }
             Body::Stored { .. } | Body::Conceded { .. } => {
                 self.pass_on(now, &name, &body);
@@ -278,6 +331,7 @@ impl Voter {
                 self.again.push(again);
             }
         }
+        self.keep_seat(now);
         for (ticket, at) in std::mem::take(&mut self.listings) {
             if at <= now {
                 self.answer(ticket, Ok(Done::Names(self.names(now))));
@@ -287,7 +341,7 @@ impl Voter {
         }
         for mut proposal in std::mem::take(&mut self.proposals) {
             if proposal.until <= now {
-                let answer = Err(proposal.gave_up(self.majority(), self.votes(now)));
+                let answer = Err(proposal.gave_up(self.majority(), self.silent(now)));
                 self.answer(proposal.ticket, answer);
                 continue;
             }

@@ -1,5 +1,6 @@
 //! What voters say to each other: an event of democracy's that its own members do not know, and pass over.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ pub(super) struct Ballot {
     /// Whose: its incarnation.
     pub by: u64,
 }
+
+/// Which start of each voter is meant, by the time at which it asked for its seat.
+pub(super) type Stamps = BTreeMap<String, Ballot>;
 
 /// What a register holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +65,9 @@ pub(super) struct Envelope {
     pub size: u32,
     /// The longest lease, as the sender was told.
     pub lease_ms: u64,
+    /// A hash of the names of those that vote, as the sender was told; zero: they have no names.
+    #[serde(default)]
+    pub voters: u64,
     /// Drawn at each start of the sender's.
     pub incarnation: u64,
     pub name: String,
@@ -77,12 +84,18 @@ pub(super) enum Body {
         accepted: Option<(Ballot, Value)>,
         /// The greatest revision that it ever accepted.
         floor: u64,
+        /// By which stamp it holds its seat, where voters have names.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seat: Option<Ballot>,
     },
     /// To one voter, and to that incarnation of it which has promised.
     Accept {
         ballot: Ballot,
         to: u64,
         value: Value,
+        /// All whose promises this rests on, where voters have names.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        seats: Stamps,
     },
     Accepted {
         ballot: Ballot,
@@ -100,6 +113,30 @@ pub(super) enum Body {
     Mismatch {
         ballot: Ballot,
     },
+    /// Asks for the sender's seat: who sits, or the word of those that it names.
+    Enter {
+        stamp: Ballot,
+        attempt: u64,
+        among: Stamps,
+    },
+    /// By which stamp the sender is there, and whether it sits; and what it knows of others.
+    Sits {
+        attempt: u64,
+        stamp: Ballot,
+        sits: bool,
+        known: Stamps,
+    },
+    /// Gives its word: an earlier start of that name has no vote any more.
+    Seconds {
+        attempt: u64,
+        stamp: Ballot,
+        known: Stamps,
+    },
+    /// Refuses: one of those that are named has lost its seat.
+    Superseded {
+        ballot: Ballot,
+        known: Stamps,
+    },
     /// A majority has accepted this, in the place of that revision.
     Stored {
         value: Value,
@@ -111,6 +148,17 @@ pub(super) enum Body {
         revision: u64,
         left_ms: u64,
     },
+}
+
+fn latest(stamps: &Stamps) -> u64 {
+    stamps.values().map(|stamp| stamp.round).max().unwrap_or(0)
+}
+
+/// A hash of names, the same on every machine: FNV-1a. Never zero.
+pub(super) fn hash_of<'a>(names: impl IntoIterator<Item = &'a String>) -> u64 {
+    let bytes = names.into_iter().flat_map(|name| name.bytes().chain([0]));
+    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.fold(0xcbf2_9ce4_8422_2325, hash).max(1)
 }
 
 impl Value {
@@ -172,11 +220,17 @@ impl Body {
             | Self::Accepted { ballot }
             | Self::NotYet { ballot }
             | Self::Mismatch { ballot } => ballot.round,
-            Self::Promise { ballot, accepted, floor } => {
+            Self::Promise { ballot, accepted, floor, seat } => {
                 let told = accepted.as_ref().map_or(0, |(b, value)| b.round.max(value.revision));
-                ballot.round.max(told).max(*floor)
+                ballot.round.max(told).max(*floor).max(seat.map_or(0, |seat| seat.round))
             }
-            Self::Accept { ballot, value, .. } => ballot.round.max(value.revision),
+            Self::Accept { ballot, value, seats, .. } => {
+                ballot.round.max(value.revision).max(latest(seats))
+            }
+            Self::Enter { stamp, among: stamps, .. }
+            | Self::Sits { stamp, known: stamps, .. }
+            | Self::Seconds { stamp, known: stamps, .. }
+            | Self::Superseded { ballot: stamp, known: stamps } => stamp.round.max(latest(stamps)),
             Self::Refused { ballot, promised } => ballot.round.max(promised.round),
             Self::Stored { value, .. } => value.revision,
             Self::Conceded { .. } => 0,

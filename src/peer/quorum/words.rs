@@ -21,6 +21,8 @@ pub struct VoterSettings {
     pub size: u32,
     /// Who they are, where that is known.
     pub voters: Option<BTreeSet<String>>,
+    /// Whether this member is one of them; otherwise it only asks.
+    pub votes: bool,
     /// The longest lease that anybody may hold.
     pub lease: Duration,
     /// Drawn at each start.

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::connections::Does;
-use super::lock::Inner;
+use super::lock::{Found, Inner};
 use super::{answers, statements};
-use crate::lock::{Concession, Coverage, Hint, Revision, Token};
+use crate::lock::{Concession, Content, Coverage, Hint, Record, Revision, Token};
 use crate::pauses::Pauses;
 use crate::sql::row::{Row, span};
 use crate::written::nonce;
@@ -23,14 +23,19 @@ const HINT_DELAY: Duration = Duration::from_secs(2);
 /// The pause where no notification arrives at all, as behind a pooler.
 const DEAF_PAUSE: Duration = Duration::from_secs(300);
 
-/// What a trigger tells, or a campaigner.
+/// How long a look may take that a notification suggests.
+const LOOKS_WITHIN: Duration = Duration::from_secs(1);
+
+/// What a trigger tells.
 #[derive(Debug, Deserialize)]
 struct Told {
     name: String,
     previous: Option<u64>,
-    conceded: Option<Conceded>,
+    #[serde(default)]
+    conceded: bool,
 }
 
+/// What a deposed leader has written into the row.
 #[derive(Debug, Deserialize)]
 struct Conceded {
     by: String,
@@ -97,7 +102,7 @@ async fn begin(lock: &Inner) -> Result<PgListener, Silent> {
         loop {
             match listener.try_recv().await {
                 Ok(Some(told)) if told.payload() == probe => return Ok(()),
-                Ok(Some(told)) => hear(lock, &told),
+                Ok(Some(told)) => hear(lock, &told).await,
                 Ok(None) => return Err(Silent::Unconnected(sqlx::Error::PoolClosed)),
                 Err(error) => return Err(Silent::Unconnected(error)),
             }
@@ -123,7 +128,7 @@ async fn listen(lock: &Inner, listener: PgListener) {
         tokio::select! {
             (listener, told) = &mut next => {
                 match told {
-                    Ok(Some(told)) => hear(lock, &told),
+                    Ok(Some(told)) => hear(lock, &told).await,
                     Ok(None) => return debug!("the connection that listens is lost"),
                     Err(error) => return debug!(%error, "the connection that listens is lost"),
                 }
@@ -147,23 +152,57 @@ async fn receive(
     (listener, told)
 }
 
-/// Anybody who may connect can have told it.
-fn hear(lock: &Inner, told: &PgNotification) {
+/// Anybody who may connect can have told it. So what could begin a term is looked up in the row: that an office is free, that
+/// its holder has stopped, that an entry is of this very process.
+async fn hear(lock: &Inner, told: &PgNotification) {
     let payload = told.payload();
     let Ok(Told { name, previous, conceded }) = serde_json::from_str(payload) else { return };
-    if let Some(conceded) = conceded {
-        let Some(by) = nonce(&conceded.by) else { return };
-        let concession = Concession {
-            by,
-            token: Token(conceded.token),
-            revision: Revision(conceded.revision),
-            left: span(conceded.left_ms),
-        };
-        lock.hearers.tell(&name, &Hint::Conceded(concession));
-    } else if let Ok(row) = serde_json::from_str::<Row>(payload) {
-        let previous = previous.map(|previous| Some(Revision(previous)));
-        lock.hearers.tell(&name, &Hint::Stored { record: row.record(), previous, age: None });
-    } else {
-        lock.hearers.tell(&name, &Hint::Look); // too long to be told
+    let row = serde_json::from_str::<Row>(payload).ok().filter(|_| !conceded);
+    let held = row.map(|row| row.record()).filter(|record| is_of_another(lock, record));
+    match held {
+        Some(record) => {
+            let previous = previous.map(|previous| Some(Revision(previous)));
+            lock.hearers.tell(&name, &Hint::Stored { record, previous, age: None });
+        }
+        None => look_up(lock, &name).await,
     }
+}
+
+fn is_of_another(lock: &Inner, record: &Record) -> bool {
+    match &record.content {
+        Content::Held(entry) => {
+            entry.mark.as_ref().is_none_or(|mark| !lock.own.may_have(mark.write.nonce))
+        }
+        Content::Vacant(_) => false,
+    }
+}
+
+/// Passes on what the row says.
+async fn look_up(lock: &Inner, name: &str) {
+    if !lock.hearers.is_heard(name) {
+        return;
+    }
+    let found = lock.look(name, LOOKS_WITHIN).await;
+    let (row, previous, conceded) = match found {
+        Ok(Found { row: Some(row), previous, conceded, same_history: true, .. })
+            if row.revision >= lock.seen.newest(name) =>
+        {
+            (row, previous, conceded)
+        }
+        _ => {
+            lock.hearers.tell(name, &Hint::Look);
+            return;
+        }
+    };
+    if let Some(concession) = conceded.as_deref().and_then(concession) {
+        lock.hearers.tell(name, &Hint::Conceded(concession));
+    }
+    let previous = previous.map(Some);
+    lock.hearers.tell(name, &Hint::Stored { record: row.record(), previous, age: None });
+}
+
+fn concession(said: &str) -> Option<Concession> {
+    let Conceded { by, token, revision, left_ms } = serde_json::from_str(said).ok()?;
+    let (token, revision) = (Token(token), Revision(revision));
+    Some(Concession { by: nonce(&by)?, token, revision, left: span(left_ms) })
 }

@@ -1,8 +1,8 @@
 //! The lock: conditional statements on one row an election.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,12 +12,13 @@ use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
 use super::connections::{Connections, Does};
+use super::emptiness::{Emptiness, Nonces};
 use super::tables::Opened;
 use super::{answers, listen, statements};
 use crate::by_name::ByName;
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    Subscription, Write,
+    Capabilities, Concession, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
+    Release, Revision, Subscription, Tombstone, Write,
 };
 use crate::sql::error::Failed;
 use crate::sql::hints::Hearers;
@@ -40,34 +41,30 @@ pub(super) struct Inner {
     pub(super) opened: Opened,
     longest_lease_ms: AtomicU64,
     pub(super) hearers: Arc<Hearers>,
-    seen: Seen,
-    empty_on: ByName<History>,
+    pub(super) seen: Seen,
+    empty: ByName<Emptiness>,
+    /// The campaigns that have written by this lock.
+    pub(super) own: Nonces,
     listens: bool,
     /// Whether acknowledged writes survive a failover.
     synchronous: bool,
 }
 
-/// The history on which an election had no row, when that was last seen.
-#[derive(Debug, Default)]
-struct History(Mutex<Option<String>>);
-
-impl History {
-    fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, history: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = history;
-    }
-}
-
 /// What a read has found.
-struct Found {
-    row: Option<Row>,
+pub(super) struct Found {
+    pub row: Option<Row>,
+    /// The revision that the row replaced, where nothing can have been lost between the two.
+    pub previous: Option<Revision>,
+    /// What the last deposed leader said.
+    pub conceded: Option<String>,
     /// Whether the row was written on the history that the server is on.
-    same_history: bool,
+    pub same_history: bool,
     /// Whether the tables are older than the longest lease.
     settled: bool,
+    /// The same by an hour and more, by which no two servers' clocks differ.
+    old: bool,
+    /// Whether the tables were made on the history that the server is on.
+    same_tables: bool,
     /// That history; none where the server is a replica.
     history: Option<String>,
 }
@@ -81,7 +78,8 @@ impl PostgresLock {
             longest_lease_ms,
             hearers: Arc::default(),
             seen: Seen::default(),
-            empty_on: ByName::default(),
+            empty: ByName::default(),
+            own: Nonces::default(),
             listens: true,
             synchronous: false,
         };
@@ -110,7 +108,8 @@ impl PostgresLock {
             longest_lease_ms: old.longest_lease_ms.load(Ordering::Relaxed).into(),
             hearers: Arc::default(),
             seen: Seen::default(),
-            empty_on: ByName::default(),
+            empty: ByName::default(),
+            own: Nonces::default(),
             listens: old.listens,
             synchronous: old.synchronous,
         };
@@ -120,7 +119,7 @@ impl PostgresLock {
 }
 
 impl Inner {
-    async fn look(&self, name: &str, timeout: Duration) -> Result<Found, Failed> {
+    pub(super) async fn look(&self, name: &str, timeout: Duration) -> Result<Found, Failed> {
         let rows = self.connections.ask(&statements::read(name), Does::Read, timeout).await?;
         let Some(row) = rows.first() else {
             let what = "incumbent_settings is empty: run sql/postgres.sql";
@@ -136,9 +135,18 @@ impl Inner {
         let settled = row.try_get("settled").map_err(odd)?;
         let history = row.try_get("history").map_err(odd)?;
         let same_history: Option<bool> = row.try_get("same_history").map_err(odd)?;
-        let row = row_of(row).map_err(odd)?;
         let same_history = self.synchronous || same_history.unwrap_or_default();
-        Ok(Found { row, same_history, settled, history })
+        let previous: Option<i64> = row.try_get("previous").map_err(odd)?;
+        Ok(Found {
+            previous: previous.map(|previous| Revision(previous.unsigned_abs())),
+            conceded: row.try_get("conceded").map_err(odd)?,
+            old: row.try_get("old").map_err(odd)?,
+            same_tables: row.try_get("same_tables").map_err(odd)?,
+            row: row_of(row).map_err(odd)?,
+            same_history,
+            settled,
+            history,
+        })
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
@@ -151,7 +159,15 @@ impl Inner {
                 break;
             }
             let statement = statements::forget(name, row.revision, seen);
-            self.connections.ask(&statement, Does::Write, left()).await?;
+            match self.connections.ask(&statement, Does::Write, left()).await {
+                Ok(_) => {}
+                // Whoever only looks need not write. The row says no more than that somebody may be leading.
+                Err(failed) if failed.kind == LockErrorKind::Denied => {
+                    let content = Content::Vacant(Tombstone::Deleted);
+                    return Ok(Reading::Found(Record { revision: Revision(seen), content }));
+                }
+                Err(failed) => return Err(failed),
+            }
             found = self.look(name, left()).await?;
         }
         Ok(match found.row {
@@ -160,12 +176,11 @@ impl Inner {
                 self.hearers.was_read(name, record.revision);
                 Reading::Found(record)
             }
-            // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a replica that took
-            // over lacks the row.
+            // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a server that took
+            // over, or that a dump was read into, lacks the row.
             None => {
-                let is_first = found.history.as_deref().is_some_and(statements::is_first);
-                let is_whole = self.synchronous || is_first;
-                self.empty_on.get(name).set(found.history);
+                let is_whole = found.same_tables || (self.synchronous && found.old);
+                self.empty.get(name).was_seen_on(found.history);
                 let proof = (self.opened.made || found.settled) && is_whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }
@@ -200,6 +215,8 @@ impl Lock for PostgresLock {
             reads: true,
             empty_is_proof: false,
             expires: false,
+            // Until its replicas have it, a commit whose backend was ended is visible and may still be lost.
+            reads_are_durable: !self.inner.synchronous,
             longest_identity: LONGEST_IDENTITY,
         }
     }
@@ -222,11 +239,18 @@ impl Lock for PostgresLock {
         name: &'a str,
         write: Write,
     ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        let creates = write.expected.is_none();
-        let empty_on = creates.then(|| self.inner.empty_on.get(name).get()).flatten();
-        let statement =
-            statements::write(name, &write, !self.inner.synchronous, empty_on.as_deref());
+        let sure = !self.inner.synchronous;
+        let nonce = write.mark.write.nonce;
+        self.inner.own.add(nonce);
+        let rests_on = match write.expected {
+            None if sure => self.inner.empty.get(name).rests_on(nonce),
+            _ => Ok(None),
+        };
+        let seen = self.inner.seen.newest(name);
+        let statement = rests_on
+            .map(|empty_on| statements::write(name, &write, sure, empty_on.as_deref(), seen));
         async move {
+            let statement = statement.map_err(|failed| failed.of("write", name))?;
             let put = self.inner.put(name, &statement, write.timeout).await;
             put.map_err(|failed| failed.of("write", name))
         }
@@ -251,9 +275,9 @@ impl Lock for PostgresLock {
         name: &'a str,
         concession: Concession,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        let statement = statements::concede(&self.inner.opened.channel, name, &concession);
+        let statement = statements::concede(name, &concession);
         async move {
-            let told = self.inner.connections.ask(&statement, Does::Read, CONCEDES_WITHIN).await;
+            let told = self.inner.connections.ask(&statement, Does::Write, CONCEDES_WITHIN).await;
             told.map(drop).map_err(|failed| failed.of("concession", name))
         }
         .boxed()

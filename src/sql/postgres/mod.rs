@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod emptiness;
 mod listen;
 mod lock;
 mod probe;

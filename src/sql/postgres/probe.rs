@@ -41,7 +41,8 @@ const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text A
     FROM (SELECT to_regclass('incumbent_elections')::oid AS oid) found
         LEFT JOIN pg_class c ON c.oid = found.oid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace";
 
-const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS tells";
+const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS tells,
+        (SELECT incarnation IS NOT DISTINCT FROM incumbent_incarnation() FROM incumbent_settings) AS made_here";
 
 /// How many triggers the tables have.
 const TRIGGERS: i64 = 3;
@@ -92,6 +93,9 @@ pub struct TableFacts {
     pub longest_lease: Option<Duration>,
     /// Whether the server tells on which history it is, by which a failover is noticed; `None` where nobody can say.
     pub tells_history: Option<bool>,
+    /// Whether the tables were made on the history that the server is on. Where not, after a failover, a restore or a dump that was
+    /// read in, a missing row proves nothing, and the first term of each new election waits. `None` where nobody can say.
+    pub made_here: Option<bool>,
 }
 
 /// A right on a table.
@@ -156,6 +160,7 @@ impl PostgresProbe {
             facts.longest_lease = Some(tables::longest_lease(&self.connections, left()).await?);
             let told = self.one(HISTORY, left()).await?;
             facts.tells_history = told.try_get("tells").map_err(|error| self.odd(error))?;
+            facts.made_here = told.try_get("made_here").map_err(|error| self.odd(error))?;
         }
         Ok(facts)
     }
@@ -243,6 +248,7 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         lacking,
         longest_lease: None,
         tells_history: None,
+        made_here: None,
     })
 }
 

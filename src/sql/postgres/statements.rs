@@ -34,29 +34,34 @@ impl Display for Millis {
 }
 
 /// The revision of a first write, or of one after which the past is not known any more: greater than any that was ever given out,
-/// as long as an election has not been written to a thousand times a second all along.
-const AFTER_ALL: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/// as long as an election has not been written to a thousand times a second all along. Each server that takes over adds what
+/// its clock may be behind that of the one before: 11 days.
+const AFTER_ALL: &str = "(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    + 1000000000 * (coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1) - 1))";
 
 /// How many servers, one after the other, the history is of; 1 where the server does not tell.
 const TIMELINE: &str =
     "coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1)";
 
-/// Whether nobody has ever taken over, as far as the server tells.
-pub(super) fn is_first(history: &str) -> bool {
-    history.is_empty() || history.ends_with("/00000001")
-}
+/// The revision of a write over another one. Where that one is of another history, the server of before may have given out the
+/// next revisions as well.
+const NEXT: &str = "revision + CASE WHEN incarnation IS NOT DISTINCT FROM incumbent_incarnation()
+    THEN 1 ELSE 1000000 END";
 
 pub(super) fn read(name: &str) -> String {
     format!(
         "SELECT pg_is_in_recovery() AS replica, s.version,
             ceil(extract(epoch FROM s.longest_lease) * 1000)::bigint AS longest_ms,
             s.created_at + s.longest_lease < clock_timestamp() AS settled,
+            s.created_at + s.longest_lease + interval '1 hour' < clock_timestamp() AS old,
+            s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
             incumbent_incarnation() AS history,
-            e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
+            e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
             ceil(extract(epoch FROM e.released_left) * 1000)::bigint AS left_ms,
-            e.renewed_at + e.lease_duration < clock_timestamp() AS expired,
+            e.renewed_at + e.lease_duration < clock_timestamp()
+                AND e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS expired,
             e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_history
         FROM incumbent_settings s LEFT JOIN incumbent_elections e ON e.name = {name}",
         name = Text(name)
@@ -80,7 +85,14 @@ pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
 }
 
 /// `sure`: whether the row counts only if it was written on the same history. `empty_on`: the history on which there was no row.
-pub(super) fn write(name: &str, write: &Write, sure: bool, empty_on: Option<&str>) -> String {
+/// `seen`: the newest revision that a first write must exceed.
+pub(super) fn write(
+    name: &str,
+    write: &Write,
+    sure: bool,
+    empty_on: Option<&str>,
+    seen: u64,
+) -> String {
     let holder = Text(&write.identity);
     let nonce = write.mark.write.nonce;
     let number = column(write.mark.write.number);
@@ -95,8 +107,9 @@ pub(super) fn write(name: &str, write: &Write, sure: bool, empty_on: Option<&str
                 revision, token, nonce, write, advertised, incarnation)
             SELECT {name}, {holder}, clock_timestamp(), {lease}, first.revision, first.revision,
                 '{nonce}', {number}, {advertised}, incumbent_incarnation()
-            FROM (SELECT {AFTER_ALL} AS revision) first{history}
+            FROM (SELECT greatest({AFTER_ALL}, {after}) AS revision) first{history}
             ON CONFLICT (name) DO NOTHING RETURNING revision",
+            after = column(seen.saturating_add(1)),
             history = empty_on.filter(|_| sure).map_or(String::new(), |history| format!(
                 " WHERE incumbent_incarnation() IS NOT DISTINCT FROM {}",
                 Text(history)
@@ -107,14 +120,14 @@ pub(super) fn write(name: &str, write: &Write, sure: bool, empty_on: Option<&str
                 Some(token) => format!("token = {}", column(token.0)),
                 // A term that its holder does not know of is begun again, and has not changed hands.
                 None => format!(
-                    "token = revision + 1, acquired_at = clock_timestamp(),
+                    "token = {NEXT}, acquired_at = clock_timestamp(),
                     transitions = transitions + (nonce IS DISTINCT FROM '{nonce}')::integer"
                 ),
             };
             format!(
                 "UPDATE incumbent_elections SET holder = {holder}, {term},
                     renewed_at = clock_timestamp(), lease_duration = {lease},
-                    revision = revision + 1, nonce = '{nonce}', write = {number},
+                    revision = {NEXT}, nonce = '{nonce}', write = {number},
                     released_by = NULL, released_left = NULL, released_cause = NULL,
                     advertised = {advertised}, incarnation = incumbent_incarnation()
                 WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
@@ -128,7 +141,7 @@ pub(super) fn write(name: &str, write: &Write, sure: bool, empty_on: Option<&str
 pub(super) fn release(name: &str, release: &Release, sure: bool) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
-            revision = revision + 1, token = NULL, nonce = NULL, write = NULL,
+            revision = {NEXT}, token = NULL, nonce = NULL, write = NULL,
             released_by = '{by}', released_left = {left}, released_cause = {cause},
             advertised = NULL, incarnation = incumbent_incarnation()
         WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
@@ -157,17 +170,19 @@ fn on_same_history(sure: bool) -> &'static str {
     if sure { " AND incarnation IS NOT DISTINCT FROM incumbent_incarnation()" } else { "" }
 }
 
-pub(super) fn concede(channel: &str, name: &str, concession: &Concession) -> String {
+/// In the row, where only those can say it who may update it.
+pub(super) fn concede(name: &str, concession: &Concession) -> String {
     let told = serde_json::json!({
-        "name": name,
-        "conceded": {
-            "by": concession.by.to_string(),
-            "token": concession.token.0,
-            "revision": concession.revision.0,
-            "left_ms": millis(concession.left),
-        }
+        "by": concession.by.to_string(),
+        "token": concession.token.0,
+        "revision": concession.revision.0,
+        "left_ms": millis(concession.left),
     });
-    notify(channel, &told.to_string())
+    format!(
+        "UPDATE incumbent_elections SET conceded = {told} WHERE name = {name}",
+        told = Text(&told.to_string()),
+        name = Text(name),
+    )
 }
 
 pub(super) fn notify(channel: &str, told: &str) -> String {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
 use super::machine::{self, Moment, is_past};
+use super::names::{self, Id};
 use super::{answers, hints, statements};
 use crate::lock::LockErrorKind;
 use crate::sql::error::{Failed, SqlError};
@@ -35,13 +36,7 @@ pub(super) struct File {
     /// The file that we have made, and whose elections nobody has held before.
     made: Option<Id>,
     idle: Mutex<Vec<Open>>,
-    /// Whether no other machine writes to it.
-    alone: bool,
 }
-
-/// Which file it is, whatever it is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Id(u64, u64);
 
 #[derive(Debug)]
 struct Open {
@@ -60,17 +55,11 @@ impl File {
     pub async fn open(path: &Path, tables: Tables) -> Result<Self, SqlError> {
         tables.check()?;
         let path = absolute(path)?;
-        let shared = path.parent().and_then(machine::shared_file_system);
-        if let Some(kind) = shared {
-            warn!(path = %path.display(), kind, "a SQLite file on a network file system: elections need SQLite's locks to work there, on one machine");
+        if let Some(kind) = path.parent().and_then(machine::doubtful_file_system) {
+            warn!(path = %path.display(), kind, "a SQLite file on a file system that is not known to be local: elections need all processes on one machine, and SQLite's locks to work there");
         }
-        let mut file = Self {
-            path,
-            longest_lease_ms: AtomicU64::new(0),
-            made: None,
-            idle: Mutex::default(),
-            alone: shared.is_none(),
-        };
+        let mut file =
+            Self { path, longest_lease_ms: AtomicU64::new(0), made: None, idle: Mutex::default() };
         let by = Instant::now() + OPENS_WITHIN;
         let (open, made) = loop {
             match file.prepare(tables, by).await {
@@ -96,7 +85,7 @@ impl File {
 
     /// Whether what was written `then` is longer ago than `span`, as far as can be told.
     pub fn is_past(&self, then: Option<&Moment>, span: Duration) -> bool {
-        is_past(then, span, machine::now().as_ref(), self.alone).unwrap_or_default()
+        is_past(then, span, machine::now().as_ref()).unwrap_or_default()
     }
 
     /// Opens the file, made where it may be, with its tables. Answers whether they were made by us.
@@ -156,16 +145,16 @@ impl File {
             .pragma("wal_autocheckpoint", "100")
             .foreign_keys(false)
             .disable_statement_logging();
-        let before = id_of(&self.path);
+        let before = self.id()?;
         let connection = timeout_at(by, options.connect()).await;
         let connection = match connection {
             Ok(connection) => connection.map_err(|e| answers::failed(e, false, &self.path))?,
             Err(_) => return Err(self.late("opened")),
         };
         // What was opened is what stood there before and stands there now.
-        match (before, id_of(&self.path)) {
-            (Ok(before), Ok(id)) if before == id => Ok(Open { connection, id }),
-            (Err(_), Ok(id)) if make => Ok(Open { connection, id }),
+        match (before, self.id()?) {
+            (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
+            (None, Some(id)) if make => Ok(Open { connection, id }),
             _ => Err(Failed::new(LockErrorKind::Unavailable, self.moved())),
         }
     }
@@ -178,7 +167,7 @@ impl File {
         timeout: Duration,
     ) -> Result<Option<Answer>, Failed> {
         let by = from_now(timeout);
-        let Ok(id) = id_of(&self.path) else {
+        let Some(id) = self.id()? else {
             self.idle().clear();
             return Ok(None);
         };
@@ -235,7 +224,7 @@ impl File {
         let rows = statement.fetch_all(&mut *transaction).await.map_err(odd)?;
         if writes {
             // As late as can be: a file that others do not see any more must not make a leader.
-            if id_of(&self.path).ok() != Some(open.id) {
+            if self.id()? != Some(open.id) {
                 return Err(Failed::new(LockErrorKind::Unavailable, self.moved()));
             }
             *in_doubt = true;
@@ -244,6 +233,15 @@ impl File {
         let settled =
             self.made == Some(open.id) || self.is_past(made.as_ref(), self.longest_lease());
         Ok(Answer { rows, settled })
+    }
+
+    /// Which file is there now, if any.
+    fn id(&self) -> Result<Option<Id>, Failed> {
+        let Ok(named) = names::look(&self.path) else { return Ok(None) };
+        match named.unfit() {
+            Some(why) => Err(self.misconfigured(&why)),
+            None => Ok(Some(named.id)),
+        }
     }
 
     /// A connection to this very file. Others are closed: the file that they are to is called so no more.
@@ -280,7 +278,7 @@ impl File {
     }
 }
 
-fn misconfigured(path: &Path, what: &str) -> Failed {
+pub(super) fn misconfigured(path: &Path, what: &str) -> Failed {
     Failed::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
 }
 
@@ -332,17 +330,4 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
         _ => Path::new("."),
     };
     Ok(fs::canonicalize(directory)?.join(name))
-}
-
-#[cfg(unix)]
-fn id_of(path: &Path) -> io::Result<Id> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = fs::metadata(path)?;
-    Ok(Id(metadata.dev(), metadata.ino()))
-}
-
-/// Elsewhere a file that is open cannot be deleted.
-#[cfg(not(unix))]
-fn id_of(path: &Path) -> io::Result<Id> {
-    fs::metadata(path).map(|_| Id(0, 0))
 }

@@ -152,6 +152,7 @@ impl Lock for SqliteLock {
             reads: true,
             empty_is_proof: false,
             expires: false,
+            reads_are_durable: true,
             longest_identity: LONGEST_IDENTITY,
         }
     }

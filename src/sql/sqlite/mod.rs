@@ -5,6 +5,7 @@ mod file;
 mod hints;
 mod lock;
 mod machine;
+mod names;
 mod probe;
 mod statements;
 

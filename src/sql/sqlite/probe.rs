@@ -7,8 +7,8 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 use tokio::time::timeout_at;
 
-use super::file::{absolute, has_tables, settings};
-use super::{Sqlite, answers, machine};
+use super::file::{absolute, has_tables, misconfigured, settings};
+use super::{Sqlite, answers, machine, names};
 use crate::lock::LockErrorKind;
 use crate::sql::error::{Failed, SqlError, SqlErrorKind};
 use crate::timer::from_now;
@@ -19,8 +19,9 @@ use crate::timer::from_now;
 pub struct SqliteFacts {
     /// The version of SQLite, which is built in.
     pub version: String,
-    /// The name of the file system, where other machines may write to it as well: there SQLite's locks cannot be relied on.
-    pub shared_file_system: Option<&'static str>,
+    /// What kind of file system it is on, unless that is known to be of this machine alone: elsewhere SQLite's locks cannot be
+    /// relied on.
+    pub doubtful_file_system: Option<String>,
     /// What is in the file; `None`: it is not there yet.
     pub file: Option<SqliteFile>,
 }
@@ -42,11 +43,11 @@ impl Sqlite {
     /// content, which waits for others that are writing.
     ///
     /// # Errors
-    /// A directory that is not there; a file that cannot be opened within `timeout`, is no database, or has tables of
-    /// another version.
+    /// A directory that is not there; a file that cannot be opened within `timeout`, is no database, has tables of
+    /// another version, or has more than one name.
     pub async fn facts(path: impl AsRef<Path>, timeout: Duration) -> Result<SqliteFacts, SqlError> {
         let path = absolute(path.as_ref())?;
-        let shared_file_system = path.parent().and_then(machine::shared_file_system);
+        let doubtful_file_system = path.parent().and_then(machine::doubtful_file_system);
         let by = from_now(timeout);
         let looked = async {
             let version = version().await.map_err(|error| answers::failed(error, false, &path))?;
@@ -54,7 +55,7 @@ impl Sqlite {
                 Ok(false) => None,
                 _ => Some(look(&path, timeout).await?),
             };
-            Ok(SqliteFacts { version, shared_file_system, file })
+            Ok(SqliteFacts { version, doubtful_file_system, file })
         };
         timeout_at(by, looked).await.unwrap_or_else(|_| {
             let what = format!("{} could not be looked at in {timeout:?}", path.display());
@@ -71,6 +72,9 @@ async fn version() -> Result<String, sqlx::Error> {
 }
 
 async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, Failed> {
+    if let Some(why) = names::look(path).ok().and_then(|named| named.unfit()) {
+        return Err(misconfigured(path, &why));
+    }
     let odd = |error| answers::failed(error, false, path);
     let options = SqliteConnectOptions::new()
         .filename(path)

@@ -146,7 +146,7 @@ fn stand(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
             std::future::ready(())
         });
     if options.choria_peers {
-        builder = builder.with_choria_peers();
+        builder = builder.with_choria();
     }
     if options.strict {
         builder = builder.cool_down(CoolDown::Strict);

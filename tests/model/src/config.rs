@@ -118,6 +118,7 @@ impl Config {
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities {
             expires: true,
+            reads_are_durable: true,
             longest_lease: self.ttl,
             reads: true,
             empty_is_proof: self.markers && self.old,

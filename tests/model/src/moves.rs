@@ -110,7 +110,7 @@ pub fn moves(state: &State, moves: &mut Vec<Move>) {
     if state.may(Fault::Delete) && state.lock.holds_entry() {
         moves.push(Move::Remove(Fault::Delete));
     }
-    if state.may(Fault::Vanish) && state.lock.holds_entry() && !state.lock.markers {
+    if state.may(Fault::Vanish) && state.lock.holds_entry() && !state.lock.vouches() {
         moves.push(Move::Remove(Fault::Vanish));
     }
     if state.is_settled() && state.config.horizon.is_none_or(|horizon| state.tick < horizon) {
@@ -277,8 +277,7 @@ impl State {
     /// Something was stored: tells those who hear.
     fn stored(&mut self) {
         let Some(last) = self.lock.last.clone() else { return };
-        let previous = Some(last.previous);
-        self.hint(&Hint::Stored { record: last.record, previous, age: None });
+        self.hint(&Hint::Stored { record: last.record, previous: last.previous, age: None });
     }
 
     fn hint(&mut self, hint: &Hint) {

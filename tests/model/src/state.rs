@@ -54,8 +54,7 @@ pub struct State {
 
 impl State {
     pub fn first(config: &Arc<Config>) -> Self {
-        let young = if config.old { Time::ZERO } else { config.ttl };
-        let lock = Entrance::new(config.ttl, config.markers, young);
+        let lock = Entrance::new(config.ttl, config.markers, config.old);
         Self {
             tick: 0,
             now: Time::ZERO,

@@ -32,6 +32,8 @@ pub enum Instrument {
     Stores,
     /// Locks in databases, against real servers and files.
     Databases,
+    /// The models of locks beside the locks themselves.
+    Differential,
 }
 
 /// What an instrument said.
@@ -80,6 +82,9 @@ impl Instrument {
             Self::Databases => {
                 &["test", "--no-default-features", "--features", "sql", "--test", "sql", "--no-run"]
             }
+            Self::Differential => {
+                &["test", "--package", "incumbent-differential", "--test", "stores", "--no-run"]
+            }
         }
     }
 
@@ -104,6 +109,8 @@ impl Instrument {
                 "--test",
                 "kubernetes",
                 "--",
+                "answers::",
+                "fresh::",
                 "record::",
                 "conditional",
                 "conditions",
@@ -134,6 +141,8 @@ impl Instrument {
                 "what_others_wrote_stays",
                 "ones_own_older_entry_is_not_ones_term",
                 "a_go_leader_is_waited_for",
+                "a_slow_store",
+                "another_version_of_the_same_content",
             ],
             Self::Databases => &[
                 "test",
@@ -147,8 +156,19 @@ impl Instrument {
                 "a_row_of_before_a_failover",
                 "a_leader_whose_runtime_is_blocked",
                 "one_leader_of_ten",
-                "a_restart_of_the_machine",
+                "another_boot_identifier",
+                "names::",
+                "synchronous::",
+                "trust::",
                 "a_backup_that_is_put_back",
+            ],
+            Self::Differential => &[
+                "test",
+                "--package",
+                "incumbent-differential",
+                "--test",
+                "stores",
+                "a_bucket_does",
             ],
         }
     }
@@ -241,6 +261,7 @@ impl fmt::Display for Instrument {
             Self::Voters => "voters in virtual time",
             Self::Stores => "tests on object stores",
             Self::Databases => "tests on databases",
+            Self::Differential => "models beside stores",
         })
     }
 }

@@ -1,11 +1,15 @@
 //! The ways to break a rule.
 
 mod databases;
+mod guards;
 mod locks;
+mod models;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Simulation, Stories};
 use databases::OF_DATABASES;
+use guards::OF_GUARDS;
 use locks::OF_LOCKS;
+use models::OF_MODELS;
 
 /// A rule broken: every text of `edits` stands in its file exactly once, and is replaced.
 pub struct Mutation {
@@ -28,7 +32,7 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
 
 /// All of them.
 pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
-    OF_THE_PROTOCOL.iter().chain(OF_LOCKS).chain(OF_DATABASES)
+    OF_THE_PROTOCOL.iter().chain(OF_LOCKS).chain(OF_DATABASES).chain(OF_GUARDS).chain(OF_MODELS)
 }
 
 const OF_THE_PROTOCOL: &[Mutation] = &[
@@ -48,10 +52,28 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a renewal found by looking counts from the look, not from its send",
         edits: &[edit(
             "src/protocol/office.rs",
-            "Some(sent) => self.renewed(sent),",
-            "Some(_) => self.renewed(now),",
+            "Some(sent) if durable => self.renewed(sent),",
+            "Some(_) if durable => self.renewed(now),",
         )],
         noticed_by: &[Simulation, Model],
+    },
+    Mutation {
+        name: "a renewal that a read finds extends the term, though it may still be lost",
+        edits: &[edit(
+            "src/protocol/office.rs",
+            "let durable = self.capabilities.reads_are_durable;",
+            "let durable = true;",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "two writes of one revision count as one",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "seen.revision == record.revision && seen.is_of(&entry) => seen,",
+            "seen.revision == record.revision => seen,",
+        )],
+        noticed_by: &[Stories],
     },
     Mutation {
         name: "no cool-down",
@@ -140,10 +162,19 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "an expiry by the server's clock is believed under Strict",
         edits: &[edit(
             "src/protocol/vacancy.rs",
-            "_ if c.policy == CoolDown::Strict => self.first_seen + full,",
-            "_ if c.policy == CoolDown::Strict => c.now,",
+            "None if strict => self.first_seen + unknown,",
+            "None if strict => c.now,",
         )],
         noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "the late hint of an entry that the lock called expired vouches for the one before",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "            && matches!(record.content, Content::Vacant(_))\n",
+            "",
+        )],
+        noticed_by: &[Stories],
     },
     Mutation {
         name: "an unchanged entry is written over after half of its holder's lease",
@@ -155,11 +186,52 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             ),
             edit(
                 "src/protocol/vacancy.rs",
-                "Some(seen) if seen.heard || !c.lock_expires =>",
-                "Some(seen) if seen.heard && c.lock_expires =>",
+                "Some(seen) if strict || seen.heard || !c.lock_expires =>",
+                "Some(seen) if strict || seen.heard && c.lock_expires =>",
             ),
         ],
         noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "an expired entry proves the end of a right that it could not outlive",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "(seen.at + right).min(self.first_seen + outlived(right))",
+            "(seen.at + right).min(self.first_seen)",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "a release is believed whoever signed it",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "seen.term().is_some_and(|(holder, _)| holder == by)",
+            "seen.term().is_none_or(|(holder, _)| holder == by || holder != by)",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "rights once seen are forgotten over an empty key",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "self.rights_seen_end = self.rights_seen_end.max(ends);",
+            "self.rights_seen_end = self.rights_seen_end.min(ends);",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "a tombstone over a tombstone counts like the first",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "Some(known) if known.is_followed_by(previous.flatten()) => {",
+            "Some(known) if known.is_followed_by(None) => {",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "work that would not stop is forgotten over an empty key",
+        edits: &[edit("src/protocol/standby.rs", "wait.not_before(self.work_may_last_until);", "")],
+        noticed_by: &[Stories, Simulation],
     },
     Mutation {
         name: "a Choria campaigner is waited for like one of ours",
@@ -278,8 +350,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "the loss is told before the work has stopped",
         edits: &[edit(
             "src/term_end.rs",
-            "        let stopped = self.stop_work().await;\n        let (token,",
-            "        let told = self.on_lost.clone();\n        self.tell_loss().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        let (token,",
+            "        let stopped = self.stop_work().await;\n        info!(",
+            "        let told = self.on_lost.clone();\n        self.tell_loss().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        info!(",
         )],
         noticed_by: &[Elections],
     },

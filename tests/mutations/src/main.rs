@@ -8,6 +8,7 @@ mod list;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
@@ -28,8 +29,31 @@ struct Args {
     /// Ask this instrument alone, whether it must notice or not.
     #[arg(long)]
     by: Option<Instrument>,
+    /// Only one part of the mutations, as in `2/4`.
+    #[arg(long)]
+    part: Option<Part>,
     /// Only the mutations whose name contains this.
     only: Option<String>,
+}
+
+/// Every `of`th mutation, from the `number`th on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    number: usize,
+    of: usize,
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (number, of) = text.split_once('/')?;
+            let (number, of) = (number.parse().ok()?, of.parse().ok()?);
+            (1..=of).contains(&number).then_some(Self { number, of })
+        };
+        parse().ok_or_else(|| format!("{text:?} is not a part: give one as in 2/4"))
+    }
 }
 
 impl Args {
@@ -61,8 +85,10 @@ fn run(args: &Args) -> Result<bool, String> {
     let wanted = |mutation: &&Mutation| {
         args.only.as_ref().is_none_or(|part| mutation.name.contains(part.as_str()))
     };
+    let part = args.part.unwrap_or(Part { number: 1, of: 1 });
+    let in_part = mutations().skip(part.number - 1).step_by(part.of);
     let by_all = |mutation: &&Mutation| args.asks(mutation)[0].builds_all_features();
-    let (all, few): (Vec<_>, Vec<_>) = mutations().filter(wanted).partition(by_all);
+    let (all, few): (Vec<_>, Vec<_>) = in_part.filter(wanted).partition(by_all);
     // Side by side, as both often wait for servers; and so that neither builds what the other has built.
     thread::scope(|scope| {
         let shards = [("all-features", all), ("few-features", few)].map(|(name, mutations)| {
@@ -183,4 +209,46 @@ fn break_rule(tree: &Path, edit: &Edit) -> Result<(), String> {
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An edit whose text has changed breaks nothing, and would be noticed only when its turn comes.
+    #[test]
+    fn every_edit_stands_in_the_sources_once() {
+        let sources = sources().unwrap();
+        let mut wrong = Vec::new();
+        for mutation in mutations() {
+            let mut texts = std::collections::HashMap::new();
+            for edit in mutation.edits {
+                let path = sources.join(edit.file);
+                let text = texts.entry(edit.file).or_insert_with(|| {
+                    fs::read_to_string(&path).unwrap_or_else(|error| at(&path)(error))
+                });
+                let found = text.matches(edit.from).count();
+                if found != 1 {
+                    wrong.push(format!("{}: {found} times in {}", mutation.name, edit.file));
+                }
+                *text = text.replace(edit.from, edit.to);
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn the_parts_are_all_mutations_once() {
+        let parts = ["1/3", "2/3", "3/3"].map(|part| part.parse::<Part>().unwrap());
+        let names =
+            parts.iter().flat_map(|part| mutations().skip(part.number - 1).step_by(part.of));
+        let mut names: Vec<_> = names.map(|mutation| mutation.name).collect();
+        let mut all: Vec<_> = mutations().map(|mutation| mutation.name).collect();
+        names.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(names, all);
+        for wrong in ["", "0/3", "4/3", "1", "1/0", "a/b"] {
+            assert!(wrong.parse::<Part>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, LockErrorKind, Nonce, Revision};
 use incumbent::peer::quorum::{Done, Refusal, Voter, VoterSettings};
-use incumbent::protocol::{Answer, Campaign, Failure, Settings, Timing, TimingOptions};
+use incumbent::protocol::{Answer, Campaign, CoolDown, Failure, Settings, Timing, TimingOptions};
 
 use super::{LEASE, Time};
 
@@ -15,6 +15,8 @@ pub struct Process {
     pub voter: Voter,
     pub campaign: Campaign,
     pub id: String,
+    /// Whose name it bears, by number.
+    pub seat: usize,
     /// Counts its starts: what belongs to an earlier one is void.
     pub life: u64,
     origin: Duration,
@@ -25,6 +27,8 @@ pub struct Process {
     pub deadline: Option<Instant>,
     pub paused_until: Time,
     pub up: bool,
+    /// Whether another process has begun in its place.
+    pub replaced: bool,
     /// When it is woken up next.
     pub wakes: Time,
 }
@@ -38,9 +42,10 @@ pub enum Kind {
 
 impl Process {
     /// One that has not begun. `size`: of its quorum.
-    pub fn new(random: &mut fastrand::Rng, size: u32, index: usize, life: u64) -> Self {
+    pub fn new(random: &mut fastrand::Rng, size: u32, seat: usize, life: u64, named: bool) -> Self {
         // Whoever is replaced comes back under another name, or its own.
-        let id = if random.bool() { format!("m{index}") } else { format!("m{index}-{life}") };
+        let own = random.bool() || named;
+        let id = if own { format!("m{seat}") } else { format!("m{seat}-{life}") };
         let incarnation = random.u64(..);
         let origin = Duration::from_secs(random.u64(100..10_000));
         // Wall clocks differ by less than a lease.
@@ -49,7 +54,8 @@ impl Process {
         let voter = Voter::new(VoterSettings {
             id: id.as_str().into(),
             size,
-            voters: None,
+            voters: named.then(|| (0..size).map(|seat| format!("m{seat}")).collect()),
+            votes: true,
             lease: LEASE,
             incarnation,
             origin_unix_us: u64::try_from(unix.as_micros()).expect("fits"),
@@ -61,14 +67,24 @@ impl Process {
             reads: true,
             empty_is_proof: true,
             expires: false,
+            reads_are_durable: true,
             longest_identity: 256,
         };
         let nonce = Nonce(random.u64(..));
-        let campaign = Campaign::new(Settings::new(id.as_str(), nonce, timing), capabilities);
+        let mut settings = Settings::new(id.as_str(), nonce, timing);
+        settings.cool_down = [
+            CoolDown::Proven,
+            CoolDown::Proven,
+            CoolDown::Strict,
+            CoolDown::Campaign,
+            CoolDown::For(LEASE * 3 / 2),
+        ][random.usize(..5)];
+        let campaign = Campaign::new(settings, capabilities);
         Self {
             voter,
             campaign,
             id,
+            seat,
             life,
             origin,
             ppm: random.i64(-900..=900),
@@ -77,6 +93,7 @@ impl Process {
             deadline: None,
             paused_until: Duration::ZERO,
             up: true,
+            replaced: false,
             wakes: Duration::MAX,
         }
     }

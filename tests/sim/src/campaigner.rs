@@ -82,6 +82,8 @@ pub struct Campaigner {
     pub(crate) exchange: Option<Exchange>,
     /// The newest revision that its lock knew of when it asked for the office.
     pub knew: Option<Revision>,
+    /// The newest revision that it was told of.
+    pub newest: Option<Revision>,
     /// On which history of the server it last found nothing.
     pub empty_on: Option<u64>,
     /// The same, of each answer that is under way, and of each create that rests on one: by life and request.
@@ -117,6 +119,7 @@ impl Campaigner {
             room: Arc::default(),
             exchange: None,
             knew: None,
+            newest: None,
             empty_on: None,
             found_empty_on: HashMap::new(),
             rests_on: HashMap::new(),
@@ -138,6 +141,7 @@ impl Campaigner {
         self.exchange = None;
         self.stopping_since = None;
         self.sent.clear();
+        self.newest = None;
         self.empty_on = None;
         self.entitled_from = None;
     }

@@ -1,11 +1,14 @@
 //! A campaigner that behaves like client-go's, on a lock that frees nothing by itself.
 //!
 //! It looks every retry period. A record that it has not seen before begins a wait of as many whole seconds as the record says,
-//! on its own clock; then it writes over it, and leads from the answer on. It leads until it could not renew for a retry period
-//! and its renew deadline after the last answer, and releases what it holds when it stops. What is not there it makes, at once.
+//! on its own clock; then it writes over it, and leads from the answer on. When it could not renew for a retry period and its
+//! renew deadline after the last answer, it looks once more, and empties what stands there. Its work goes on until that is
+//! answered, or has hung for another renew deadline. When it is told to end, its work ends first, and it releases what it holds.
+//! What is not there it makes, at once.
 //!
-//! The proportions are those of client-go's defaults, and an answer that takes longer than a sixth of the lease counts as lost:
-//! as client-go reckons from the answer, a later one would have it lead longer than its lease, beside anybody.
+//! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that takes longer than 0.15 of it
+//! counts as lost: as client-go reckons from the answer and waits for its release, retry period, two renew deadlines and an
+//! answer must be shorter than a lease, or it works beside anybody who takes over when its lease is out. Its defaults are not.
 //!
 //! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was stopped for so long that somebody
 //! else leads releases that other one's record when it ends.
@@ -32,12 +35,18 @@ pub struct ClientGo {
     pub cut_until: Time,
     /// The request whose answer is awaited.
     request: u64,
+    /// The release that its work waits for.
+    releasing: Option<u64>,
 }
 
 /// What happens to it.
 #[derive(Debug, Clone)]
 pub enum Step {
     Try,
+    /// The pause after this request is over.
+    Again {
+        request: u64,
+    },
     /// A read arrives at the server.
     Read {
         request: u64,
@@ -64,9 +73,23 @@ pub enum Step {
     Over {
         until: Time,
     },
+    /// The look before a release arrives at the server.
+    ReleaseReads {
+        release: u64,
+    },
+    /// Its answer arrives.
+    ReleaseSeen {
+        release: u64,
+        expected: Option<Revision>,
+    },
     /// A release arrives at the server.
     Release {
+        release: Option<u64>,
         expected: Revision,
+    },
+    /// A release is answered, or has hung for too long: its work ends.
+    Stopped {
+        release: u64,
     },
 }
 
@@ -85,6 +108,9 @@ impl ClientGo {
         *self = Self { life: self.life + 1, ppm: self.ppm, ..Self::default() };
     }
 }
+
+/// Who releases without a mark.
+const FOREIGN: Nonce = Nonce(0);
 
 /// In whole seconds, as a Lease says it.
 fn seconds(span: Duration) -> Duration {
@@ -114,6 +140,15 @@ impl World {
         self.go_later(which, timeout, Step::Late { request });
     }
 
+    /// Sends what arrives as `step`, unless it is cut off.
+    fn go_posts(&mut self, which: usize, step: Step) {
+        let cut = self.now < self.client_gos[which].cut_until;
+        if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+            let life = self.client_gos[which].life;
+            self.after(after, Happening::ClientGo { which, life, step });
+        }
+    }
+
     fn go_answers(&mut self, which: usize, step: Step) {
         if let Some(after) = self.passage(0.05) {
             let life = self.client_gos[which].life;
@@ -123,27 +158,42 @@ impl World {
 
     /// Tries again after a retry period, which grows by up to a fifth at random while it stands by.
     fn go_tries_again(&mut self, which: usize) {
-        let mut pause = self.server.bucket_ttl * 2 / 15;
+        let mut pause = self.server.bucket_ttl / 15;
         if self.client_gos[which].leads_until.is_none() {
             pause = pause.mul_f64(1.0 + 0.2 * self.random.f64());
         }
-        self.go_later(which, pause, Step::Try);
+        let request = self.client_gos[which].request;
+        self.go_later(which, pause, Step::Again { request });
     }
 
-    /// It leads no more, and gives up what it knows to hold.
+    /// It could not renew: it releases what stands there, and its work goes on until that is over.
+    fn go_gives_up(&mut self, which: usize) {
+        let go = &mut self.client_gos[which];
+        go.request += 1; // nothing else is awaited any more
+        let release = go.request;
+        (go.leads_until, go.held, go.releasing) = (None, None, Some(release));
+        self.log(|| format!("go-{which} gives up"));
+        self.go_posts(which, Step::ReleaseReads { release });
+        let hangs = self.server.bucket_ttl / 3;
+        self.go_later(which, hangs, Step::Stopped { release });
+    }
+
+    /// It is told to end: its work has ended, and it gives up what it knows to hold.
     pub(super) fn go_stops(&mut self, which: usize) {
         let leads = self.client_gos[which].leads_until.take().is_some();
+        self.client_gos[which].releasing = None;
         self.checker.peer(which, false, self.now);
         let held = self.client_gos[which].held.take();
         if let Some(expected) = held.filter(|_| leads) {
             self.log(|| format!("go-{which} stops leading"));
-            self.go_answers(which, Step::Release { expected });
+            self.go_answers(which, Step::Release { release: None, expected });
         }
     }
 
     pub(super) fn step_client_go(&mut self, which: usize, life: u32, step: Step) {
         // What is under way arrives, whatever has become of its sender.
-        let arrives = matches!(step, Step::Write { .. } | Step::Release { .. });
+        let arrives =
+            matches!(step, Step::Write { .. } | Step::Release { .. } | Step::ReleaseReads { .. });
         let now = self.now;
         let go = &mut self.client_gos[which];
         if go.life != life && !arrives {
@@ -151,7 +201,8 @@ impl World {
         }
         let cut = now < go.cut_until;
         match step {
-            Step::Try => match go.held.filter(|_| go.leads_until.is_some()) {
+            Step::Again { request } if request != go.request => {}
+            Step::Try | Step::Again { .. } => match go.held.filter(|_| go.leads_until.is_some()) {
                 held @ Some(_) => {
                     self.go_sends(which, |request| Step::Write { request, expected: held });
                 }
@@ -173,7 +224,9 @@ impl World {
                         seconds(entry.life)
                     }
                     // Where something is left to wait, our release keeps the holder and says how long.
-                    Some(Content::Vacant(Tombstone::Released { left, .. })) => seconds(left),
+                    Some(Content::Vacant(Tombstone::Released { by, left })) if by != FOREIGN => {
+                        seconds(left)
+                    }
                     _ => Duration::ZERO,
                 };
                 let go = &self.client_gos[which];
@@ -208,7 +261,7 @@ impl World {
                     go.observed = Some((revision, now));
                     let began = go.leads_until.is_none();
                     // The next renewal begins a retry period later, and is tried until the renew deadline.
-                    let lasts = self.server.bucket_ttl * 12 / 15;
+                    let lasts = self.server.bucket_ttl * 6 / 15;
                     let until = now + self.client_gos[which].real(lasts);
                     self.client_gos[which].leads_until = Some(until);
                     self.go_later(which, lasts, Step::Over { until });
@@ -224,14 +277,34 @@ impl World {
                 go.held = None; // look what has become of it
                 self.go_tries_again(which);
             }
-            Step::Over { until } if go.leads_until == Some(until) => self.go_stops(which),
-            Step::Release { expected }
-                if self.server.is_up(now) && self.server.last_revision() == Some(expected) =>
+            Step::Over { until } if go.leads_until == Some(until) => self.go_gives_up(which),
+            Step::ReleaseReads { release } if self.server.is_up(now) => {
+                let expected = self.server.last_revision();
+                self.go_answers(which, Step::ReleaseSeen { release, expected });
+            }
+            Step::ReleaseSeen { release, expected: Some(expected) }
+                if go.releasing == Some(release) && !cut =>
             {
-                let released = Tombstone::Released { by: Nonce(0), left: Duration::ZERO };
-                self.server.store(now, Content::Vacant(released), self.server.bucket_ttl);
-                self.log(|| format!("server: go-{which} has released"));
-                self.stored();
+                self.go_posts(which, Step::Release { release: Some(release), expected });
+            }
+            Step::Release { release, expected } if self.server.is_up(now) => {
+                if self.server.last_revision() == Some(expected) {
+                    // As the lock reads it: the lease of the last holder is waited out.
+                    let left = self.server.bucket_ttl;
+                    let released = Tombstone::Released { by: FOREIGN, left };
+                    self.server.store(now, Content::Vacant(released), left);
+                    self.log(|| format!("server: go-{which} has released"));
+                    self.stored();
+                }
+                if let Some(release) = release.filter(|_| self.client_gos[which].life == life) {
+                    self.go_answers(which, Step::Stopped { release });
+                }
+            }
+            Step::Stopped { release } if go.releasing == Some(release) => {
+                (go.releasing, go.request) = (None, go.request + 1);
+                self.log(|| format!("go-{which}'s work has ended"));
+                self.checker.peer(which, false, now);
+                self.go_tries_again(which);
             }
             _ => {}
         }

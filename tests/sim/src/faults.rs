@@ -106,9 +106,17 @@ impl World {
                 }
             }
             Fault::Failover { loses, for_ms } => {
-                self.server.fail_over(usize::from(loses));
+                self.server.fail_over(now, usize::from(loses));
+                if self.server.synchronous {
+                    // Their clocks differ.
+                    let by_ms = self.random.i16(-5000..5000);
+                    self.server.step_clock(by_ms);
+                }
                 self.server.down_until = now + millis(for_ms);
             }
+            Fault::ReplicaAway { for_ms } => self.server.lose_replica(now, now + millis(for_ms)),
+            Fault::Purge => self.purge(),
+            Fault::ReplayRelease => self.replay_release(),
             Fault::Busy { status, after_ms, for_ms } => {
                 self.store_is_busy(status, after_ms.map(millis), millis(for_ms));
             }

@@ -44,10 +44,15 @@ pub enum Fleet {
     Vimeo,
     /// On rows of a database that fails over to replicas, which lack up to three acknowledged writes.
     Failover,
+    /// On rows of a database that acknowledges what its replica has, and shows what it lacks; the replica takes over, and its
+    /// clock is another one.
+    Synchronous,
+    /// An administrator purges the key, or stores an old release once more. No promise covers who cannot know better.
+    Tampered,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -61,6 +66,8 @@ impl Fleet {
         Self::Objects,
         Self::Vimeo,
         Self::Failover,
+        Self::Synchronous,
+        Self::Tampered,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
@@ -70,7 +77,8 @@ impl Fleet {
             Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
-            Self::Failover => 5,
+            Self::Failover | Self::Tampered => 5,
+            Self::Synchronous => 3,
         }
     }
 
@@ -104,11 +112,21 @@ impl fmt::Display for Fleet {
             Self::Objects => "objects",
             Self::Vimeo => "vimeo",
             Self::Failover => "failover",
+            Self::Synchronous => "synchronous",
+            Self::Tampered => "tampered",
         })
     }
 }
 
-fn coverage() -> impl Strategy<Value = Coverage> {
+fn coverage(fleet: Fleet) -> BoxedStrategy<Coverage> {
+    match fleet {
+        fleet if fleet.is_on_objects() => Just(Coverage::None).boxed(),
+        Fleet::Tampered => Just(Coverage::Full).boxed(),
+        _ => any_coverage().boxed(),
+    }
+}
+
+fn any_coverage() -> impl Strategy<Value = Coverage> {
     prop_oneof![
         6 => Just(Coverage::Full),
         2 => Just(Coverage::None),
@@ -145,7 +163,7 @@ fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
     let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
     (
         proptest::sample::select(leases),
-        if fleet.is_on_objects() { Just(Coverage::None).boxed() } else { coverage().boxed() },
+        coverage(fleet),
         if mixed { prop::bool::weighted(0.8).boxed() } else { Just(true).boxed() },
         cool_down(fleet),
         if mixed { prop_oneof![3 => Just(0u16), 1 => 0..2000u16].boxed() } else { Just(0).boxed() },
@@ -234,6 +252,15 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             let failover = (0..4u8, span());
             one(failover.prop_map(|(loses, for_ms)| Fault::Failover { loses, for_ms }).boxed())
         }
+        Fleet::Synchronous => {
+            let away = span().prop_map(|for_ms| Fault::ReplicaAway { for_ms });
+            let failover = span().prop_map(|for_ms| Fault::Failover { loses: 0, for_ms });
+            one(prop_oneof![2 => away, 1 => failover, 1 => common_fault()].boxed())
+        }
+        Fleet::Tampered => {
+            let tools = prop_oneof![Just(Fault::Purge), Just(Fault::ReplayRelease)];
+            prop_oneof![3 => common_fault(), 1 => tools].boxed()
+        }
         Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
     }
 }
@@ -278,7 +305,7 @@ fn common_fault() -> impl Strategy<Value = Fault> {
         6 => who().prop_map(|who| Fault::Resign { who }),
         2 => (who(), any::<bool>()).prop_map(|(who, panicked)| Fault::WorkEnds { who, panicked }),
         2 => who_for().prop_map(|(who, for_ms)| Fault::Denied { who, for_ms }),
-        2 => (who(), coverage()).prop_map(|(who, coverage)| Fault::Hearing { who, coverage }),
+        2 => (who(), any_coverage()).prop_map(|(who, coverage)| Fault::Hearing { who, coverage }),
         2 => who().prop_map(|who| Fault::Look { who }),
         2 => span().prop_map(|for_ms| Fault::Outage { for_ms }),
     ]
@@ -287,7 +314,9 @@ fn common_fault() -> impl Strategy<Value = Fault> {
 fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
     match fleet {
         Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
-        Fleet::Rows | Fleet::SteppedRows | Fleet::Failover => Just(Keeping::Rows).boxed(),
+        Fleet::Rows | Fleet::SteppedRows | Fleet::Failover | Fleet::Synchronous => {
+            Just(Keeping::Rows).boxed()
+        }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
@@ -319,6 +348,10 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
                 campaigners.iter_mut().for_each(|campaigner| campaigner.cool_down = leases);
             }
+            if fleet == Fleet::Tampered {
+                // Who does not hear cannot know better.
+                faults.retain(|(_, fault)| !matches!(fault, Fault::Hearing { .. }));
+            }
             if fleet.is_on_objects() {
                 // Nothing tells of a change there.
                 faults.retain(|(_, fault)| {
@@ -334,7 +367,8 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     };
                 }
             }
-            if keeping == Keeping::LeavesMarkers {
+            let per_write_ttl = seed % 2 == 0;
+            if keeping.vouches(per_write_ttl) {
                 // Who was told by the old bucket that nobody leads may create in the new one: no promise covers that.
                 faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
             }
@@ -342,7 +376,9 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 seed,
                 bucket_ttl,
                 keeping,
+                per_write_ttl,
                 old_bucket,
+                synchronous: fleet == Fleet::Synchronous,
                 chorias: fleet.chorias(),
                 client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
                 vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },

@@ -17,6 +17,7 @@ mod run;
 mod scenario;
 mod schedule;
 mod server;
+mod tampering;
 mod tell;
 mod world;
 
@@ -28,5 +29,5 @@ pub use fleet::Fleet;
 pub use run::{Report, Violation, bound, run};
 pub use scenario::{Fault, STORM, Scenario};
 pub use schedule::{ParseScheduleError, Schedule};
-pub use server::{Keeping, Server, Time, failed, failure};
+pub use server::{Keeping, Server, Stored, Time, failed, failure};
 pub use world::World;

@@ -6,7 +6,7 @@ use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Re
 use incumbent::protocol::Answer;
 
 use crate::happening::Happening;
-use crate::server::{failed, failure};
+use crate::server::{Keeping, failed, failure};
 use crate::tell;
 use crate::world::World;
 
@@ -111,8 +111,10 @@ impl World {
         if matches!(answer, Answer::Read(Ok(Reading::Empty { .. }))) {
             self.campaigners[who].found_empty_on.insert((life, id), history);
         }
+        let acknowledged = !(stored && self.server.lacks_its_replica(self.now));
         if stored {
             if let Request::Write(write) = &request
+                && acknowledged
                 && self.campaigners[who].life == life
             {
                 self.campaigners[who].applied(write.mark.write.number);
@@ -121,6 +123,9 @@ impl World {
         }
         if let Request::Concede(concession) = request {
             return self.tell(|_| Some(Hint::Conceded(concession)));
+        }
+        if !acknowledged {
+            return; // the server ends the connection, and its backend waits no more
         }
         let copies = self.copies();
         for _ in 0..copies {
@@ -136,12 +141,14 @@ impl World {
         let Some(last) = self.server.last.clone() else { return };
         let late = self.millis(0..250);
         self.after(last.expires.saturating_sub(self.now) + late, Happening::Expire);
+        // A watch of a Lease does not say what a write replaced.
+        let previous = last.previous.filter(|_| self.server.keeping != Keeping::Forever);
         self.tell(|coverage| match coverage {
             Coverage::None => None,
             Coverage::Partial => Some(Hint::Look),
             Coverage::Full => Some(Hint::Stored {
                 record: last.record.clone(),
-                previous: last.previous,
+                previous,
                 age: Some(Duration::from_millis(1)),
             }),
         });
@@ -176,7 +183,10 @@ impl World {
 
     pub(super) fn admin_deletes(&mut self) {
         if self.server.is_up(self.now) {
-            self.server.delete(self.now);
+            match self.random.u8(..4) {
+                0 => self.server.purge(self.now),
+                _ => self.server.delete(self.now),
+            }
             match self.server.last {
                 Some(_) => self.stored(),
                 None => self.tell(|_| Some(Hint::Look)),

@@ -81,6 +81,10 @@ pub enum Fault {
         loses: u8,
         for_ms: u16,
     },
+    /// The synchronous replica does not answer: writes are stored and shown, and acknowledged to nobody.
+    ReplicaAway {
+        for_ms: u16,
+    },
     /// An object store answers 429 or 503 for a while.
     Busy {
         status: u16,
@@ -88,6 +92,10 @@ pub enum Fault {
         after_ms: Option<u16>,
         for_ms: u16,
     },
+    /// The key is purged, which leaves no tombstone.
+    Purge,
+    /// The last release is stored once more, over whatever is there.
+    ReplayRelease,
     /// The leader is evicted, as an operator does.
     Evict,
     /// The object is overwritten with what nobody can read, until somebody deletes it, or puts the last content back.
@@ -119,8 +127,12 @@ pub struct Scenario {
     /// Leases are no longer than this.
     pub bucket_ttl: Duration,
     pub keeping: Keeping,
+    /// Whether a write may have a TTL of its own.
+    pub per_write_ttl: bool,
     /// Whether the bucket is older than its TTL when the world begins.
     pub old_bucket: bool,
+    /// Whether acknowledged writes survive a failover, since a replica has them.
+    pub synchronous: bool,
     /// Two of Choria's campaigners stand as well.
     pub chorias: Option<Pace>,
     /// So many of client-go's campaigners stand as well.

@@ -8,6 +8,8 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Answer, Failure};
 
+use crate::tampering::is_release;
+
 /// What becomes of an entry that nobody renews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
@@ -28,6 +30,16 @@ pub enum Keeping {
 }
 
 impl Keeping {
+    /// Whether nothing under a key can show that nobody wrote for a bucket's TTL: whatever is written must leave something
+    /// behind for as long.
+    pub fn vouches(self, per_write_ttl: bool) -> bool {
+        match self {
+            Self::Expires => !per_write_ttl,
+            Self::LeavesMarkers | Self::Rows => true,
+            Self::Forever | Self::Objects { .. } => false,
+        }
+    }
+
     /// Whether the lock frees an entry by itself.
     pub fn frees(self) -> bool {
         matches!(self, Self::Expires | Self::LeavesMarkers)
@@ -43,6 +55,8 @@ pub struct Stored {
     /// What it replaced; `None`: that is not told, as something may have been lost between the two.
     pub previous: Option<Option<Revision>>,
     pub expires: Time,
+    /// Whether it leaves no marker when its time has come.
+    unmarked: bool,
     /// On which history of the server its last campaigner wrote.
     history: u64,
 }
@@ -60,10 +74,14 @@ impl Stored {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Server {
     pub bucket_ttl: Duration,
     pub keeping: Keeping,
+    /// Whether a write may have a TTL of its own (from nats-server 2.11 on).
+    pub per_write_ttl: bool,
+    /// Whether it can be asked how old it is.
+    pub tells_age: bool,
     /// How old the bucket was when the world began.
     pub age: Duration,
     /// When it was made, if after that.
@@ -76,12 +94,19 @@ pub struct Server {
     pub revision: u64,
     /// What stood before each of the last writes.
     past: VecDeque<(Option<Stored>, u64)>,
+    /// How many of them can be forgotten.
+    pub remembered: usize,
     /// How often another server has taken over.
     pub history: u64,
+    /// Whether a write is acknowledged only once a replica has it.
+    pub synchronous: bool,
+    /// Until when that replica does not answer.
+    replica_away_until: Time,
+    /// How many of the last writes it lacks.
+    lacking: usize,
+    /// What the last holder that released its entry left behind.
+    pub last_release: Option<Content>,
 }
-
-/// How many writes can be forgotten.
-const REMEMBERED: usize = 8;
 
 pub fn failure(kind: LockErrorKind, message: &str) -> Failure {
     Failure { kind, message: message.into() }
@@ -102,6 +127,8 @@ impl Server {
         Self {
             bucket_ttl,
             keeping,
+            per_write_ttl: true,
+            tells_age: true,
             age,
             made: Time::ZERO,
             stepped: 0,
@@ -109,8 +136,18 @@ impl Server {
             last: None,
             revision: 0,
             past: VecDeque::new(),
+            remembered: 8,
             history: 0,
+            synchronous: false,
+            replica_away_until: Time::ZERO,
+            lacking: 0,
+            last_release: None,
         }
+    }
+
+    /// Whether there is a bucket.
+    pub fn exists(&self, now: Time) -> bool {
+        now >= self.made
     }
 
     pub fn is_up(&self, now: Time) -> bool {
@@ -123,20 +160,30 @@ impl Server {
 
     /// Whether nothing under the key shows that nobody wrote for a bucket's TTL.
     pub fn empty_is_proof(&self, now: Time) -> bool {
-        let age = (self.age + now.saturating_sub(self.made)).as_millis() as i64 + self.stepped;
         let is_whole = self.history == 0; // a first write can be lost too
-        matches!(self.keeping, Keeping::LeavesMarkers | Keeping::Rows)
-            && is_whole
-            && age > self.bucket_ttl.as_millis() as i64
+        self.vouches() && is_whole && self.until_proof(now).is_zero()
+    }
+
+    /// Whether nothing under a key can show that nobody wrote for a bucket's TTL.
+    pub fn vouches(&self) -> bool {
+        self.tells_age && self.keeping.vouches(self.per_write_ttl)
+    }
+
+    /// For how long the bucket is still younger than its TTL.
+    pub fn until_proof(&self, now: Time) -> Duration {
+        let age = (self.age + now.saturating_sub(self.made)).as_millis() as i64 + self.stepped;
+        let left = self.bucket_ttl.as_millis() as i64 - age;
+        Duration::from_millis(left.max(0) as u64)
     }
 
     /// Does what `request` asks, as a server does. The second answer: whether something was stored.
     pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
         let conflict = || failure(LockErrorKind::Conflict, "wrong last sequence");
-        if now < self.made {
+        if !self.exists(now) {
             return (failed(request, failure(LockErrorKind::Unavailable, "no such bucket")), false);
         }
-        let lost = self.last.as_ref().is_some_and(|last| last.history != self.history);
+        let lost = !self.synchronous
+            && self.last.as_ref().is_some_and(|last| last.history != self.history);
         match request {
             // What was written on another history may not be the last of it: from here on nothing counts.
             Request::Read { .. } if lost => {
@@ -151,7 +198,12 @@ impl Server {
             Request::Write(_) | Request::Release(_) if lost => (failed(request, conflict()), false),
             Request::Read { .. } => {
                 let reading = match &self.last {
-                    Some(stored) if self.keeping == Keeping::Rows && now >= stored.expires => {
+                    // The clock of one server says nothing of what was written by that of another.
+                    Some(stored)
+                        if self.keeping == Keeping::Rows
+                            && now >= stored.expires
+                            && stored.history == self.history =>
+                    {
                         Reading::Found(stored.as_expired())
                     }
                     Some(stored) => Reading::Found(stored.record.clone()),
@@ -163,7 +215,7 @@ impl Server {
                 let entry = Entry {
                     identity: write.identity.clone(),
                     mark: Some(write.mark.clone()),
-                    life: write.life,
+                    life: self.kept_for(write.life),
                     advertisement: write.advertisement.clone(),
                 };
                 let revision = self.store(now, Content::Held(entry), write.life);
@@ -183,12 +235,32 @@ impl Server {
     pub fn store(&mut self, now: Time, content: Content, life: Duration) -> Revision {
         self.remember();
         self.revision += 1;
+        self.lacking += usize::from(self.lacks_its_replica(now));
+        let mut previous = Some(self.last_revision());
+        let mut history = self.last.as_ref().map_or(self.history, |last| last.history);
+        if self.synchronous && history != self.history {
+            // The server of before may have given out the next revision as well.
+            self.revision += 1_000_000;
+            (previous, history) = (None, self.history);
+        }
         let revision = Revision(self.revision);
-        let previous = Some(self.last_revision());
-        let history = self.last.as_ref().map_or(self.history, |last| last.history);
+        if is_release(&content) {
+            self.last_release = Some(content.clone());
+        }
         let record = Record { revision, content };
-        self.last = Some(Stored { record, previous, expires: now + life, history });
+        let expires = now + self.kept_for(life);
+        self.last = Some(Stored { record, previous, expires, unmarked: false, history });
         revision
+    }
+
+    /// How long a message stays whose writer asks for `life`: a bucket keeps none for longer than its TTL (`max_age`), and all for
+    /// just that long where a write cannot have a TTL of its own.
+    fn kept_for(&self, life: Duration) -> Duration {
+        match self.keeping {
+            Keeping::Expires if !self.per_write_ttl => self.bucket_ttl,
+            keeping if keeping.frees() => life.min(self.bucket_ttl),
+            _ => life,
+        }
     }
 
     /// Frees what has outlived its life. Answers whether a marker was stored.
@@ -196,9 +268,11 @@ impl Server {
         match &self.last {
             _ if !self.keeping.frees() => false,
             Some(stored) if now >= stored.expires => {
-                let held = matches!(stored.record.content, Content::Held(_));
-                if held && self.keeping == Keeping::LeavesMarkers {
-                    self.store(now, Content::Vacant(Tombstone::Expired), self.bucket_ttl);
+                // A tombstone leaves one, too, unless it is of a purge; a marker does not.
+                let marker = Content::Vacant(Tombstone::Expired);
+                let marked = self.keeping == Keeping::LeavesMarkers && !stored.unmarked;
+                if marked && stored.record.content != marker {
+                    self.store(now, marker, self.bucket_ttl);
                     return true;
                 }
                 self.remember();
@@ -229,6 +303,7 @@ impl Server {
     pub fn recover(&mut self, now: Time) {
         self.down_until = self.down_until.min(now);
         self.made = self.made.min(now);
+        self.replica_away_until = self.replica_away_until.min(now);
     }
 
     /// An administrator deletes the entry: a server without tombstones then knows of none.
@@ -240,6 +315,19 @@ impl Server {
         }
     }
 
+    /// The same by a purge of the key, as `nats kv purge` does it.
+    pub fn purge(&mut self, now: Time) {
+        self.delete(now);
+        if let Some(last) = &mut self.last {
+            last.unmarked = true;
+        }
+    }
+
+    /// What is stored is removed without a trace.
+    pub fn vanish(&mut self) {
+        self.last = None;
+    }
+
     /// The last `writes` are lost, though their writers were told that they were stored.
     pub fn forget(&mut self, writes: usize) {
         let kept = self.past.len().saturating_sub(writes);
@@ -248,9 +336,23 @@ impl Server {
         }
     }
 
-    /// A replica takes over that lacks the last `writes`.
-    pub fn fail_over(&mut self, writes: usize) {
-        self.forget(writes);
+    /// Whether a write that is stored now is acknowledged to nobody.
+    pub fn lacks_its_replica(&self, now: Time) -> bool {
+        self.synchronous && now < self.replica_away_until
+    }
+
+    pub fn lose_replica(&mut self, now: Time, until: Time) {
+        if !self.lacks_its_replica(now) {
+            self.lacking = 0; // it has caught up
+        }
+        self.replica_away_until = self.replica_away_until.max(until);
+    }
+
+    /// A replica takes over that lacks the last `writes`; a synchronous one lacks those that nobody was told of.
+    pub fn fail_over(&mut self, now: Time, writes: usize) {
+        let lacking = if self.lacks_its_replica(now) { self.lacking } else { 0 };
+        self.forget(if self.synchronous { lacking } else { writes });
+        self.replica_away_until = now;
         self.past.clear();
         self.history += 1;
         if self.last.is_none() {
@@ -260,7 +362,10 @@ impl Server {
     }
 
     fn remember(&mut self) {
-        if self.past.len() == REMEMBERED {
+        if self.remembered == 0 {
+            return;
+        }
+        if self.past.len() == self.remembered {
             self.past.pop_front();
         }
         self.past.push_back((self.last.clone(), self.revision));

@@ -16,6 +16,7 @@ use crate::happening::{Happening, Scheduled};
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::server::{Keeping, Server, Time};
+use crate::tampering::{answered_revision, told_revision};
 use crate::tell;
 
 pub struct World {
@@ -34,6 +35,8 @@ pub struct World {
     /// The lock that several campaigns have in common.
     shared: Arc<Room>,
     pub checker: Checker,
+    /// Until when no newcomer can know what became of the entry.
+    pub(super) tampered_until: Time,
     /// No more faults, losses or long delays.
     pub calm: bool,
     /// What happened, if it is wanted.
@@ -79,10 +82,13 @@ impl World {
             vimeos,
             store,
             shared: Arc::default(),
+            tampered_until: Time::ZERO,
             calm: false,
             history: with_history.then(Vec::new),
             scenario: scenario.clone(),
         };
+        world.server.synchronous = scenario.synchronous;
+        world.server.per_write_ttl = scenario.per_write_ttl;
         for who in 0..world.campaigners.len() {
             let after = world.millis(0..200);
             world.after(after, Happening::Start { who });
@@ -146,9 +152,11 @@ impl World {
         Capabilities {
             longest_lease: self.server.bucket_ttl,
             reads: self.campaigners[who].setup.reads,
-            empty_is_proof: self.scenario.keeping == Keeping::LeavesMarkers
+            empty_is_proof: self.server.vouches()
+                && self.scenario.keeping.frees()
                 && self.scenario.old_bucket,
             expires: self.scenario.keeping.frees(),
+            reads_are_durable: !self.scenario.synchronous,
             longest_identity: 100,
         }
     }
@@ -192,6 +200,8 @@ impl World {
                 let campaigner = &self.campaigners[who];
                 if campaigner.life == life && self.now >= campaigner.cut_in_until {
                     self.log(|| format!("c{who} hears {}", tell::hint(&hint)));
+                    let told = told_revision(&hint);
+                    self.campaigners[who].newest = self.campaigners[who].newest.max(told);
                     self.feed(who, Event::Hint(hint));
                 }
             }
@@ -208,6 +218,9 @@ impl World {
                         && matches!(answer, Answer::Read(Ok(Reading::Empty { .. })))
                     {
                         campaigner.empty_on = campaigner.found_empty_on.get(&(life, id)).copied();
+                    }
+                    if campaigner.request == Some(id) {
+                        campaigner.newest = campaigner.newest.max(answered_revision(&answer));
                     }
                     campaigner.request = campaigner.request.filter(|open| *open != id);
                     campaigner.exchange = None;
@@ -250,6 +263,9 @@ impl World {
         self.campaigners[who].room = if shares { self.shared.clone() } else { Arc::default() };
         if let Some(store) = self.store.as_mut().filter(|_| !shares) {
             store.newcomer(who);
+        }
+        if self.now < self.tampered_until {
+            self.checker.excuse(self.tampered_until);
         }
         self.log(|| format!("c{who} starts"));
         self.feed(who, Event::Start);

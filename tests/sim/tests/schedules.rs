@@ -74,6 +74,11 @@ fn one_leads_on_an_object_whatever_becomes_of_it() {
 }
 
 #[test]
+fn one_leads_though_a_synchronous_replica_takes_over() {
+    check(Fleet::Synchronous);
+}
+
+#[test]
 fn one_leads_beside_campaigners_of_vimeo() {
     check(Fleet::Vimeo);
 }
@@ -96,6 +101,11 @@ fn one_leads_on_rows_though_their_clock_is_stepped() {
 #[test]
 fn one_leads_though_the_server_forgets_what_it_acknowledged() {
     check(Fleet::Forgetful);
+}
+
+#[test]
+fn one_leads_among_those_who_know_better_than_a_key_that_was_tampered_with() {
+    check(Fleet::Tampered);
 }
 
 #[test]
@@ -126,7 +136,9 @@ fn a_quiet_hour_costs_the_renewals_of_one() {
             seed: 1,
             bucket_ttl: Duration::from_secs(4),
             keeping: Keeping::LeavesMarkers,
+            per_write_ttl: true,
             old_bucket: true,
+            synchronous: false,
             chorias: None,
             client_gos: 0,
             vimeos: 0,

@@ -20,6 +20,21 @@ use crate::when;
 /// How many entries are read at once.
 const READS: usize = 32;
 
+/// How many elections are looked at by who wants to know what kind of entries there are.
+const SAMPLE: usize = 200;
+
+/// The elections whose holder has left no mark of this library, among the first ones of a bucket.
+pub async fn unmarked(session: &Session, place: &BucketPlace) -> Result<Vec<String>, Failure> {
+    let store = session.store(place.bucket()).await?;
+    let offices = BucketOffices { session: session.clone(), place, store };
+    let mut names = offices.names().await?;
+    names.truncate(SAMPLE);
+    let reads = stream::iter(&names).map(|name| offices.read(name)).buffered(READS);
+    let found: Vec<Option<Office>> = reads.try_collect().await?;
+    let foreign = |office: &Office| office.holder().is_some_and(|holder| holder.token.is_none());
+    Ok(found.into_iter().flatten().filter(foreign).map(|office| office.election).collect())
+}
+
 /// The elections of a bucket.
 pub struct BucketOffices<'a> {
     pub session: Session,

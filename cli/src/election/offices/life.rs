@@ -12,6 +12,7 @@ use super::Heard;
 use super::watching::{WatchEar, Watched};
 use crate::failure::{Code, Failure};
 use crate::place::Locks;
+use crate::when;
 
 /// The locks of a namespace.
 pub struct LifeOffices(pub Locks);
@@ -75,7 +76,7 @@ impl Watched for WatchedLocks {
 }
 
 fn understand(lock: LifeLock) -> Office {
-    let since = lock.since.map(OffsetDateTime::from);
+    let since = lock.since.and_then(when::from_system);
     let all = |word: fn(&incumbent::kubernetes::LifeOwner) -> String| {
         lock.owners.iter().map(word).collect::<Vec<_>>().join(", ")
     };

@@ -11,13 +11,15 @@ use std::time::Duration;
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
+pub use self::bucket::unmarked;
 use self::bucket::{BucketEar, BucketOffices};
 use self::life::{LifeEar, LifeOffices};
 use self::lock::{LockEar, LockOffices};
 use self::objects::{ObjectEar, ObjectOffices};
 use super::office::{Holder, Office, check_name};
+use crate::connection::PATIENCE;
 use crate::failure::{Code, Failure};
-use crate::place::{At, Place};
+use crate::place::{At, Place, open_within};
 use crate::{output, when};
 
 /// The elections of a lock.
@@ -63,8 +65,9 @@ impl<'a> Offices<'a> {
             At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
             At::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
             At::Url(url, timeout) => {
+                let timeout = timeout.unwrap_or(PATIENCE);
                 let offices = LockOffices {
-                    lock: url.clone().make_nothing().open().await?,
+                    lock: open_within(&url.clone().make_nothing(), timeout).await?,
                     title: url.to_string(),
                     timeout,
                 };
@@ -179,14 +182,16 @@ impl<'a> Offices<'a> {
             Self::Objects(ObjectOffices(objects)) => {
                 format!(
                     "Namespace {}, kind {}",
-                    output::bold(objects.namespace()),
+                    output::bold(output::printable(objects.namespace())),
                     objects.kind().name()
                 )
             }
-            Self::Lock(offices) => format!("Lock {}", output::bold(&offices.title)),
+            Self::Lock(offices) => {
+                format!("Lock {}", output::bold(output::printable(&offices.title)))
+            }
             Self::ForLife(LifeOffices(locks)) => format!(
                 "Namespace {}, leaders for life, kind {}",
-                output::bold(locks.namespace()),
+                output::bold(output::printable(locks.namespace())),
                 locks.kind.name()
             ),
         }

@@ -12,6 +12,7 @@ use super::Heard;
 use super::watching::{WatchEar, Watched};
 use crate::failure::Failure;
 use crate::place::{Objects, Records};
+use crate::when;
 
 /// The elections of a namespace.
 pub struct ObjectOffices(pub Objects);
@@ -73,13 +74,13 @@ impl Watched for WatchedObjects {
 
 fn understand(office: kubernetes::Office) -> Office {
     let now = OffsetDateTime::now_utc();
-    let renewed = office.renewed.map_or(now, OffsetDateTime::from);
+    let renewed = office.renewed.and_then(when::from_system).unwrap_or(now);
     let (holding, written) = match office.holding {
         kubernetes::Holding::Held(holder) => {
             let holder = Holder {
                 leader: holder.identity.to_string(),
                 token: holder.token.map(|token| token.0),
-                since: office.acquired.map(OffsetDateTime::from),
+                since: office.acquired.and_then(when::from_system),
                 lease: Some(holder.lease),
                 advertisement: holder.advertisement,
                 writes: holder.writes,

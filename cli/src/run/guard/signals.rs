@@ -5,11 +5,15 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// How often to look whether the command is ready for a signal: nothing tells it.
 const READY: Duration = Duration::from_millis(10);
+
+/// How long a signal of somebody else waits for a handler: a command that has none by then does not want it.
+const HANDLER: Duration = Duration::from_secs(10);
 
 /// Any wait makes the runtime look for signals.
 const HANDED_ON: Duration = Duration::from_millis(1);
@@ -79,30 +83,51 @@ impl ToTell {
 
 /// Signals for the command that would kill it if they came before it has a handler for them.
 #[derive(Default)]
-pub struct Pending(VecDeque<Signal>);
+pub struct Pending {
+    /// Of the campaigner: each tells of a win or a loss.
+    told: VecDeque<Signal>,
+    /// Of others, with when the wait for a handler is over.
+    passed: Vec<(Signal, Instant)>,
+}
 
 impl Pending {
-    pub fn extend(&mut self, signal: Option<Signal>) {
-        self.0.extend(signal);
+    pub fn tell(&mut self, signal: Option<Signal>) {
+        self.told.extend(signal);
         // Won and lost before it listened: it need not know of either.
-        if self.0.len() > 2 {
-            self.0.drain(..2);
+        if self.told.len() > 2 {
+            self.told.drain(..2);
         }
     }
 
+    pub fn pass_on(&mut self, signal: Option<Signal>) {
+        // As with signals that are blocked, one of a kind waits.
+        let signal = signal.filter(|new| self.passed.iter().all(|(waits, _)| waits != new));
+        self.passed.extend(signal.map(|signal| (signal, BootClock.now() + HANDLER)));
+    }
+
     pub fn deliver(&mut self, command: Pid) {
-        while let Some(signal) = self.0.front() {
-            if !is_ready(command, *signal) {
+        let now = BootClock.now();
+        self.passed.retain(|(signal, until)| !deliver(command, *signal) && now < *until);
+        while let Some(signal) = self.told.front() {
+            if !deliver(command, *signal) {
                 return;
             }
-            let _ = kill_process(command, *signal); // our own child, not yet waited for
-            self.0.pop_front();
+            self.told.pop_front();
         }
     }
 
     pub fn next_look(&self) -> Option<Duration> {
-        (!self.0.is_empty()).then_some(READY)
+        (!self.told.is_empty() || !self.passed.is_empty()).then_some(READY)
     }
+}
+
+/// Sends it to a command that is ready for it; answers whether it is.
+fn deliver(command: Pid, signal: Signal) -> bool {
+    let ready = is_ready(command, signal);
+    if ready {
+        let _ = kill_process(command, signal); // our own child, not yet waited for
+    }
+    ready
 }
 
 /// Whether it catches, ignores or blocks the signal.
@@ -135,8 +160,8 @@ mod tests {
     fn what_was_won_and_lost_unheard_is_forgotten() {
         let mut pending = Pending::default();
         for signal in [Signal::USR1, Signal::USR2, Signal::USR1] {
-            pending.extend(Some(signal));
+            pending.tell(Some(signal));
         }
-        assert_eq!(pending.0, [Signal::USR1]);
+        assert_eq!(pending.told, [Signal::USR1]);
     }
 }

@@ -211,7 +211,8 @@ async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
             let args = ["doctor", "--lock=kubernetes", "--kind", kind, "--kubeconfig", file];
             let told = scene.shell.run(&args);
             assert!(told.out.contains(says), "{told:?}");
-            assert_eq!((told.out.lines().count(), told.code), (1, Some(2)), "{told:?}");
+            let of_the_server = told.out.lines().filter(|line| !line.contains("clock rate"));
+            assert_eq!((of_the_server.count(), told.code), (1, Some(2)), "{told:?}");
         }
     }
     for (args, says) in [

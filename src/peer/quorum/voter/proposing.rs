@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::acceptor::longest_round;
 use super::super::proposal::{Accepting, Decision, Done, Promise, Proposal, Refusal, Stage};
-use super::super::wire::{Ballot, Body};
+use super::super::wire::{Ballot, Body, Stamps};
 use super::{Again, TOLD_AGAIN, To, Voter};
 use crate::clock::Instant;
 use crate::lock::LockErrorKind;
@@ -26,13 +26,17 @@ impl Voter {
         let Some(at) = at.filter(|_| self.is_voter(id)) else { return };
         let mut proposal = self.proposals.swap_remove(at);
         let ended = match body {
-            Body::Promise { accepted, floor, .. } => {
-                self.voted(now, id);
-                proposal.promised(id, Promise { from, incarnation, accepted, floor });
+            Body::Promise { accepted, floor, seat, .. } => {
+                if !self.counts(now, id, from, name, seat) {
+                    self.proposals.push(proposal);
+                    return;
+                }
+                self.voted(now, incarnation);
+                proposal.promised(id, Promise { from, incarnation, accepted, floor, seat });
                 self.decide(now, &mut proposal)
             }
             Body::Accepted { .. } => {
-                self.voted(now, id);
+                self.voted(now, incarnation);
                 proposal.accepted(id, incarnation);
                 self.finish(now, &mut proposal)
             }
@@ -58,16 +62,17 @@ impl Voter {
         }
     }
 
-    fn voted(&mut self, now: Instant, id: &str) {
+    fn voted(&mut self, now: Instant, incarnation: u64) {
         let lease = self.settings.lease;
         self.seen.retain(|_, last| now.saturating_since(*last) < lease);
         if self.seen.len() <= 2 * self.majority() {
-            self.seen.insert(id.to_owned(), now);
+            self.seen.insert(incarnation, now);
         }
     }
 
     fn is_crowded(&self) -> bool {
-        self.seen.len() > usize::try_from(self.settings.size).unwrap_or(usize::MAX)
+        self.seats.is_none()
+            && self.seen.len() > usize::try_from(self.settings.size).unwrap_or(usize::MAX)
     }
 
     pub(super) fn begin_round(&mut self, now: Instant, proposal: &mut Proposal) {
@@ -82,7 +87,8 @@ impl Voter {
 
     /// Once a majority has promised.
     fn decide(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
-        let Stage::Prepare(promises) = &proposal.stage else { return None };
+        let Stage::Prepare(promises) = &mut proposal.stage else { return None };
+        promises.retain(|id, promise| self.is_latest(id, promise.seat));
         if promises.len() < self.majority() {
             return None;
         }
@@ -103,10 +109,7 @@ impl Voter {
         let settled = ballots().all(|ballot| ballot == latest.as_ref().map(|(ballot, _)| *ballot));
         let current = latest.map(|(_, value)| value);
         let me = (self.settings.incarnation, proposal.number);
-        let wall = self
-            .settings
-            .origin_unix_us
-            .saturating_add(u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX));
+        let wall = self.wall_us(now);
         let next = current.as_ref().map_or(1, |value| value.revision.saturating_add(1)).max(wall);
         let floor = promises.values().map(|promise| promise.floor).max().unwrap_or(0);
         let next = next.max(floor.saturating_add(1));
@@ -120,12 +123,15 @@ impl Voter {
         };
         proposal.replaced = previous.or(proposal.replaced);
         proposal.sent_new |= previous.is_some();
-        let mut set = BTreeMap::new();
+        let (mut set, mut seats) = (BTreeMap::new(), Stamps::new());
         if let Stage::Prepare(promises) = std::mem::replace(&mut proposal.stage, Stage::Pause) {
-            set.extend(promises.into_iter().map(|(id, p)| (id, (p.from, p.incarnation))));
+            for (id, promise) in promises {
+                seats.extend(promise.seat.map(|seat| (id.clone(), seat)));
+                set.insert(id, (promise.from, promise.incarnation));
+            }
         }
         let accepted = BTreeSet::new();
-        let accepting = Accepting { set, accepted, value, done, previous, sends: 0 };
+        let accepting = Accepting { set, accepted, seats, value, done, previous, sends: 0 };
         proposal.stage = Stage::Accept(Box::new(accepting));
         self.send_accepts(now, proposal);
         None
@@ -134,12 +140,12 @@ impl Voter {
     pub(super) fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
         proposal.resend = now + self.patience();
         let Stage::Accept(accepting) = &mut proposal.stage else { return };
-        let Accepting { set, accepted, value, sends, .. } = &mut **accepting;
+        let Accepting { set, accepted, seats, value, sends, .. } = &mut **accepting;
         *sends += 1;
         let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
         for (_, (from, to)) in missing {
-            let (ballot, to, value) = (proposal.ballot, *to, value.clone());
-            self.say(*from, &proposal.name, Body::Accept { ballot, to, value });
+            let (ballot, to, value, seats) = (proposal.ballot, *to, value.clone(), seats.clone());
+            self.say(*from, &proposal.name, Body::Accept { ballot, to, value, seats });
         }
     }
 

@@ -28,8 +28,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "Lease: a holder that was seen to renew is waited for from when it was first seen",
         edits: &[edit(
             "src/protocol/knowledge.rs",
-            "Some(seen) if seen.revision == record.revision => seen,",
-            "Some(seen) if seen.revision == record.revision => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
+            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
+            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
         )],
         noticed_by: &[Stories, Simulation],
     },
@@ -37,8 +37,26 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "Lease: a record is looked at anew each time, as if it had changed",
         edits: &[edit(
             "src/protocol/knowledge.rs",
-            "Some(seen) if seen.revision == record.revision => seen,",
-            "Some(seen) if seen.revision == record.revision && self.capabilities.expires => seen,",
+            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
+            "Some(seen) if seen.is_of(&entry) && self.capabilities.expires => seen,",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a record that has expired is reported as a new leader each time it is read",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "|| !self.has_outlived(at) {",
+            "|| at >= Instant::ORIGIN {",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "a read that succeeds shows that the write which failed before, and comes next, would too",
+        edits: &[edit(
+            "src/protocol/requests.rs",
+            "asks || matches!(trouble.kind",
+            "(asks && trouble.message.is_empty()) || matches!(trouble.kind",
         )],
         noticed_by: &[Stories],
     },
@@ -46,10 +64,28 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "Lease: a holder of client-go is waited for half as long as it says",
         edits: &[edit(
             "src/protocol/vacancy.rs",
-            "None if !lock_expires => self.at + self.entry.life,",
-            "None if !lock_expires => self.at + self.entry.life / 2,",
+            "None if !lock_expires => self.entry.life,",
+            "None if !lock_expires => self.entry.life / 2,",
         )],
         noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "Lease: a create of one's own that lands late is taken up as if nobody had come before it",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "if !created || number > self.last_over_nothing {",
+            "if !created || number > 0 {",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a leader leads on by a create of its own that lands late",
+        edits: &[edit(
+            "src/protocol/office.rs",
+            "if mark.token.is_none() {",
+            "if mark.token.is_none() && office.began && !office.began {",
+        )],
+        noticed_by: &[Stories],
     },
     Mutation {
         name: "Lease: a write that was refused is sent again over whatever stands there",
@@ -131,6 +167,69 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "match released && !(of_ours && record.is_held()) {",
         )],
         noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a release of client-go's counts as the end of its work",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "true => Tombstone::Released { by: FOREIGN, left: unsaid },",
+            "true => Tombstone::Released { by: FOREIGN, left: Duration::ZERO.min(unsaid) },",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a release of client-go's is waited for by our lease, not by its holder's",
+        edits: &[edit(
+            "src/kubernetes/elections.rs",
+            "Some((_, lease)) => *left = lease.max(*left),",
+            "Some((_, lease)) => *left = lease.min(*left),",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder is waited for however long it says",
+        edits: &[edit(
+            "src/kubernetes/record.rs",
+            "(seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_SPAN))",
+            "(seconds > 0).then(|| Duration::from_secs(seconds).max(LONGEST_SPAN / 9999))",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: one that is said to be new is, whatever the API server remembers",
+        edits: &[edit(
+            "src/kubernetes/fresh.rs",
+            "if was_held(place, &then) || uid(&then) != uid(object) {",
+            "if was_held(place, &then) && uid(&then) != uid(object) {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: one that was made is the first of its name, whatever the API server remembers",
+        edits: &[edit(
+            "src/kubernetes/witness.rs",
+            "return resource_version(&first) == resource_version(object);",
+            "return resource_version(&first) <= resource_version(object);",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a create over nothing that is found later had nobody before it, as was shown before it",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "if !(in_doubt && self.capabilities.empty_is_proof) {",
+            "if !in_doubt {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: whatever says 404 shows that there is no such object",
+        edits: &[edit(
+            "src/kubernetes/api.rs",
+            "Err(failure) if failure.is_absence_of(name) => Ok(None),",
+            "Err(failure) if failure.is_absence_of(name) || failure.code() == 404 => Ok(None),",
+        )],
+        noticed_by: &[Objects],
     },
     Mutation {
         name: "Lease: a mark counts for whatever record it stands beside",
@@ -237,6 +336,42 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "accepted.at + self.lease / 4 < now",
         )],
         noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: a write may rest on a vote of a start that was replaced",
+        edits: &[edit(
+            "src/peer/quorum/seats.rs",
+            ".all(|(name, stamp)| self.names.contains(name) && self.is_latest(name, *stamp));",
+            ".all(|(name, stamp)| self.names.contains(name) && stamp.round > 0);",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: a replacement needs nobody's word but one's",
+        edits: &[edit(
+            "src/peer/quorum/seats.rs",
+            "(size / 2 + 1).min(size.saturating_sub(1))",
+            "1.min(size)",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: a replacement votes at once when it has its seat",
+        edits: &[edit(
+            "src/peer/quorum/voter/seating.rs",
+            "self.acceptor.be_silent_until(now + silence(self.settings.lease));",
+            "self.acceptor.be_silent_until(now);",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "object store: what a slow store has shown of its conditions is forgotten",
+        edits: &[edit(
+            "src/objects/lock.rs",
+            "            if refused.load(Ordering::Relaxed) {\n                continue;\n            }\n",
+            "",
+        )],
+        noticed_by: &[Stores],
     },
     Mutation {
         name: "object store: a write goes over whatever stands there",

@@ -1,6 +1,9 @@
 //! The behaviours that every lock must show, on the in-process lock.
 
+#[path = "../behaviour/mod.rs"]
 mod behaviour;
+mod guard;
+mod hints;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,99 @@
+//! The variables of the environment by which a lock knows who we are: nothing for a command that runs under an election.
+
+use std::env;
+
+use super::{LockKind, Place};
+
+const LOCK: &str = "INCUMBENT_LOCK";
+const NATS_URL: &str = "NATS_URL";
+const NATS: [&str; 6] =
+    ["NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_PASSWORD", "NATS_CERT", "NATS_KEY"];
+/// By the beginning of a URL.
+const OF_URLS: [(&str, &[&str]); 4] = [
+    ("postgres", &["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]),
+    (
+        "s3:",
+        &[
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "AWS_TOKEN",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+        ],
+    ),
+    (
+        "gs:",
+        &[
+            "GOOGLE_SERVICE_ACCOUNT",
+            "GOOGLE_SERVICE_ACCOUNT_PATH",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+        ],
+    ),
+    (
+        "az:",
+        &[
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_ACCESS_KEY",
+            "AZURE_STORAGE_MASTER_KEY",
+            "AZURE_STORAGE_CLIENT_SECRET",
+            "AZURE_CLIENT_SECRET",
+            "AZURE_STORAGE_SAS_KEY",
+            "AZURE_STORAGE_SAS_TOKEN",
+            "AZURE_STORAGE_TOKEN",
+            "AZURE_FEDERATED_TOKEN_FILE",
+        ],
+    ),
+];
+
+impl Place {
+    /// Those of the lock that was chosen. What is only of other locks is the command's own.
+    pub fn secrets(&self) -> Vec<&'static str> {
+        let is_nats = matches!(LockKind::parse(&self.lock), Ok(LockKind::Nats));
+        let value = |name: &str| env::var(name).unwrap_or_default();
+        secrets(&self.lock.0, is_nats, value)
+    }
+}
+
+fn secrets(lock: &str, is_nats: bool, value: impl Fn(&str) -> String) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    if value(LOCK).contains(['@', '?']) {
+        names.push(LOCK); // a URL with a password, or a key
+    }
+    if is_nats {
+        names.extend(NATS);
+        if value(NATS_URL).contains('@') {
+            names.push(NATS_URL);
+        }
+    }
+    for (scheme, of_it) in OF_URLS {
+        if lock.split_whitespace().any(|url| url.starts_with(scheme)) {
+            names.extend(of_it);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_has_its_own_and_no_others() {
+        let none = |_: &str| String::new();
+        assert_eq!(secrets("nats", true, none), NATS);
+        assert_eq!(secrets("sqlite:/x", false, none), [""; 0]);
+        let two = secrets("sqlite:/x postgres://u@h/d", false, none);
+        assert_eq!(two, ["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]);
+        assert!(secrets("s3://bucket/x", false, none).contains(&"AWS_SECRET_ACCESS_KEY"));
+    }
+
+    #[test]
+    fn a_url_is_one_when_it_has_a_password() {
+        let with = |text: &'static str| move |_: &str| text.to_owned();
+        assert!(secrets("nats", true, with("nats://u:p@h")).contains(&NATS_URL));
+        assert!(!secrets("nats", true, with("nats://h")).contains(&NATS_URL));
+        assert_eq!(secrets("sqlite:/x", false, with("postgres://u:p@h/d")), [LOCK]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Reading what the API server answers, up to a limit: something else may have answered.
+
+use std::error::Error;
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, BoxStream, StreamExt};
+use http_body_util::{BodyDataStream, BodyExt, LengthLimitError, Limited};
+use kube::client::Body;
+use kube::core::{Status, WatchEvent};
+use serde_json::Value;
+
+/// The most bytes of an answer that are read: enough to list ten thousand objects.
+const LONGEST_ANSWER: usize = 64 << 20;
+/// The most bytes of one event: a store takes objects of 1.5 MiB, which JSON may write out at several times that.
+const LONGEST_EVENT: usize = 16 << 20;
+
+/// What a watch tells.
+pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
+
+/// All of an answer.
+pub(super) async fn whole(body: Body) -> Result<Bytes, kube::Error> {
+    match Limited::new(body, LONGEST_ANSWER).collect().await {
+        Ok(answer) => Ok(answer.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_long(LONGEST_ANSWER)),
+        Err(error) => Err(match error.downcast::<kube::Error>() {
+            Ok(error) => *error,
+            Err(error) => kube::Error::Service(error),
+        }),
+    }
+}
+
+/// What an answer that is no success says. Only what is a Status of the API has a reason.
+pub(super) fn refusal(code: u16, body: &[u8]) -> Status {
+    let says = serde_json::from_slice::<Value>(body).ok();
+    let is_status = says.as_ref().is_some_and(|says| {
+        says.get("kind").is_some_and(|kind| kind == "Status")
+            && says.get("apiVersion").is_some_and(|version| version == "v1")
+    });
+    let status = says.and_then(|says| serde_json::from_value::<Status>(says).ok());
+    let mut status = status
+        .unwrap_or_else(|| Status::failure(String::from_utf8_lossy(body).trim(), ""))
+        .with_code(code);
+    if !is_status {
+        status.reason.clear();
+        status.details = None;
+    }
+    status
+}
+
+/// The events of a watch, one a line.
+pub(super) fn events(body: Body) -> Events {
+    let lines = Lines { body: body.into_data_stream(), read: BytesMut::new(), over: false };
+    stream::unfold(lines, |mut lines| async {
+        let event = lines.next().await?;
+        Some((event, lines))
+    })
+    .boxed()
+}
+
+struct Lines {
+    body: BodyDataStream<Body>,
+    /// What has been read of the next line.
+    read: BytesMut,
+    over: bool,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Value>, kube::Error>> {
+        let mut searched = 0;
+        while !self.over {
+            let unsearched = self.read.get(searched..).unwrap_or_default();
+            if let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let line = self.read.split_to(searched + end + 1);
+                searched = 0;
+                if !line.trim_ascii().is_empty() {
+                    return Some(event(&line));
+                }
+                continue;
+            }
+            searched = self.read.len();
+            if searched > LONGEST_EVENT {
+                self.over = true;
+                return Some(Err(too_long(LONGEST_EVENT)));
+            }
+            match self.body.next().await {
+                Some(Ok(bytes)) => self.read.extend_from_slice(&bytes),
+                Some(Err(error)) => {
+                    self.over = true;
+                    return if is_cut_off(&error) { None } else { Some(Err(error)) };
+                }
+                None => self.over = true, // an event that is not whole is told again by the next watch
+            }
+        }
+        None
+    }
+}
+
+fn event(line: &[u8]) -> Result<WatchEvent<Value>, kube::Error> {
+    serde_json::from_slice(line).map_err(|error| match serde_json::from_slice::<Status>(line) {
+        Ok(status) => kube::Error::Api(status.boxed()),
+        Err(_) => kube::Error::SerdeError(error),
+    })
+}
+
+/// Whether the connection ended in the midst, as after some minutes: then the watch goes on where it left off.
+fn is_cut_off(error: &kube::Error) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn too_long(most: usize) -> kube::Error {
+    kube::Error::Service(format!("the answer is longer than {} MiB", most >> 20).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn told(text: &str) -> Vec<String> {
+        let events = events(Body::from(text.as_bytes().to_vec()));
+        let told = events.map(|event| match event {
+            Ok(WatchEvent::Added(object)) => object.to_string(),
+            other => format!("{other:?}").chars().take(12).collect(),
+        });
+        told.collect().await
+    }
+
+    #[tokio::test]
+    async fn a_watch_is_read_line_by_line() {
+        let added = |n: u8| format!("{{\"type\":\"ADDED\",\"object\":{n}}}");
+        let text = format!("{}\n\n{}\n{}", added(1), added(2), added(3));
+        assert_eq!(told(&text).await, ["1", "2"], "the last one is not whole");
+        assert_eq!(told("junk\n").await, ["Err(SerdeErr"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_not_read_to_its_end() {
+        let long = "x".repeat(LONGEST_EVENT + 2);
+        assert_eq!(told(&long).await, ["Err(Service("]);
+        assert!(whole(Body::from(long.clone().into_bytes())).await.is_ok());
+        let longer = long.repeat(LONGEST_ANSWER / LONGEST_EVENT);
+        let refused = whole(Body::from(longer.into_bytes())).await.unwrap_err();
+        assert!(refused.to_string().contains("longer than 64 MiB"), "{refused}");
+    }
+
+    #[test]
+    fn only_a_status_of_the_api_has_a_reason() {
+        let status = r#"{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":1}"#;
+        assert_eq!(
+            (refusal(404, status.as_bytes()).reason.as_str(), refusal(404, b"").code),
+            ("NotFound", 404)
+        );
+        for other in [
+            "",
+            "<html>",
+            "[]",
+            r#"{"reason":"NotFound"}"#,
+            r#"{"kind":"Status","reason":"NotFound"}"#,
+        ] {
+            assert_eq!(refusal(404, other.as_bytes()).reason, "", "{other}");
+        }
+        assert_eq!(refusal(503, b" busy ").message, "busy");
+    }
+}

@@ -1,0 +1,112 @@
+//! Which file a path names, and whether it has other names: SQLite keeps a log for each name of a file, so that whoever uses
+//! another one does not see what is written under this one.
+
+use std::io;
+use std::path::Path;
+
+/// Which file it is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id(u64, u64);
+
+/// A file as its directory shows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Named {
+    pub id: Id,
+    /// How many names it has on its file system.
+    names: u64,
+    /// Whether it is mounted here, and so has another name elsewhere.
+    mounted: bool,
+}
+
+impl Named {
+    /// Why no election may be held under this name.
+    pub fn unfit(&self) -> Option<String> {
+        if self.mounted {
+            let what = "is a mount point, and its log is not beside the file itself: mount the directory instead";
+            return Some(what.to_owned());
+        }
+        (self.names > 1).then(|| {
+            let names = self.names;
+            format!("has {names} names (hard links), each with a log of its own: remove the others")
+        })
+    }
+}
+
+/// Looks without opening the file: closing it would end the locks that SQLite has on it.
+#[cfg(target_os = "linux")]
+pub(super) fn look(path: &Path) -> io::Result<Named> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let told = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
+    let device = (u64::from(told.stx_dev_major) << 32) | u64::from(told.stx_dev_minor);
+    let mounted = match told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        true => told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+        // Before Linux 5.8.
+        false => {
+            let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+            is_mounted(path, &mounts)
+        }
+    };
+    Ok(Named { id: Id(device, told.stx_ino), names: u64::from(told.stx_nlink), mounted })
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(super) fn look(path: &Path) -> io::Result<Named> {
+    use std::os::unix::fs::MetadataExt;
+    let told = std::fs::metadata(path)?;
+    Ok(Named { id: Id(told.dev(), told.ino()), names: told.nlink(), mounted: false })
+}
+
+/// Elsewhere a file that is open cannot be deleted.
+#[cfg(not(unix))]
+pub(super) fn look(path: &Path) -> io::Result<Named> {
+    std::fs::metadata(path).map(|_| Named { id: Id(0, 0), names: 1, mounted: false })
+}
+
+/// Whether something is mounted at `path`, as `/proc/self/mountinfo` has it: the fifth word of a line, where bytes that are
+/// not plain are written in octal.
+#[cfg(target_os = "linux")]
+fn is_mounted(path: &Path, mounts: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let points = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = line.split(|byte| *byte == b' ');
+        words.nth(4)
+    });
+    points.into_iter().any(|point| unescaped(point) == path.as_os_str().as_bytes())
+}
+
+#[cfg(target_os = "linux")]
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(word.len()), word);
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_is_found_as_old_kernels_tell_it() {
+        let mounts = b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            40 21 8:1 /a /data/my\\040elections.db rw - ext4 /dev/sda1 rw\n";
+        assert!(is_mounted(Path::new("/data/my elections.db"), mounts));
+        assert!(is_mounted(Path::new("/"), mounts));
+        for other in ["/data/elections.db", "/data/my\\040elections.db", "/data"] {
+            assert!(!is_mounted(Path::new(other), mounts), "{other}");
+        }
+        assert_eq!(unescaped(b"a\\9\\"), b"a\\9\\");
+    }
+}

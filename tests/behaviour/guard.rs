@@ -1,0 +1,65 @@
+//! A guard is bound by the clock: its work ends with the term, whatever becomes of the campaign that won it.
+
+use std::sync::Arc;
+
+use incumbent::{Cause, Leadership};
+use tokio::sync::oneshot;
+
+use super::{Process, Service, leads, sees, soon};
+
+/// Work on this runtime, under a term of a campaign on another: how it ends.
+async fn begin_work(
+    leadership: Leadership,
+) -> (oneshot::Receiver<()>, tokio::task::JoinHandle<Option<Cause>>) {
+    let (held, dropped) = oneshot::channel::<()>();
+    let work = tokio::spawn(async move {
+        let work = async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        };
+        leadership.run(work).await.err().map(|loss| loss.cause)
+    });
+    (dropped, work)
+}
+
+/// The runtime of a campaign is shut down while work of its term runs on another one.
+pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_gone<S: Service>() {
+    let service = Arc::new(S::start().await);
+    let first = Process::start(&service, "first").await;
+    let (mut dropped, work) = begin_work(leads(&first.election).await).await;
+    let second = service.campaigner("second").await.start().unwrap();
+    sees(&second, "first").await;
+    first.crash();
+    let _leadership = leads(&second).await;
+    assert_eq!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Closed), "two work at once");
+    assert!(matches!(work.await.unwrap(), Some(Cause::Expired { .. })));
+}
+
+/// The runtime of a campaign is blocked, as by a log subscriber, while work of its term runs on another one.
+pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_blocked<
+    S: Service,
+>() {
+    let service = Arc::new(S::start().await);
+    let first = Process::start(&service, "first").await;
+    let leadership = Arc::new(leads(&first.election).await);
+    let watched = Arc::clone(&leadership);
+    let watch = tokio::spawn(async move { watched.ended().await });
+    let worked = Arc::clone(&leadership);
+    let (held, mut dropped) = oneshot::channel::<()>();
+    let work = tokio::spawn(async move {
+        let work = async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        };
+        worked.run(work).await
+    });
+    let second = service.campaigner("second").await.start().unwrap();
+    sees(&second, "first").await;
+    let blocked = first.block();
+    let _leadership = leads(&second).await;
+    assert_eq!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Closed), "two work at once");
+    let loss = soon("the work ends", work).await.unwrap().unwrap_err();
+    assert_eq!(soon("the watch ends", watch).await.unwrap(), loss, "every holder is told the same");
+    assert!(matches!(loss.cause, Cause::Expired { .. }) && !leadership.is_valid());
+    drop(blocked);
+}

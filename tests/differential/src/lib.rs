@@ -1,0 +1,26 @@
+//! Plays random operations on the model of a lock and on the real one, and compares all that both say.
+//!
+//! The simulation and the model check are worth as much as their model of a lock. Here that model, [`incumbent_sim::Server`], is put beside the
+//! real thing: many elections side by side each get a random sequence of creates, renewals, releases, evictions, deletes and purges by others,
+//! races and waits, through the library's own [`Lock`](incumbent::lock::Lock). Every answer, every hint and whatever a read finds must be one
+//! that the model allows.
+//!
+//! # What the model allows
+//! - A request takes effect at some instant between its sending and its answer. The model is asked at both ends.
+//! - An entry may be freed at any instant from the end of its life on. So a [`Model`] is the set of all states which agree with
+//!   what was seen; what agrees with none of them is a difference. An entry that is freed before its time is one, and so is one that is still
+//!   there [`NEVER`] after it.
+//! - Revisions are compared by their order alone: those of a real lock may leave gaps.
+
+mod branch;
+mod draw;
+mod key;
+mod model;
+mod run;
+mod store;
+pub mod stores;
+
+pub use branch::{Act, Outcome};
+pub use model::{Difference, Model, NEVER};
+pub use run::{Options, Report, run};
+pub use store::{Deed, Hearing, Rules, Store, Upheaval};

@@ -1,0 +1,112 @@
+//! Many elections side by side, in rounds.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::key::Key;
+use crate::model::Difference;
+use crate::store::{Store, Upheaval};
+
+/// How much is played.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many operations at the least.
+    pub operations: u64,
+    /// What they are drawn from.
+    pub seed: u64,
+    /// How many elections there are side by side.
+    pub elections: u64,
+    /// How many operations each of them sees between two upheavals.
+    pub steps: u64,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// How many answers were compared.
+    pub operations: u64,
+    /// How many upheavals there were.
+    pub upheavals: u64,
+    /// How long after the end of its life an entry was still seen, at the most.
+    pub latest: Duration,
+    /// The first difference of each election that has one; it is left alone then.
+    pub differences: Vec<Difference>,
+}
+
+/// Plays random operations on `store` and on its model. The store has just been made, and nothing is in it.
+pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
+    let began = Instant::now();
+    let mut report = Report::default();
+    let mut starting = JoinSet::new();
+    for number in 0..options.elections {
+        let key = Key::new(Arc::clone(&store), number, options.seed, began);
+        starting.spawn(key);
+    }
+    let mut keys = starting.join_all().await;
+    if store.upheavals().contains(&Upheaval::Remade) {
+        // So that it is known how old it is.
+        store.take_away(Upheaval::Remade).await;
+        let made = began.elapsed();
+        store.bring_back(Upheaval::Remade).await;
+        keys.iter_mut().for_each(|key| key.store_is_back((made, began.elapsed())));
+    }
+    let mut upheavals = store.upheavals().iter().cycle();
+    loop {
+        let played = each(keys, async move |key| key.play(options.steps).await).await;
+        keys = report.take(played);
+        report.operations = report.operations.max(keys.iter().map(|key| key.operations).sum());
+        report.latest = keys.iter().map(|key| key.latest).max().unwrap_or_default();
+        if report.operations >= options.operations || keys.is_empty() {
+            return report;
+        }
+        let Some(upheaval) = upheavals.next() else { continue };
+        report.upheavals += 1;
+        match upheaval {
+            Upheaval::Remade => {
+                store.take_away(*upheaval).await;
+                let played = each(keys, async |key| key.without_store().await).await;
+                keys = report.take(played);
+                let made = began.elapsed();
+                store.bring_back(*upheaval).await;
+                keys.iter_mut().for_each(|key| key.store_is_back((made, began.elapsed())));
+            }
+            Upheaval::Killed => {
+                keys.iter_mut().for_each(Key::loses_hearing);
+                store.take_away(*upheaval).await;
+                store.bring_back(*upheaval).await;
+            }
+        }
+    }
+}
+
+impl Report {
+    /// The elections that go on.
+    fn take(&mut self, played: Vec<(Key, Result<(), Difference>)>) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (key, result) in played {
+            match result {
+                Ok(()) => keys.push(key),
+                Err(difference) => {
+                    self.operations += key.operations;
+                    self.differences.push(difference);
+                }
+            }
+        }
+        keys
+    }
+}
+
+/// Does the same with each election, side by side.
+async fn each<F>(keys: Vec<Key>, act: F) -> Vec<(Key, Result<(), Difference>)>
+where
+    F: AsyncFn(&mut Key) -> Result<(), Difference>,
+{
+    let act = &act;
+    let all = keys.into_iter().map(|mut key| async move {
+        let result = act(&mut key).await;
+        (key, result)
+    });
+    futures_util::future::join_all(all).await
+}

@@ -1,0 +1,5 @@
+//! The real locks.
+
+mod nats;
+
+pub use nats::Nats;

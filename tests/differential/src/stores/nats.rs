@@ -1,0 +1,184 @@
+//! A bucket of one nats-server, or of three.
+
+use std::time::Duration;
+
+use async_nats::{Client, HeaderMap};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
+use incumbent::lock::{Lock, LockErrorKind, Revision};
+use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
+use incumbent_sim::Keeping;
+use incumbent_test_support::{Cluster, Server, Version, eventually};
+use serde_json::{Value, json};
+
+use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+
+/// The TTL of the bucket.
+const TTL: Duration = Duration::from_secs(2);
+
+const BUCKET: &str = "B";
+
+/// A bucket, as this library makes one.
+#[derive(Debug)]
+pub struct Nats {
+    version: Version,
+    servers: Servers,
+    client: Client,
+    lock: NatsLock,
+}
+
+#[derive(Debug)]
+enum Servers {
+    One(Box<Server>),
+    Three(Box<Cluster>),
+}
+
+impl Nats {
+    /// Starts a server, or three for a bucket of three replicas.
+    pub async fn start(version: Version, replicated: bool) -> Self {
+        let servers = if replicated {
+            Servers::Three(Box::new(Cluster::builder().version(version).start().await))
+        } else {
+            Servers::One(Box::new(Server::builder().version(version).start().await))
+        };
+        let urls = match &servers {
+            Servers::One(server) => vec![server.url()],
+            Servers::Three(cluster) => cluster.urls(),
+        };
+        let options = || {
+            async_nats::ConnectOptions::new()
+                .reconnect_delay_callback(|_| Duration::from_millis(20))
+        };
+        let client = options().connect(urls.clone()).await.expect("a connection");
+        make(&client, replicated).await;
+        // Who has not made the bucket does not know that it is new.
+        let connection = nats::connect(urls, options()).await.expect("a connection");
+        let bucket = Bucket::open(connection, BUCKET).await.expect("the bucket just made");
+        Self { version, servers, client, lock: bucket.lock() }
+    }
+
+    async fn api(&self, verb: &str, body: Value) -> Value {
+        api(&self.client, verb, body).await.expect("an answer of JetStream")
+    }
+}
+
+async fn make(client: &Client, replicated: bool) {
+    let replicas = if replicated { 3 } else { 1 };
+    let config = BucketConfig::new(BUCKET).ttl(TTL).replicas(replicas);
+    eventually("a bucket", async || Bucket::create(client.clone(), config.clone()).await.ok())
+        .await;
+}
+
+async fn api(client: &Client, verb: &str, body: Value) -> Option<Value> {
+    let answer = client.request(format!("$JS.API.{verb}"), body.to_string().into()).await.ok()?;
+    serde_json::from_slice(&answer.payload).ok()
+}
+
+impl Store for Nats {
+    fn lock(&self) -> &dyn Lock {
+        &self.lock
+    }
+
+    fn rules(&self) -> Rules {
+        let old = self.version == Version::V2_10;
+        Rules {
+            keeping: if old { Keeping::Expires } else { Keeping::LeavesMarkers },
+            per_write_ttl: !old,
+            ttl: TTL,
+            // Lives are whole seconds, and the server's timer may be late.
+            slack: Duration::from_millis(if old { 2_000 } else { 1_250 }),
+            hearing: Hearing::Every,
+            refuses_in_flight: matches!(self.servers, Servers::Three(_)),
+        }
+    }
+
+    fn deeds(&self) -> &'static [Deed] {
+        &[Deed::Delete, Deed::Purge, Deed::Vanish, Deed::Put, Deed::PutOver]
+    }
+
+    fn commit<'a>(
+        &'a self,
+        name: &'a str,
+        deed: Deed,
+        expected: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Option<Revision>, LockErrorKind>> {
+        let mut headers = HeaderMap::new();
+        let subject = format!("$KV.{BUCKET}.{name}");
+        match deed {
+            Deed::Delete => headers.insert("KV-Operation", "DEL"),
+            Deed::Purge => {
+                headers.insert("KV-Operation", "PURGE");
+                headers.insert("Nats-Rollup", "sub");
+            }
+            Deed::PutOver => {
+                if let Some(expected) = expected {
+                    let expected = expected.0.to_string();
+                    headers.insert("Nats-Expected-Last-Subject-Sequence", expected.as_str());
+                }
+            }
+            Deed::Vanish | Deed::Put => {}
+        }
+        async move {
+            if deed == Deed::Vanish {
+                let purge = json!({ "filter": subject });
+                let answer = self.api(&format!("STREAM.PURGE.KV_{BUCKET}"), purge).await;
+                return match answer["error"].is_null() {
+                    true => Ok(None),
+                    false => Err(LockErrorKind::Unavailable),
+                };
+            }
+            let value = match deed {
+                Deed::Delete | Deed::Purge => "",
+                _ => "junk",
+            };
+            let Ok(answer) = self.client.request_with_headers(subject, headers, value.into()).await
+            else {
+                return Err(LockErrorKind::Unavailable);
+            };
+            let answer: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+            match answer["error"]["err_code"].as_u64() {
+                None => Ok(answer["seq"].as_u64().map(Revision)),
+                Some(10071 | 10164) => Err(LockErrorKind::Conflict),
+                Some(_) => Err(LockErrorKind::Unavailable),
+            }
+        }
+        .boxed()
+    }
+
+    fn upheavals(&self) -> &'static [Upheaval] {
+        match self.servers {
+            Servers::One(_) => &[Upheaval::Remade, Upheaval::Killed],
+            Servers::Three(_) => &[Upheaval::Remade],
+        }
+    }
+
+    fn take_away(&self, upheaval: Upheaval) -> LocalBoxFuture<'_, ()> {
+        async move {
+            match (&self.servers, upheaval) {
+                (Servers::One(server), Upheaval::Killed) => server.stop().await,
+                _ => {
+                    self.api(&format!("STREAM.DELETE.KV_{BUCKET}"), json!({})).await;
+                }
+            }
+        }
+        .boxed_local()
+    }
+
+    fn bring_back(&self, upheaval: Upheaval) -> LocalBoxFuture<'_, ()> {
+        async move {
+            match (&self.servers, upheaval) {
+                (Servers::One(server), Upheaval::Killed) => {
+                    server.start_again().await;
+                    let info = format!("STREAM.INFO.KV_{BUCKET}");
+                    let there = async || api(&self.client, &info, json!({})).await;
+                    eventually("the server", there).await;
+                    // The lock has a connection of its own.
+                    let reads = async || self.lock.read("e0", Duration::from_secs(1)).await.ok();
+                    eventually("the lock", reads).await;
+                }
+                (servers, _) => make(&self.client, matches!(servers, Servers::Three(_))).await,
+            }
+        }
+        .boxed_local()
+    }
+}

@@ -1,0 +1,28 @@
+//! A few hundred operations on each store.
+
+use std::sync::Arc;
+
+use incumbent_differential::{Options, Store, run, stores};
+use incumbent_test_support::Version;
+
+/// Whatever is done, both say the same.
+async fn agree(store: impl Store + 'static) {
+    let options = Options { operations: 600, seed: 12, elections: 40, steps: 8 };
+    let report = run(Arc::new(store), options).await;
+    let told: Vec<_> = report.differences.iter().take(3).map(ToString::to_string).collect();
+    assert!(told.is_empty(), "the model and the store differ:\n{}", told.join("\n\n"));
+    assert!(report.operations >= options.operations && report.upheavals > 0, "{report:?}");
+}
+
+/// Expiry, markers, deletes and a bucket that is made again, on the oldest server and on the newest.
+#[tokio::test]
+async fn a_bucket_does_what_its_model_does() {
+    for version in [Version::V2_10, Version::V2_15] {
+        agree(stores::Nats::start(version, false).await).await;
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_of_three_replicas_does_what_its_model_does() {
+    agree(stores::Nats::start(Version::V2_15, true).await).await;
+}

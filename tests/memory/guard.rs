@@ -1,0 +1,321 @@
+//! What a guard and a step of work may rely on, where the campaign, its runtime or a callback fails them.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use incumbent::clock::{BootClock, Clock, sleep_until};
+use incumbent::lock::{
+    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+};
+use incumbent::memory::MemoryLock;
+use incumbent::{Cause, Change, CoolDown, Election, ElectionBuilder, Stopped, new_election};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+use crate::behaviour::{LEASE, change, leads, soon, won};
+
+/// So long that nothing but a word of the campaign ends a term within a test.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A lock that calls `on_write` after each write, and counts releases.
+struct Watched {
+    lock: MemoryLock,
+    on_write: Box<dyn Fn() + Send + Sync>,
+    releases: Arc<AtomicUsize>,
+    hints: bool,
+}
+
+impl Watched {
+    fn new(ttl: Duration, on_write: impl Fn() + Send + Sync + 'static) -> Self {
+        let (lock, on_write) = (MemoryLock::with_ttl(ttl), Box::new(on_write));
+        Self { lock, on_write, releases: Arc::default(), hints: true }
+    }
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl Lock for Watched {
+    fn capabilities(&self) -> Capabilities {
+        self.lock.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.lock.check_name(name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.lock.read(name, timeout)
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        Box::pin(async move {
+            let written = self.lock.write(name, write).await;
+            (self.on_write)();
+            written
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        self.lock.release(name, release)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        if self.hints { self.lock.subscribe(name, sink) } else { Subscription::none() }
+    }
+}
+
+fn campaign(lock: impl Lock, lease: Duration) -> ElectionBuilder {
+    new_election("my_app", lock).identity("first").lease(lease)
+}
+
+/// A runtime besides that of the test.
+struct Elsewhere(Option<Runtime>);
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A campaign on a runtime of its own.
+fn elsewhere(builder: ElectionBuilder) -> (Elsewhere, Election) {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let election = {
+        let _entered = runtime.enter();
+        builder.start().unwrap()
+    };
+    (Elsewhere(Some(runtime)), election)
+}
+
+#[tokio::test]
+async fn the_end_of_a_runtime_ends_the_term_for_all_who_hold_or_watch_it() {
+    let (runtime, election) = elsewhere(campaign(MemoryLock::with_ttl(LONG), LONG));
+    let mut changes = election.changes();
+    let leadership = leads(&election).await;
+    drop(runtime);
+    let loss = soon("the end", leadership.ended()).await;
+    assert!(matches!(&loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
+    assert!(!leadership.is_valid() && !election.is_leader());
+    let told = change(&mut changes, "the loss", |change| match change {
+        Change::Lost { token, cause } => Some((*token, cause.clone())),
+        _ => None,
+    });
+    assert_eq!(told.await, (loss.token, loss.cause.clone()));
+    assert_eq!(soon("the last change", changes.next()).await, None);
+    assert_eq!(soon("no further term", election.won()).await.err(), Some(Stopped));
+    let work = soon("work ends", leadership.run(std::future::pending::<()>())).await;
+    assert_eq!(work, Err(loss));
+}
+
+#[tokio::test]
+async fn a_panic_of_a_lock_ends_the_term_for_all_who_hold_it() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&panics);
+    let lock = Watched::new(LONG, move || {
+        assert!(!armed.load(Ordering::SeqCst), "a lock panics, as this test wants it to");
+    });
+    let (_runtime, election) = elsewhere(campaign(lock, LONG).renewal(Duration::from_millis(100)));
+    let leadership = leads(&election).await;
+    panics.store(true, Ordering::SeqCst);
+    soon("the end", leadership.ended()).await;
+    assert!(!leadership.is_valid() && !election.is_leader());
+}
+
+/// Blocks the campaign at its next write, until what is returned is dropped.
+fn blocking(ttl: Duration) -> (Watched, Arc<AtomicBool>, mpsc::Sender<()>) {
+    let (goes_on, until) = mpsc::channel::<()>();
+    let until = std::sync::Mutex::new(until);
+    let blocks = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&blocks);
+    let lock = Watched::new(ttl, move || {
+        if armed.load(Ordering::SeqCst) {
+            let _ = until.lock().unwrap().recv();
+        }
+    });
+    (lock, blocks, goes_on)
+}
+
+#[tokio::test]
+async fn a_term_that_is_over_is_handed_to_nobody() {
+    let (lock, blocks, goes_on) = blocking(LEASE);
+    let (_runtime, election) = elsewhere(campaign(lock, LEASE));
+    let mut changes = election.changes();
+    soon("the win", won(&mut changes)).await;
+    blocks.store(true, Ordering::SeqCst);
+    while let Some(deadline) = election.deadline().filter(|at| *at > BootClock.now()) {
+        sleep_until(BootClock, deadline).await; // moves on until a write blocks
+    }
+    assert!(!election.is_leader());
+    assert!(election.won().now_or_never().is_none(), "a term that is over was handed out");
+    blocks.store(false, Ordering::SeqCst);
+    drop(goes_on);
+    assert!(leads(&election).await.is_valid(), "a later term");
+}
+
+/// Where everything runs on one thread, work that was to begin may come to its turn late.
+#[test]
+fn work_does_not_begin_in_a_term_that_is_over() {
+    let written = Arc::new(Notify::new());
+    let writes = Arc::clone(&written);
+    let lock = Watched::new(LEASE, move || writes.notify_one());
+    let (told, begun) = mpsc::channel();
+    let blocks_once = AtomicBool::new(true);
+    let builder = campaign(lock, LEASE)
+        .on_campaign(move |_| {
+            let (written, first) =
+                (Arc::clone(&written), blocks_once.swap(false, Ordering::SeqCst));
+            async move {
+                if first {
+                    written.notified().await;
+                    std::thread::sleep(LEASE + LEASE / 2); // between the win and the start of the work
+                }
+            }
+        })
+        .on_won(move |leadership| {
+            let told = told.clone();
+            async move {
+                let _ = told.send(leadership.is_valid());
+                leadership.ended().await;
+            }
+        });
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let valid = runtime.block_on(async move {
+        let _election = builder.start().unwrap();
+        let first =
+            tokio::task::spawn_blocking(move || begun.recv_timeout(Duration::from_secs(40)));
+        first.await.unwrap()
+    });
+    assert_eq!(valid, Ok(true), "work began in a term that was over");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_loss_that_is_told_to_who_blocks_its_thread_does_not_hold_up_stop() {
+    let (goes_on, until) = mpsc::channel::<()>();
+    let until = Arc::new(std::sync::Mutex::new(until));
+    let builder = campaign(MemoryLock::with_ttl(LEASE), LEASE).on_lost(move |_| {
+        let until = Arc::clone(&until);
+        async move {
+            let _ = until.lock().unwrap().recv();
+        }
+    });
+    let election = builder.start().unwrap();
+    drop(leads(&election).await);
+    soon("stop", election.stop()).await;
+    drop(goes_on);
+}
+
+/// A guard of a term outlives it, and is dropped while the campaign waits to lead again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_guard_of_an_old_term_does_not_touch_the_next() {
+    let lock = Watched::new(LEASE, || {});
+    let (memory, releases) = (lock.lock.clone(), Arc::clone(&lock.releases));
+    let builder = campaign(lock, LEASE).cool_down(CoolDown::For(LEASE));
+    let election = builder.start().unwrap();
+    let old = leads(&election).await;
+    assert!(memory.evict("my_app"));
+    soon("the end", old.ended()).await;
+    soon("another entry", async {
+        while memory.holder("my_app").is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let before = releases.load(Ordering::SeqCst);
+    assert!(!election.is_leader(), "it waits");
+    old.resign();
+    drop(old);
+    let next = leads(&election).await;
+    assert_eq!(releases.load(Ordering::SeqCst), before, "the next term's entry was given up");
+    drop(next);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_back_off_that_panics_costs_its_answer_and_no_more() {
+    let lock = Watched { hints: false, ..Watched::new(LEASE, || {}) };
+    let memory = lock.lock.clone();
+    memory.overwrite("my_app", "a stranger");
+    let polled = Arc::new(AtomicUsize::new(0));
+    let polls = Arc::clone(&polled);
+    let election = campaign(lock, LEASE)
+        .backoff(move |_, _| {
+            polls.fetch_add(1, Ordering::SeqCst);
+            panic!("a back-off panics, as this test wants it to")
+        })
+        .start()
+        .unwrap();
+    let _leadership = leads(&election).await;
+    assert_ne!(polled.load(Ordering::SeqCst), 0);
+}
+
+/// Gives the campaign time enough for a release that comes too early to be seen.
+async fn releases_nothing(memory: &MemoryLock, election: &Election) {
+    while election.is_leader() {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(memory.holder("my_app").as_deref(), Some("first"), "a step is being done");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn nobody_else_leads_while_a_step_is_being_done() {
+    let lock = MemoryLock::with_ttl(LONG);
+    let first = campaign(lock.clone(), LONG).start().unwrap();
+    assert!(first.step().is_none(), "it does not lead yet");
+    let mut changes = first.changes();
+    soon("the win", won(&mut changes)).await;
+    let (step, another) = (first.step().unwrap(), first.step().unwrap());
+    assert_eq!(Some(step.token()), first.token());
+    drop(another);
+    first.resign();
+    releases_nothing(&lock, &first).await;
+    assert!(first.step().is_none(), "no step begins once the term is told to end");
+    drop(step);
+    let second = campaign(lock.clone(), LONG).identity("second").start().unwrap();
+    drop(leads(&second).await);
+    second.stop().await;
+
+    soon("the next term", won(&mut changes)).await;
+    let step = first.step().unwrap();
+    let stopped = first.clone();
+    let stop = tokio::spawn(async move { stopped.stop().await });
+    releases_nothing(&lock, &first).await;
+    drop(step);
+    soon("stop", stop).await.unwrap();
+    assert_eq!(lock.holder("my_app"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_step_that_does_not_end_holds_nobody_up_beyond_the_deadline() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let first = campaign(lock.clone(), LEASE).start().unwrap();
+    let mut changes = first.changes();
+    soon("the win", won(&mut changes)).await;
+    let step = first.step().unwrap();
+    first.resign();
+    let second = campaign(lock, LEASE).identity("second").start().unwrap();
+    let _leadership = leads(&second).await;
+    assert!(step.deadline() <= BootClock.now());
+    soon("stop", first.stop()).await;
+}

@@ -1,0 +1,90 @@
+//! Hints that come faster than a campaign takes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use incumbent::lock::{
+    Capabilities, Hint, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+};
+use incumbent::memory::MemoryLock;
+use incumbent::new_election;
+
+use crate::behaviour::{LEASE, leads, sees, soon};
+
+/// A lock whose subscriptions begin with many hints at once.
+#[derive(Debug)]
+struct Flooding(MemoryLock);
+
+impl Lock for Flooding {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.0.check_name(name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.0.read(name, timeout)
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.0.write(name, write)
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.0.release(name, release)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        for _ in 0..1_000 {
+            sink.send(Hint::Look);
+        }
+        self.0.subscribe(name, sink) // tells that everything is heard
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn how_much_is_heard_is_known_though_it_was_told_among_too_many_hints() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let leader = new_election("my_app", lock.clone()).identity("leader").lease(LEASE);
+    let leader = leader.start().unwrap();
+    let _leadership = leads(&leader).await;
+    let polls = Arc::new(AtomicUsize::new(0));
+    let polled = Arc::clone(&polls);
+    let standby = new_election("my_app", Flooding(lock))
+        .identity("standby")
+        .backoff(move |_, _| {
+            polled.fetch_add(1, Ordering::SeqCst);
+            LEASE / 10
+        })
+        .start()
+        .unwrap();
+    sees(&standby, "leader").await;
+    let mut seen = None;
+    soon("five renewals are seen", async {
+        for _ in 0..5 {
+            let now = || standby.leader().map(|leader| leader.seen);
+            while now() == seen {
+                tokio::time::sleep(LEASE / 50).await;
+            }
+            seen = now();
+        }
+    })
+    .await;
+    assert_eq!(polls.load(Ordering::SeqCst), 0, "it polls though every change is told");
+}

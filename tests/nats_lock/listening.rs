@@ -1,0 +1,90 @@
+//! Who hears for all, where its runtime ends, and what becomes of what it could not take.
+
+use std::sync::Mutex;
+
+use incumbent::lock::Coverage;
+use incumbent::nats::{Connection, PermissionWatch};
+use tokio::runtime::{Builder, Runtime};
+
+use super::*;
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[tokio::test]
+async fn hints_go_on_when_the_runtime_of_the_first_listener_ends() {
+    let server = Server::start().await;
+    let lock = bucket_on(&server).await.lock();
+    let first = runtime();
+    let mut on_first = {
+        let _entered = first.enter();
+        Heard::about(&lock, "a")
+    };
+    on_first.coverage(Coverage::Full).await;
+    let mut heard = Heard::about(&lock, "b");
+    heard.coverage(Coverage::Full).await;
+    first.shutdown_background();
+    heard.coverage(Coverage::None).await;
+    heard.coverage(Coverage::Full).await;
+    heard.look().await;
+    let created = lock.write("b", entry(1, 1, None)).await.unwrap();
+    assert_eq!(heard.stored().await.0.revision, created);
+}
+
+/// By several tasks, what was told last could come before what it replaces.
+#[tokio::test]
+async fn everything_is_told_by_one_task() {
+    let server = Server::start().await;
+    let lock = bucket_on(&server).await.lock();
+    let tasks = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let mut subscriptions = Vec::new();
+    for name in ["a", "b", "b", "c"] {
+        let (tasks, (told, mut tellings)) = (tasks.clone(), mpsc::unbounded_channel());
+        let sink = HintSink::new(move |hint| {
+            tasks.lock().unwrap().push(tokio::task::try_id());
+            let _ = told.send(hint);
+        });
+        subscriptions.push(lock.subscribe(name, sink));
+        while tellings.recv().await != Some(Hint::Coverage(Coverage::Full)) {}
+    }
+    let tasks = tasks.lock().unwrap();
+    assert!(tasks.iter().all(|task| *task == tasks[0]), "{tasks:?}");
+    assert_ne!(tasks[0], tokio::task::try_id());
+}
+
+#[tokio::test]
+async fn everybody_looks_when_messages_were_dropped() {
+    let server = Server::start().await;
+    let writer = bucket_on(&server).await.lock();
+    let watch = PermissionWatch::new();
+    let observer = watch.clone();
+    let client = async_nats::ConnectOptions::new()
+        .subscription_capacity(1)
+        .event_callback(move |event| {
+            observer.observe(&event);
+            std::future::ready(())
+        })
+        .connect(server.url())
+        .await
+        .unwrap();
+    let bucket = Bucket::open(Connection::new(client, watch), "B").await.unwrap();
+    let mut heard = Heard::about(&bucket.lock(), "a");
+    heard.coverage(Coverage::Full).await;
+    heard.look().await;
+    // Meanwhile nothing is taken from the connection, as all of this test is on one thread.
+    let url = server.url();
+    let writes = std::thread::spawn(move || {
+        runtime().block_on(async {
+            let client = async_nats::connect(url).await.unwrap();
+            let writer = Bucket::open(client, "B").await.unwrap().lock();
+            let mut last = writer.write("a", entry(1, 1, None)).await.unwrap();
+            for number in 2..200 {
+                last = writer.write("a", renewal(1, number, last)).await.unwrap();
+            }
+        });
+    });
+    writes.join().unwrap();
+    heard.look().await;
+    drop(writer);
+}

@@ -1,0 +1,103 @@
+//! An administrator's tools that leave a key in a state which says less, or other things, than what happened.
+//!
+//! A purge of a key leaves no tombstone, and a tool that puts old messages back can leave an old release over a living entry. A
+//! candidate that has heard the holder's last write still knows better. No promise covers one that has not.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Coverage, Hint, Nonce, Revision, Tombstone};
+use incumbent::protocol::Answer;
+
+use crate::happening::Happening;
+use crate::world::World;
+
+impl World {
+    /// The key is purged, and its emptiness may be noticed at once.
+    pub(super) fn purge(&mut self) {
+        if !self.server.is_up(self.now) {
+            return;
+        }
+        self.excuse_the_uninformed();
+        self.server.last = None;
+        if self.random.bool() {
+            self.tell_at_once(&Hint::Look);
+        }
+    }
+
+    /// The last release is stored once more, over the entry of a leader: but not of the one who had released, whose own word it is.
+    pub(super) fn replay_release(&mut self) {
+        let Some(release) = self.server.last_release.clone() else { return };
+        let held = self.server.last.as_ref().and_then(|last| holder(&last.record.content));
+        let leads = self.campaigners.iter().enumerate().any(|(who, it)| {
+            let nonce = it.machine.as_ref().map(|machine| machine.settings().nonce);
+            self.checker.is_leading(who) && nonce.is_some() && nonce == held
+        });
+        if !self.server.is_up(self.now) || !leads || released_by(&release) == held {
+            return;
+        }
+        self.excuse_the_uninformed();
+        self.server.store(self.now, release, self.server.bucket_ttl);
+        if let Some(last) = self.server.last.clone() {
+            let (record, previous) = (last.record, last.previous);
+            self.tell_at_once(&Hint::Stored { record, previous, age: None });
+        }
+        self.stored();
+    }
+
+    /// Where somebody cannot know of the last write, or may not hear at once what is done to it, no promise is made.
+    fn excuse_the_uninformed(&mut self) {
+        let window = self.now + self.server.bucket_ttl;
+        self.tampered_until = window;
+        let last = self.server.last_revision();
+        let now = self.now;
+        let uninformed = |it: &crate::campaigner::Campaigner| {
+            let hears = it.setup.coverage == Coverage::Full && now >= it.cut_in_until;
+            it.machine.is_some() && (!hears || it.is_paused(now) || it.newest != last)
+        };
+        if self.campaigners.iter().any(uninformed) {
+            self.checker.excuse(window);
+        }
+    }
+
+    fn tell_at_once(&mut self, hint: &Hint) {
+        for who in 0..self.campaigners.len() {
+            let (life, hint) = (self.campaigners[who].life, hint.clone());
+            self.after(Duration::ZERO, Happening::Hint { who, life, hint });
+        }
+    }
+}
+
+/// Whether it is what a holder leaves behind.
+pub fn is_release(content: &Content) -> bool {
+    released_by(content).is_some()
+}
+
+fn released_by(content: &Content) -> Option<Nonce> {
+    match content {
+        Content::Vacant(Tombstone::Released { by, .. }) => Some(*by),
+        _ => None,
+    }
+}
+
+fn holder(content: &Content) -> Option<Nonce> {
+    match content {
+        Content::Held(entry) => entry.mark.as_ref().map(|mark| mark.write.nonce),
+        Content::Vacant(_) => None,
+    }
+}
+
+/// What a hint tells of.
+pub fn told_revision(hint: &Hint) -> Option<Revision> {
+    match hint {
+        Hint::Stored { record, .. } => Some(record.revision),
+        _ => None,
+    }
+}
+
+/// Which write of one's own an answer tells of. What was read may have been overtaken by a hint.
+pub fn answered_revision(answer: &Answer) -> Option<Revision> {
+    match answer {
+        Answer::Written(Ok(revision)) => Some(*revision),
+        _ => None,
+    }
+}

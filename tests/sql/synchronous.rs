@@ -1,0 +1,135 @@
+//! Synchronous replicas: what is acknowledged survives a failover, and what a read shows may not.
+
+use std::time::Duration;
+
+use incumbent::Cause;
+use incumbent::lock::{
+    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Token, Write, WriteId,
+};
+use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent_test_support::eventually;
+use sqlx::Row;
+
+use crate::behaviour::{leads, soon};
+use crate::failover::Pair;
+use crate::gate::Gate;
+use crate::scene::run;
+
+const LEASE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Backends that have committed, and wait for the replica.
+const WAITING: &str = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+/// Ends them: what they have committed becomes visible, and nobody is told that it was.
+const END_WAITING: &str =
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+async fn synchronous_lock(pair: &Pair) -> PostgresLock {
+    let database = Postgres::connect_with(&pair.scene.url(), Tables::existing()).await;
+    database.expect("a database").lock().synchronous_replicas()
+}
+
+async fn revision(pair: &Pair) -> i64 {
+    pair.scene.row().await.expect("a row").get("revision")
+}
+
+fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write {
+    let write = WriteId { nonce: Nonce(nonce), number: 1 };
+    Write {
+        expected,
+        identity: format!("c{nonce}").into(),
+        mark: Mark { write, lease: LEASE, token, since_unix_ms: 0 },
+        life: LEASE,
+        advertisement: None,
+        timeout: TIMEOUT,
+    }
+}
+
+/// A renewal that was committed, and waits for the replica, shows once its backend is ended. It may still be lost, so it entitles
+/// to nothing, however often it is looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_renewal_that_no_replica_has_extends_no_term() {
+    let pair = Pair::start(LEASE).await;
+    pair.be_synchronous().await;
+    let leader = pair.stand("leader", synchronous_lock(&pair).await);
+    let leadership = leads(&leader).await;
+    pair.replica.pause();
+    let url = pair.scene.url();
+    let waits = async || (!run(&url, WAITING).await.is_empty()).then_some(());
+    eventually("a renewal waits for the replica", waits).await;
+    let (deadline, acknowledged) = (leadership.deadline(), revision(&pair).await);
+    let end_them = async {
+        loop {
+            run(&url, END_WAITING).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let loss = tokio::select! {
+        loss = soon("the end", leadership.ended()) => loss,
+        () = end_them => unreachable!("it goes on"),
+    };
+    assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
+    assert!(revision(&pair).await > acknowledged, "a renewal showed");
+    assert_eq!(leadership.deadline(), deadline);
+    pair.replica.resume();
+}
+
+/// What the old primary committed and nobody has, and what the new one is told instead, are two writes with two revisions: else the
+/// second one would be taken for the first, and be over too early.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn no_two_primaries_give_out_one_revision() {
+    let pair = Pair::start(LEASE).await;
+    pair.be_synchronous().await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let first = lock.write("my_app", write(1, None, None)).await.expect("a first write");
+    pair.replica.kill(); // and nothing is on its way to it any more
+    let (token, url) = (Some(Token(first.0)), pair.scene.url());
+    let committed = async {
+        let renewal = lock.write("my_app", write(1, Some(first), token)).await;
+        assert_eq!(renewal.unwrap_err().kind(), LockErrorKind::Unknown);
+    };
+    let ended = async {
+        let waits = async || (!run(&url, WAITING).await.is_empty()).then_some(());
+        eventually("the renewal waits for the replica", waits).await;
+        run(&url, END_WAITING).await;
+    };
+    tokio::join!(committed, ended);
+    let shown = revision(&pair).await.cast_unsigned();
+    assert!(shown > first.0);
+    pair.scene.server.kill();
+    pair.replica.restart().await;
+    pair.replica_takes_over(&gate);
+    let other = eventually("a write on the new primary", async || {
+        match lock.write("my_app", write(2, Some(first), None)).await {
+            Ok(revision) => Some(revision),
+            Err(error) if error.kind() == LockErrorKind::Conflict => panic!("{error}"),
+            Err(_) => None, // the connections of before are gone
+        }
+    })
+    .await;
+    assert_ne!(other.0, shown);
+}
+
+/// Two machines' clocks are two clocks: what one of them wrote down, the other does not judge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_clock_of_a_new_primary_ends_no_lease_that_the_old_one_wrote() {
+    let pair = Pair::start(LEASE).await;
+    pair.be_synchronous().await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    lock.write("my_app", write(1, None, None)).await.expect("a first write");
+    pair.scene.server.kill();
+    pair.replica_takes_over(&gate);
+    let passed = "SELECT FROM incumbent_elections
+        WHERE renewed_at + lease_duration < clock_timestamp()";
+    let url = pair.replica.url(&pair.scene.database);
+    eventually("the lease has passed by the clock of the new primary", async || {
+        (!run(&url, passed).await.is_empty()).then_some(())
+    })
+    .await;
+    let look = async || lock.read("my_app", TIMEOUT).await.ok();
+    let found = eventually("an answer of the new primary", look).await;
+    let Reading::Found(record) = found else { panic!("{found:?}") };
+    assert!(matches!(record.content, Content::Held(_)), "{record:?}");
+}

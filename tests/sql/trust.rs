@@ -1,0 +1,182 @@
+//! Who is believed on PostgreSQL: other roles, other servers, other clocks.
+
+use std::time::Duration;
+
+use incumbent::lock::{
+    Concession, Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading,
+    Release, Revision, Token, Tombstone, Write, WriteId,
+};
+use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent_test_support::eventually;
+use sqlx::Row;
+use tokio::sync::mpsc;
+
+use crate::behaviour::soon;
+use crate::failover::Pair;
+use crate::gate::Gate;
+use crate::scene::{Scene, run};
+
+const LEASE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+fn first_write(nonce: u64) -> Write {
+    let write = WriteId { nonce: Nonce(nonce), number: 1 };
+    Write {
+        expected: None,
+        identity: format!("c{nonce}").into(),
+        mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
+        life: LEASE,
+        advertisement: None,
+        timeout: TIMEOUT,
+    }
+}
+
+async fn lock_of(role: &str, scene: &Scene) -> PostgresLock {
+    let url = scene.server.url_as(role, &scene.database);
+    Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
+}
+
+async fn found(lock: &PostgresLock) -> Content {
+    match lock.read("my_app", TIMEOUT).await.expect("an answer") {
+        Reading::Found(record) => record.content,
+        Reading::Empty { .. } => panic!("no row"),
+    }
+}
+
+/// Whoever may connect may notify. That an office is free, or that its holder has stopped, is believed of the row alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn no_end_of_a_term_can_be_forged_by_a_notification() {
+    let scene = Scene::new(LEASE).await;
+    let lock = scene.postgres_lock().await;
+    let revision = lock.write("my_app", first_write(1)).await.expect("a first write");
+    let (heard, mut hints) = mpsc::unbounded_channel();
+    let listener = scene.postgres_lock().await;
+    let sink = HintSink::new(move |hint| drop(heard.send(hint)));
+    let _subscription = listener.subscribe("my_app", sink);
+    let covered = soon("it listens", hints.recv()).await;
+    assert_eq!(covered, Some(Hint::Coverage(Coverage::Full)));
+    let stranger = format!("stranger_{}", scene.database);
+    scene.admin(&format!("CREATE ROLE {stranger} LOGIN")).await;
+    let url = scene.server.url_as(&stranger, &scene.database);
+    let next = revision.0 + 1;
+    let by = Nonce(1);
+    for forged in [
+        format!(
+            r#"{{"name":"my_app","revision":{next},"previous":{revision},"released_by":"{by}"}}"#
+        ),
+        format!(
+            r#"{{"name":"my_app","conceded":{{"by":"{by}","token":{revision},"revision":{revision},"left_ms":0}}}}"#
+        ),
+        format!(r#"{{"name":"my_app","conceded":true,"revision":{next}}}"#),
+    ] {
+        run(&url, &format!("SELECT pg_notify('incumbent.public', '{forged}')")).await;
+    }
+    // What is said in truth, by who may update the row, comes after it.
+    let (token, left) = (Token(revision.0), Duration::from_millis(7));
+    let concession = Concession { by, token, revision, left };
+    lock.concede("my_app", concession).await.expect("it is written down");
+    let mut told = Vec::new();
+    loop {
+        match soon("the concession", hints.recv()).await.expect("hints go on") {
+            Hint::Conceded(said) => {
+                assert_eq!(said, concession);
+                break;
+            }
+            Hint::Stored { record, .. } => told.push(record),
+            Hint::Look | Hint::Coverage(_) => {}
+        }
+    }
+    assert!(told.iter().all(|record| record.revision == revision), "{told:?}");
+    // It has changed nothing else.
+    let release = Release { expected: revision, by, left, cause: "stopped", timeout: TIMEOUT };
+    lock.release("my_app", release).await.expect("the row is as it was");
+    loop {
+        let hint = soon("the release", hints.recv()).await.expect("hints go on");
+        if let Hint::Stored { record, previous, .. } = hint
+            && record.revision.0 == next
+        {
+            assert_eq!(previous, Some(Some(revision)));
+            assert_eq!(record.content, Content::Vacant(Tombstone::Released { by, left }));
+            break;
+        }
+    }
+}
+
+/// Roles that are told different things of the server must not take each other's rows for another server's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn roles_that_differ_in_what_the_server_tells_them_see_one_row() {
+    let scene = Scene::new(LEASE).await;
+    let told = scene.postgres_lock().await;
+    let untold = scene.lock_of_campaigner().await;
+    scene.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await;
+    told.write("my_app", first_write(1)).await.expect("a first write");
+    assert!(matches!(found(&untold).await, Content::Held(_)));
+    assert!(matches!(found(&told).await, Content::Held(_)));
+}
+
+/// Whoever only looks needs no right to write, after a failover neither.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_observer_needs_no_right_to_write_after_a_failover() {
+    let pair = Pair::start(LEASE).await;
+    let scene = &pair.scene;
+    let observer = format!("observer_{}", scene.database);
+    scene.admin(&format!("CREATE ROLE {observer} LOGIN")).await;
+    for table in ["incumbent_elections", "incumbent_settings"] {
+        scene.admin(&format!("GRANT SELECT ON {table} TO {observer}")).await;
+    }
+    let lock = scene.postgres_lock().await;
+    lock.write("my_app", first_write(1)).await.expect("a first write");
+    let observes = lock_of(&observer, scene).await;
+    assert!(matches!(found(&observes).await, Content::Held(_)));
+    pair.replica_has_a_holder().await;
+    scene.server.kill();
+    pair.replica.promote();
+    let url = pair.replica.url_as(&observer, &scene.database);
+    let observes = Postgres::connect_with(&url, Tables::existing()).await.unwrap().lock();
+    assert_eq!(found(&observes).await, Content::Vacant(Tombstone::Deleted));
+    let denied = observes.write("other", first_write(2)).await.unwrap_err();
+    assert_eq!(denied.kind(), LockErrorKind::Denied);
+}
+
+/// A dump that is read into a new server lacks what was written after it, as a failover does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_missing_row_proves_nothing_where_a_dump_was_read_in() {
+    let (old, new) = (Scene::new(LEASE).await, Scene::alone(LEASE).await);
+    old.open().await;
+    let read = "SELECT to_jsonb(s)::text AS dump FROM incumbent_settings s";
+    old.admin("UPDATE incumbent_settings SET created_at = created_at - interval '1 day'").await;
+    let dump: String = old.admin(read).await[0].get("dump");
+    let lock = new.postgres_lock().await;
+    let load = format!(
+        "DELETE FROM incumbent_settings; INSERT INTO incumbent_settings
+        SELECT * FROM jsonb_populate_record(NULL::incumbent_settings, '{dump}')"
+    );
+    new.admin(&load).await;
+    drop(lock);
+    let lock = new.postgres_lock().await;
+    let reading = lock.read("my_app", TIMEOUT).await.expect("an answer");
+    assert_eq!(reading, Reading::Empty { proof: false });
+}
+
+/// The first revision of an election is the time. Where a failover loses that row, the next one must be greater, though the clock of
+/// the new server is behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_clock_that_is_behind_after_a_failover_brings_no_token_back() {
+    let pair = Pair::start(LEASE).await;
+    let gate = Gate::to(pair.scene.server.port()).await;
+    let lock = pair.scene.postgres_lock().await;
+    pair.replica.kill(); // and lacks the row
+    let first = lock.write("my_app", first_write(1)).await.expect("a first write");
+    pair.scene.server.kill();
+    pair.replica.restart().await;
+    pair.replica_takes_over(&gate);
+    let lock = pair.lock_through(&gate).await; // of who has seen nothing
+    let second = eventually("a first write on the new server", async || {
+        lock.read("my_app", TIMEOUT).await.ok()?;
+        lock.write("my_app", first_write(2)).await.ok()
+    })
+    .await;
+    let day = Duration::from_secs(24 * 3600).as_millis();
+    let behind = u64::try_from(10 * day).unwrap();
+    assert!(second > Revision(first.0 + behind), "{second:?} after {first:?}");
+}
