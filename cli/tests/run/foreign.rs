@@ -4,7 +4,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::root::{BecomeRoot, Delegated, as_nobody, is_root, not_of_root};
+use crate::root::{BecomeRoot, Delegated, ForEverybody, is_root, not_of_root};
 use crate::scene::{Campaigner, Scene};
 
 #[tokio::test]
@@ -12,9 +12,9 @@ async fn one_that_may_not_be_signalled_ends_the_term_at_once_and_loudly() {
     let Some(become_root) = is_root().then(BecomeRoot::make).flatten() else { return };
     let scene = Scene::start().await;
     let script = format!("echo up; {} sleep 1000 2>/dev/null", become_root.prefix());
-    let mut command = scene.command("my_app", &[], &["sh", "-c", &script]);
-    as_nobody(&mut command);
-    let mut run = Campaigner::start(command);
+    let program = ForEverybody::make();
+    let command = scene.command("my_app", &[], &["sh", "-c", &script]);
+    let mut run = Campaigner::start(program.as_nobody(&command));
     run.says("up").await;
     assert_eq!(run.exit_code().await, Some(1));
     let told = run.errors();
@@ -31,9 +31,9 @@ async fn one_that_may_not_be_signalled_is_not_taken_for_ended() {
     let scene = Scene::start().await;
     let script =
         format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
-    let mut command = scene.command("my_app", &[], &["sh", "-c", &script]);
-    as_nobody(&mut command);
-    let mut run = Campaigner::start(command);
+    let program = ForEverybody::make();
+    let command = scene.command("my_app", &[], &["sh", "-c", &script]);
+    let mut run = Campaigner::start(program.as_nobody(&command));
     run.says("up").await;
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(1));
@@ -50,9 +50,10 @@ async fn a_control_group_ends_it() {
     let scene = Scene::start().await;
     let script =
         format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
+    let program = ForEverybody::make();
     let command = scene.command("my_app", &[], &["sh", "-c", &script]);
     let mut in_group = Command::new("sh");
-    in_group.args(["-c", &group.shell(), "sh"]).arg(command.get_program()).args(command.get_args());
+    in_group.args(["-c", &group.shell(), "sh"]).arg(program.path()).args(command.get_args());
     not_of_root(&mut in_group).env_remove("NATS_URL").env_remove("NATS_CREDS");
     let mut run = Campaigner::start(in_group);
     run.says("up").await;

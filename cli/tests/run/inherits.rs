@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::root::{as_nobody, is_root};
+use crate::root::{ForEverybody, as_nobody, is_root};
 use crate::scene::{Campaigner, Scene};
 
 const SHOW: &str = "env | grep ^NATS_ | sort; ls /proc/self/fd; echo end";
@@ -45,9 +45,10 @@ async fn neither_credentials_nor_descriptors_of_the_lock() {
 async fn the_programs_own_environment_is_not_for_its_command() {
     let scene = Scene::start().await;
     let script = "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ && echo open; echo end";
+    let program = ForEverybody::make();
     let mut command = scene.command("my_app", &[], &["sh", "-c", script]);
     if is_root() {
-        as_nobody(&mut command);
+        command = program.as_nobody(&command);
     }
     assert_eq!(until_end(&mut with_secrets(command)).await, [""; 0]);
 }

@@ -20,6 +20,40 @@ pub fn as_nobody(command: &mut Command) -> &mut Command {
     not_of_root(command).uid(NOBODY).gid(NOBODY)
 }
 
+/// A name of the program that everybody reaches: root's builds may lie in its home directory.
+pub struct ForEverybody(TempDir);
+
+impl ForEverybody {
+    pub fn make() -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
+        let program = Self(place);
+        let built = env!("CARGO_BIN_EXE_incumbent");
+        fs::hard_link(built, program.path())
+            .or_else(|_| fs::copy(built, program.path()).map(|_| ()))
+            .expect("a link or a copy");
+        program
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.0.path().join("incumbent")
+    }
+
+    /// The same run by nobody, by this name.
+    pub fn as_nobody(&self, command: &Command) -> Command {
+        let mut named = Command::new(self.path());
+        named.args(command.get_args()).stdin(Stdio::null());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => named.env(key, value),
+                None => named.env_remove(key),
+            };
+        }
+        as_nobody(&mut named);
+        named
+    }
+}
+
 /// The same without root's own places.
 pub fn not_of_root(command: &mut Command) -> &mut Command {
     command.env("HOME", "/").env_remove("XDG_CONFIG_HOME");
