@@ -1,5 +1,5 @@
 //! Takeovers and load on a Kubernetes Lease, ours beside client-go's, in turn on the same API server: lease 5 s, renew
-//! deadline 4 s, retry 1 s.
+//! deadline 4 s, retry 1 s; and the first leader of a Lease that has never been.
 //!
 //! Ours run in this process, each on a runtime and a connection of its own, so a crash is a runtime that is gone;
 //! client-go's are processes.
@@ -8,17 +8,19 @@ mod campaigner;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use incumbent::kubernetes::{Cluster, LeaseTiming};
 use incumbent::new_election;
 use incumbent_test_support::{KubeServer, go_program};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use campaigner::{Campaigner, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
 const TRIALS: u32 = 6;
+const FIRSTS: u32 = 20;
 const STAND_BYS: usize = 49;
 const STEADY: Duration = Duration::from_secs(30);
 const KINDS: [&str; 2] = ["ours", "client-go"];
@@ -34,6 +36,19 @@ fn main() {
             client_go(&go, &server, lease, identity)
         }
     };
+    runtime.block_on(renew_for_hours(&server));
+    let mut took = [Vec::new(), Vec::new()];
+    for trial in 0..FIRSTS {
+        for (kind, took) in KINDS.into_iter().zip(&mut took) {
+            let began = Instant::now();
+            let first = start(kind, &format!("{kind}-new-{trial}"), "first");
+            took.push(first.won().saturating_duration_since(began));
+            first.end(End::Release);
+        }
+    }
+    for (kind, mut took) in KINDS.into_iter().zip(took) {
+        show(&format!("first leader of a new Lease, {kind}"), &mut took);
+    }
     for end in [End::Release, End::Crash] {
         let mut took = [Vec::new(), Vec::new()];
         for trial in 0..TRIALS {
@@ -72,6 +87,29 @@ fn client_go(go: &Path, server: &KubeServer, lease: &str, identity: &str) -> Cam
     let mut command = Command::new(go);
     command.arg("-kubeconfig").arg(server.kubeconfig());
     Campaigner::other(command.args(["-name", lease, "-identity", identity]), |_| {})
+}
+
+/// What a control plane does for hours, here at once: by the clock of its holder a Lease is renewed for longer than a lease.
+async fn renew_for_hours(server: &KubeServer) {
+    let cluster = Cluster::from_kubeconfig(server.kubeconfig(), None).await.expect("a cluster");
+    let send = async |method: &str, path: &str, kind: &str, body: &serde_json::Value| {
+        let request =
+            http::Request::builder().method(method).uri(path).header("content-type", kind);
+        let request = request.body(body.to_string().into_bytes()).expect("a request");
+        cluster.client().request::<serde_json::Value>(request).await.expect("an answer");
+    };
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let renewed = |hour: u8| {
+        let time = format!("2026-01-01T{hour:02}:00:00.000001Z");
+        json!({ "holderIdentity": "scheduler", "leaseDurationSeconds": 15, "renewTime": time })
+    };
+    let lease = json!({ "metadata": { "name": "scheduler" }, "spec": renewed(0) });
+    send("POST", path, "application/json", &lease).await;
+    for hour in 1..8 {
+        let renewal = json!({ "spec": renewed(hour) });
+        let path = format!("{path}/scheduler");
+        send("PATCH", &path, "application/merge-patch+json", &renewal).await;
+    }
 }
 
 /// Those on Leases so far, as the API server counts them; a watch counts when it ends.

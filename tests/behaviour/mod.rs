@@ -34,6 +34,9 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The lease of its elections: longer where writes are so slow that leaders would come and go on a busy machine.
     const LEASE: Duration = LEASE;
 
+    /// Whether a leader hears of a deletion as such, though another one may have written since.
+    const HEARS_DELETIONS: bool = true;
+
     /// A fresh service without elections.
     fn start() -> impl Future<Output = Self>;
 

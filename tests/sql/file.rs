@@ -59,6 +59,9 @@ impl FileScene {
 }
 
 impl Service for FileScene {
+    /// It is read in the row, where the next one may have written by then.
+    const HEARS_DELETIONS: bool = false;
+
     async fn start() -> Self {
         Self::new(LEASE)
     }

@@ -125,6 +125,9 @@ pub async fn run(url: &str, statement: &str) -> Vec<PgRow> {
 }
 
 impl Service for Scene {
+    /// It is read in the row, where the next one may have written by then.
+    const HEARS_DELETIONS: bool = false;
+
     async fn start() -> Self {
         Self::new(LEASE).await
     }

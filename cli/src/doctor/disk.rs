@@ -28,15 +28,16 @@ pub fn persistence(info: &Value, monitored: bool, report: &mut Report) {
 
 /// What the server tells on its monitoring port.
 pub async fn sync_interval(address: &str, patience: Duration, report: &mut Report) {
-    let asked = tokio::time::timeout(patience, varz(address)).await;
-    let varz = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-        Ok(varz) => varz,
+    let asked = tokio::time::timeout(patience, jetstream(address)).await;
+    let jetstream = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+        Ok(jetstream) => jetstream,
         Err(why) => {
             return report
                 .warning(CHECK, format!("nothing to learn from {address}: {why}; see --monitor"));
         }
     };
-    let Some(config) = varz.pointer("/jetstream/config") else {
+    let is_on = jetstream.get("disabled").and_then(Value::as_bool) != Some(true);
+    let Some(config) = jetstream.get("config").filter(|_| is_on) else {
         return report
             .warning(CHECK, format!("the server at {address} has no JetStream; see --monitor"));
     };
@@ -56,11 +57,12 @@ pub async fn sync_interval(address: &str, patience: Duration, report: &mut Repor
     }
 }
 
-async fn varz(address: &str) -> Result<Value, String> {
+/// `/jsz`, as a `/varz` that was first asked for before JetStream was up lacks its configuration for ever.
+async fn jetstream(address: &str) -> Result<Value, String> {
     let address = address.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     // An answer of HTTP 1.0 ends with the connection, and is in one piece.
-    let request = format!("GET /varz HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    let request = format!("GET /jsz HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
