@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::cause::Cause;
 use super::leaving::Leaving;
 use super::office::Office;
-use super::requests::{Outstanding, Pending};
+use super::requests::{Outstanding, Pending, Refusals};
 use super::retries::Retries;
 use super::spread::Hearing;
 use super::standby::{Plan, Standby};
@@ -59,6 +59,7 @@ pub struct Campaign {
     pub(super) leader: Option<Leader>,
     pub(super) trouble: Option<Failure>,
     pub(super) only_reading_fails: bool,
+    pub(super) refusals: Refusals,
     pub(super) actions: VecDeque<Action>,
     pub(super) next_request: u64,
     pub(super) next_write: u64,
@@ -107,6 +108,7 @@ impl Campaign {
             leader: None,
             trouble: None,
             only_reading_fails: false,
+            refusals: Refusals::default(),
             actions: VecDeque::new(),
             next_request: 0,
             next_write: 0,

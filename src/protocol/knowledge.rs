@@ -84,6 +84,7 @@ impl Campaign {
         self.learned_at = self.learned_at.max(at);
         match record.content {
             Content::Held(entry) => {
+                self.refusals.seen(record.revision);
                 let is_me = self.is_mine(&entry);
                 let sighting = match self.last_seen.take() {
                     // Of one write: two histories of a store may give out one revision.

@@ -181,6 +181,7 @@ impl Campaign {
             // Ours, applied and reported lost, or somebody else's: a look tells.
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
                 self.pending.retain(|p| p.number != number);
+                office.last_failure = Some(failure);
                 office.check = true;
                 office.check_from = now;
                 // A cluster also refuses for another write that is still in flight: not again without a delay.

@@ -15,6 +15,8 @@ pub(super) struct Outstanding {
     pub id: u64,
     pub sent: Instant,
     pub kind: Kind,
+    /// What a write is to replace.
+    pub over: Option<Revision>,
     /// When to take it for unanswered, whatever the lock promised.
     pub gives_up_at: Instant,
 }
@@ -25,6 +27,41 @@ pub(super) enum Kind {
     Write { number: u64 },
     Release,
     Concede,
+}
+
+/// Writes that were refused one after the other, all over the same revision.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refusals {
+    over: Option<Revision>,
+    count: u8,
+}
+
+impl Refusals {
+    /// A cluster refuses a write while another is in flight, and an object store may: that passes.
+    const PASSING: u8 = 4;
+
+    fn add(&mut self, over: Option<Revision>) {
+        if self.over != over {
+            *self = Self { over, count: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// An entry was seen.
+    pub fn seen(&mut self, revision: Revision) {
+        if self.over != Some(revision) {
+            *self = Self::default();
+        }
+    }
+
+    /// What to report once it has lasted for too long.
+    pub fn failure(&self) -> Option<Failure> {
+        (self.count > Self::PASSING).then(|| Failure {
+            kind: LockErrorKind::Conflict,
+            message: "the lock refuses every write as a conflict, though nothing else was written"
+                .into(),
+        })
+    }
 }
 
 /// A write whose outcome is not known yet.
@@ -58,9 +95,14 @@ impl Campaign {
             Request::Release(release) => release.timeout,
             Request::Concede(_) => self.settings.timing.attempt(),
         };
+        let over = match &request {
+            Request::Write(write) => write.expected,
+            Request::Release(release) => Some(release.expected),
+            Request::Read { .. } | Request::Concede(_) => None,
+        };
         // Later than the lock's own timeout, which says more of why.
         let gives_up_at = now + timeout + timeout / 2 + Duration::from_millis(100);
-        self.outstanding = Some(Outstanding { id, sent: now, kind, gives_up_at });
+        self.outstanding = Some(Outstanding { id, sent: now, kind, over, gives_up_at });
         self.act(Action::Request { id, request });
     }
 
@@ -132,8 +174,19 @@ impl Campaign {
             _ => {
                 self.heard_from_lock = true;
                 self.hearing.answered(now.saturating_since(outstanding.sent));
-                if outstanding.kind != Kind::Read {
-                    self.succeeds(false);
+                match failure {
+                    _ if outstanding.kind == Kind::Read => {}
+                    None => {
+                        self.refusals = Refusals::default();
+                        self.succeeds(false);
+                    }
+                    Some(_) => {
+                        self.refusals.add(outstanding.over);
+                        match self.refusals.failure() {
+                            Some(failure) => self.fails(failure, false),
+                            None => self.succeeds(false),
+                        }
+                    }
                 }
             }
         }
@@ -168,7 +221,8 @@ impl Campaign {
     fn succeeds(&mut self, reading: bool) {
         let asks = self.is_about_to_ask();
         let refused = |trouble: &Failure| {
-            asks || matches!(trouble.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
+            use LockErrorKind::{Conflict, Denied, Misconfigured};
+            asks || matches!(trouble.kind, Denied | Misconfigured | Conflict)
         };
         let stays =
             reading && !self.only_reading_fails && self.trouble.as_ref().is_some_and(refused);

@@ -76,6 +76,7 @@ impl Campaign {
             leader: self.leader.clone(),
             trouble: self.trouble.clone(),
             only_reading_fails: self.only_reading_fails,
+            refusals: self.refusals.clone(),
             actions: self.actions.clone(),
             next_request: self.next_request,
             next_write: self.next_write,
@@ -110,6 +111,7 @@ impl Campaign {
             leader: _,             // only told
             trouble: _,            // only told
             only_reading_fails: _, // only told
+            refusals: _,           // only told
             actions: _,            // drained after each event
             next_request: _,       // greater than all
             next_write: _,         // greater than all
@@ -201,7 +203,7 @@ impl Pen<'_> {
     }
 
     fn outstanding(&mut self, outstanding: &Outstanding) {
-        let Outstanding { id: _, sent, kind, gives_up_at } = outstanding;
+        let Outstanding { id: _, sent, kind, over: _, gives_up_at } = outstanding;
         self.since(*sent, self.timing.lease());
         self.until(*gives_up_at);
         match kind {

@@ -255,9 +255,13 @@ impl Campaign {
         let reads = self.capabilities.reads;
         let random = self.random.f64();
         let settles = !self.pending.is_empty();
+        let refused_for_long = self.refusals.failure().is_some();
         let Phase::Standby(standby) = &mut self.phase else { return };
         match kind {
             LockErrorKind::Conflict if !reads => self.rest(now),
+            LockErrorKind::Conflict if refused_for_long => {
+                self.try_again_later(now, Some(Plan::Look));
+            }
             LockErrorKind::Conflict => {
                 // The winner's create is on its way to us as a hint; else look. A create of ours in doubt is settled at
                 // once, but only once: what refuses us may go on refusing.

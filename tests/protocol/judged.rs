@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{
     Capabilities, Content, Coverage, Hint, LockErrorKind, Record, Request, Revision, Tombstone,
 };
-use incumbent::protocol::{Action, CoolDown, Event, Settings};
+use incumbent::protocol::{Action, Cause, CoolDown, Event, Settings};
 use incumbent_sim::{Keeping, Server};
 
 use super::desk::{Desk, LEASE, capabilities, found, of_choria, of_other, settings};
@@ -126,8 +126,8 @@ fn a_lock_that_calls_an_entry_expired_is_believed_by_a_newcomer() {
 /// Each look finds the entry that has expired, and each write fails: neither is news after the first time.
 #[test]
 fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap() {
-    use LockErrorKind::{Denied, Misconfigured, Unavailable, Unknown};
-    for kind in [Misconfigured, Denied, Unavailable, Unknown] {
+    use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
+    for kind in [Misconfigured, Denied, Unavailable, Unknown, Conflict] {
         for coverage in [Coverage::Full, Coverage::None] {
             let mut desk = standing_by(coverage);
             desk.refuses_writes = Some(kind);
@@ -154,6 +154,30 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
             assert_eq!(recovered, 1, "{kind:?}, {coverage:?}");
         }
     }
+}
+
+/// An object store may answer so for as long as it likes.
+#[test]
+fn a_leader_whose_renewals_all_conflict_reports_it_and_says_so_when_its_term_ends() {
+    let mut desk = Desk::leading();
+    desk.refuses_writes = Some(LockErrorKind::Conflict);
+    desk.run(LEASE * 3 / 4);
+    let reported = desk.log.iter().filter(|(_, action)| matches!(action, Action::Trouble(_)));
+    assert_eq!(reported.count(), 1, "{:?}", desk.log);
+    desk.run(LEASE / 4);
+    let [Cause::Expired { last_error: Some(_) }] = &desk.ends()[..] else {
+        panic!("{:?}", desk.ends())
+    };
+    // A standby does not ask several times a second for ever.
+    desk.log.clear();
+    desk.run(LEASE * 10);
+    let asked = desk.requests().len();
+    assert!((20..200).contains(&asked), "{asked} requests in two minutes");
+    desk.log.clear();
+    desk.refuses_writes = None;
+    desk.run(LEASE * 3);
+    assert!(desk.leads(), "{:?}", desk.log);
+    assert!(desk.log.iter().any(|(_, action)| matches!(action, Action::Recovered)));
 }
 
 /// Whoever writes over the expired entry while our own writes fail is the leader that is reported.

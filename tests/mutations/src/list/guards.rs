@@ -1,7 +1,7 @@
 //! What keeps guards to their time, and hints from being lost.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Elections, Locks};
+use crate::instrument::Instrument::{Elections, Locks, Stories};
 
 pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
@@ -49,6 +49,15 @@ pub const OF_GUARDS: &[Mutation] = &[
         name: "nobody waits for a step that is being done",
         edits: &[edit("src/term.rs", "self.held == 0 && self.steps == 0", "self.held == 0")],
         noticed_by: &[Elections],
+    },
+    Mutation {
+        name: "a lock that refuses every write as a conflict is not reported",
+        edits: &[edit(
+            "src/protocol/requests.rs",
+            "Some(failure) => self.fails(failure, false),",
+            "Some(_) => self.succeeds(false),",
+        )],
+        noticed_by: &[Stories],
     },
     Mutation {
         name: "a coverage that is one hint too many is forgotten",
