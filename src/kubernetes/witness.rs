@@ -25,6 +25,9 @@ use super::record::{Place, parse_time};
 const CONTROL_PLANE: &str = "kube-system";
 /// How long to wait for the next event of the past, which the server tells at once.
 const SILENCE: Duration = Duration::from_millis(100);
+/// How long a server that remembers everything is given to say that it does not. A refusal that comes later still counts: the
+/// next watch meets it too.
+const OBJECTION: Duration = Duration::from_millis(25);
 
 impl Objects {
     /// From which version on the API server remembers all that became of this name, if that version is older than `span`.
@@ -55,7 +58,7 @@ impl Objects {
             Err(Failure::Refused(status)) => return remembered(&status),
             Err(_) => return None,
         };
-        match timeout_at(by, timeout(SILENCE, events.next())).await.ok()? {
+        match timeout_at(by, timeout(OBJECTION, events.next())).await.ok()? {
             Ok(Some(Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)))) => {
                 remembered(&status)
             }

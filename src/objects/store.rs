@@ -87,9 +87,7 @@ impl Store {
                 );
                 Err(LockError::new(LockErrorKind::Misconfigured, message))
             }
-            Ok((meta, body)) => {
-                Ok(Some((UpdateVersion { e_tag: meta.e_tag, version: meta.version }, body)))
-            }
+            Ok((meta, body)) => Ok(Some((self.compared(meta.e_tag, meta.version), body))),
             Err(failure) if failure.is_missing_object() => Ok(None),
             Err(failure) => Err(self.lock_error(failure, path, false)),
         }
@@ -114,8 +112,18 @@ impl Store {
             self.store.put_opts(path, body.clone().into(), options).await
         };
         match self.ask(by, request).await {
-            Ok(written) => Ok(written.into()),
+            Ok(written) => Ok(self.compared(written.e_tag, written.version)),
             Err(failure) => Err(self.lock_error(failure, path, true)),
+        }
+    }
+
+    /// What a conditional write names: a generation of Google's, or else the ETag. What else an answer names may be missing in
+    /// the next one of the same object.
+    fn compared(&self, e_tag: Option<String>, version: Option<String>) -> UpdateVersion {
+        if self.place.starts_with("gs:") {
+            UpdateVersion { e_tag: None, version }
+        } else {
+            UpdateVersion { e_tag, version: None }
         }
     }
 

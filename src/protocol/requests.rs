@@ -7,7 +7,7 @@ use super::campaign::{At, Campaign};
 use super::vacancy::Wait;
 use super::words::{Action, Answer, Event, Failure};
 use crate::clock::Instant;
-use crate::lock::{LockErrorKind, Mark, Request, Revision, Token, Write, WriteId};
+use crate::lock::{LockErrorKind, Mark, Reading, Request, Revision, Token, Write, WriteId};
 
 /// The request under way.
 #[derive(Debug, Clone)]
@@ -173,7 +173,11 @@ impl Campaign {
             _ if outstanding.kind == Kind::Concede => {}
             _ => {
                 self.heard_from_lock = true;
-                self.hearing.answered(now.saturating_since(outstanding.sent));
+                // A lock that frees nothing may look for evidence when it finds nothing, which takes its time.
+                let searched = matches!(&answer, Answer::Read(Ok(Reading::Empty { .. })));
+                if self.capabilities.expires || !searched {
+                    self.hearing.answered(now.saturating_since(outstanding.sent));
+                }
                 match failure {
                     _ if outstanding.kind == Kind::Read => {}
                     None => {

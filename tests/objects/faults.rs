@@ -109,6 +109,21 @@ async fn a_store_that_heeds_no_conditions_is_refused() {
     assert!(error.to_string().contains("does not heed If-None-Match"), "{error}");
 }
 
+/// Some stores name the version of an object to whoever reads it, and not to its writer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
+    let scene = Scene::<S3>::new(LEASE).await;
+    let lock = scene.bucket().lock();
+    let revision = lock.write("my_app", write(1)).await.unwrap();
+    scene.gate.always("GET", Fault::Adds("x-amz-version-id", "v1"));
+    for _ in 0..2 {
+        let Reading::Found(record) = lock.read("my_app", LEASE).await.unwrap() else { panic!() };
+        assert_eq!(record.revision, revision, "{record:?}");
+    }
+    let renewal = Write { expected: Some(revision), ..write(2) };
+    assert!(lock.write("my_app", renewal).await.unwrap() > revision);
+}
+
 /// A store is seen to heed conditions though no more than one request fits into the time for a write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_slow_store_is_led_on_at_last() {

@@ -24,6 +24,8 @@ pub enum Fault {
     LoseAnswer,
     /// The store gets it so much later.
     Late(Duration),
+    /// The store's answer has this header as well.
+    Adds(&'static str, &'static str),
     /// Nothing comes back until the gate is opened again; then the store gets it.
     Hold,
 }
@@ -133,6 +135,9 @@ impl Inner {
             Some(Fault::Late(by)) => {
                 tokio::time::sleep(by).await;
                 self.forward(request).await
+            }
+            Some(Fault::Adds(name, value)) => {
+                self.forward(request).await.map(|answer| answer.with(name, value))
             }
             Some(Fault::LoseAnswer) => {
                 self.forward(request).await;

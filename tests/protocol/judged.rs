@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Capabilities, Content, Coverage, Hint, LockErrorKind, Record, Request, Revision, Tombstone,
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Reading, Record, Request, Revision,
+    Tombstone,
 };
-use incumbent::protocol::{Action, Cause, CoolDown, Event, Settings};
+use incumbent::protocol::{Action, Answer, Cause, CoolDown, Event, Settings};
 use incumbent_sim::{Keeping, Server};
 
 use super::desk::{Desk, LEASE, capabilities, found, of_choria, of_other, settings};
@@ -154,6 +155,21 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
             assert_eq!(recovered, 1, "{kind:?}, {coverage:?}");
         }
     }
+}
+
+/// What it takes to find out that there was nothing says nothing of how fast others hear.
+#[test]
+fn a_long_search_for_evidence_does_not_put_the_first_leader_off() {
+    let mut desk = Desk::new(settings(), forever());
+    desk.holds = true;
+    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    desk.event(Event::Start);
+    assert!(matches!(desk.next_request(), Request::Read { .. }));
+    desk.run(Duration::from_millis(200));
+    let read = desk.now;
+    desk.answer(Answer::Read(Ok(Reading::Empty { proof: true })));
+    desk.next_write();
+    assert!(desk.now <= read + Duration::from_millis(10), "{:?}", desk.now - read);
 }
 
 /// An object store may answer so for as long as it likes.

@@ -267,7 +267,7 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
 
 fn busy() -> impl Strategy<Value = Fault> {
     let after = prop::option::of(proptest::sample::select(vec![0u16, 200, 1000]));
-    let status = prop_oneof![Just(429u16), Just(503u16)];
+    let status = prop_oneof![Just(429u16), Just(503u16), Just(409u16)];
     (status, after, span()).prop_map(|(status, after_ms, for_ms)| Fault::Busy {
         status,
         after_ms,

@@ -85,7 +85,7 @@ pub enum Fault {
     ReplicaAway {
         for_ms: u16,
     },
-    /// An object store answers 429 or 503 for a while.
+    /// An object store answers 429 or 503 for a while; or 409 to all that would write, though nobody else does.
     Busy {
         status: u16,
         /// When it says to come again, if it does.

@@ -144,7 +144,8 @@ impl World {
         }
         let denied = now < self.campaigners[who].denied_until;
         let (busy_until, status, retry_after) = self.store().busy;
-        let busy = now < busy_until;
+        let conflicts = now < busy_until && status == 409;
+        let busy = now < busy_until && !conflicts;
         // A store that is too busy may have done it all the same; one that is asked too often has not.
         let applies = !busy || (status == 503 && self.random.bool());
         let raced = !self.calm && self.random.u8(..) < 3;
@@ -152,7 +153,7 @@ impl World {
             Asked::Get => Reply::Found(self.store().object.clone()),
             Asked::Put { .. } if denied => Reply::Denied,
             // As S3 answers where another write is under way.
-            Asked::Put { .. } if raced => Reply::Refused,
+            Asked::Put { .. } if raced || conflicts => Reply::Refused,
             Asked::Put { over, body, newest, sent } if applies => {
                 match self.store().put(*over, body) {
                     Some(version) => {
