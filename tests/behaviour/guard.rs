@@ -32,7 +32,8 @@ pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_g
     first.crash();
     let _leadership = leads(&second).await;
     assert_eq!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Closed), "two work at once");
-    assert!(matches!(work.await.unwrap(), Some(Cause::Expired { .. })));
+    let cause = work.await.unwrap();
+    assert!(matches!(cause, Some(Cause::Expired { .. })), "{cause:?}");
 }
 
 /// The runtime of a campaign is blocked, as by a log subscriber, while work of its term runs on another one.

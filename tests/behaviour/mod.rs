@@ -164,7 +164,9 @@ impl Process {
     /// Ends all of its tasks where they stand.
     pub fn crash(mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            // Until they are gone: its campaign must not see that the election is dropped, and stop.
+            let gone = std::thread::spawn(move || runtime.shutdown_timeout(PATIENCE));
+            gone.join().expect("an end");
         }
     }
 }
