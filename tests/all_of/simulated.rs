@@ -1,4 +1,5 @@
-//! Random schedules of faults around the machine, in virtual time: campaigners of many kinds on two locks.
+//! Random schedules of faults around the machine, in virtual time: candidates of many kinds on two buckets, or on a bucket and a
+//! Lease. Processes crash, their clocks run at rates of their own, and work may go on until its deadline.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,13 +36,19 @@ enum Happens {
     Arrives { part: usize, id: u64, request: Request, reply_lost: bool },
     Answered { part: usize, id: u64, answer: Answer },
     Heard { part: usize, hint: Hint },
-    Ended,
+    Ended { work_stopped: bool },
+    Back,
     Fault,
 }
 
 struct Standing {
     kind: Kind,
     machine: Joint,
+    /// Which process it is; what was to happen to an earlier one does not.
+    life: u64,
+    crashed: bool,
+    /// How fast its clock runs, in parts per million more than time.
+    ppm: i64,
     /// Of each lock, until when it cannot be reached.
     cut_until: [Time; 2],
     paused_until: Time,
@@ -58,33 +65,40 @@ struct World {
     random: fastrand::Rng,
     servers: [Server; 2],
     fleet: Vec<Standing>,
-    queue: BTreeMap<(Time, u64), (usize, Happens)>,
+    /// To whom, in which of its lives, and what.
+    queue: BTreeMap<(Time, u64), (usize, u64, Happens)>,
     number: u64,
 }
 
-fn local(now: Time) -> Instant {
-    Instant::from_origin(Duration::from_secs(1000) + now)
+impl Standing {
+    fn rate(&self) -> f64 {
+        1.0 + self.ppm as f64 / 1e6
+    }
+
+    fn local(&self, now: Time) -> Instant {
+        Instant::from_origin(Duration::from_secs(1000) + now.mul_f64(self.rate()))
+    }
+
+    fn time(&self, at: Instant) -> Time {
+        at.since_origin().saturating_sub(Duration::from_secs(1000)).div_f64(self.rate())
+    }
 }
 
-fn time(at: Instant) -> Time {
-    at.since_origin().saturating_sub(Duration::from_secs(1000))
-}
-
-fn machine(kind: Kind, who: u64, seed: u64) -> Joint {
-    let lock = Capabilities {
+/// `keeping`: what each lock does with an entry.
+fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> Joint {
+    let lock = |index: usize| Capabilities {
         longest_lease: LEASE,
         reads: true,
         empty_is_proof: false,
-        expires: true,
+        expires: keeping[index].frees(),
         reads_are_durable: true,
         longest_identity: 100,
     };
     let timing = Timing::new(TimingOptions::default(), LEASE).expect("a lease");
     let part = |(index, need): (usize, &(usize, Need))| {
-        let nonce = Nonce(who * 10 + index as u64 + 1);
-        let settings = Settings::new(format!("c{who}"), nonce, timing);
-        let settings = Settings { seed: seed ^ nonce.0, ..settings };
-        (Campaign::new(settings, lock.clone()), need.1)
+        let settings = Settings::new(format!("c{who}"), Nonce(seed ^ index as u64), timing);
+        let settings = Settings { seed: seed ^ (index as u64), ..settings };
+        (Campaign::new(settings, lock(need.0)), need.1)
     };
     Joint::new(kind.iter().enumerate().map(part).collect()).expect("a required lock")
 }
@@ -92,10 +106,16 @@ fn machine(kind: Kind, who: u64, seed: u64) -> Joint {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let server = || Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2);
-        let stand = |who: u64, kind, seed| Standing {
+        // The second lock may be a Lease, which frees nothing by itself.
+        let keeping =
+            [Keeping::LeavesMarkers, [Keeping::LeavesMarkers, Keeping::Forever][random.usize(..2)]];
+        let server = |keeping| Server::new(LEASE, keeping, LEASE * 2);
+        let stand = |who: u64, kind, seed, ppm| Standing {
             kind,
-            machine: machine(kind, who, seed),
+            machine: machine(kind, keeping, who, seed),
+            life: 0,
+            crashed: false,
+            ppm,
             cut_until: [Time::ZERO; 2],
             paused_until: Time::ZERO,
             wake: None,
@@ -105,16 +125,18 @@ impl World {
         };
         let fleet = (0..4).map(|who| {
             let kind = KINDS[random.usize(..KINDS.len())];
-            stand(who, kind, random.u64(..))
+            let ppm = random.i64(-900..900);
+            stand(who, kind, random.u64(..), ppm)
         });
         let fleet = fleet.collect::<Vec<_>>();
-        let (servers, queue) = ([server(), server()], BTreeMap::new());
+        let (servers, queue) = (keeping.map(server), BTreeMap::new());
         Self { now: Time::ZERO, random, servers, fleet, queue, number: 0 }
     }
 
     fn later(&mut self, delay: Duration, who: usize, happens: Happens) {
         self.number += 1;
-        self.queue.insert((self.now + delay, self.number), (who, happens));
+        let life = self.fleet[who].life;
+        self.queue.insert((self.now + delay, self.number), (who, life, happens));
     }
 
     fn latency(&mut self) -> Duration {
@@ -124,13 +146,10 @@ impl World {
 
     fn run(&mut self) {
         for who in 0..self.fleet.len() {
-            for part in 0..self.fleet[who].kind.len() {
-                self.tell(who, part, Event::Hint(Hint::Coverage(Coverage::Full)));
-            }
-            self.tell(who, 0, Event::Start);
+            self.start(who);
         }
         self.later(Duration::from_secs(1), 0, Happens::Fault);
-        while let Some(((at, _), (who, happens))) = self.queue.pop_first() {
+        while let Some(((at, _), (who, life, happens))) = self.queue.pop_first() {
             if at > WORLD {
                 return;
             }
@@ -140,14 +159,39 @@ impl World {
                     self.publish(index);
                 }
             }
-            self.happens(who, happens);
+            self.happens(who, life, happens);
             self.judge();
         }
     }
 
-    fn happens(&mut self, who: usize, happens: Happens) {
+    fn start(&mut self, who: usize) {
+        for part in 0..self.fleet[who].kind.len() {
+            self.tell(who, part, Event::Hint(Hint::Coverage(Coverage::Full)));
+        }
+        self.tell(who, 0, Event::Start);
+    }
+
+    /// The process dies, and another one starts later.
+    fn crash(&mut self, who: usize) {
+        let seed = self.random.u64(..);
+        let keeping = [self.servers[0].keeping, self.servers[1].keeping];
+        let standing = &mut self.fleet[who];
+        standing.machine = machine(standing.kind, keeping, who as u64, seed);
+        standing.life += 1;
+        (standing.crashed, standing.ending) = (true, false);
+        (standing.wake, standing.works_until) = (None, None);
+        standing.paused_until = Time::ZERO;
+        let back = MS * self.random.u32(10..5000);
+        self.later(back, who, Happens::Back);
+    }
+
+    fn happens(&mut self, who: usize, life: u64, happens: Happens) {
         let paused_until = self.fleet[who].paused_until;
         let of_process = !matches!(happens, Happens::Fault | Happens::Arrives { .. });
+        let is_gone = life != self.fleet[who].life;
+        if of_process && is_gone {
+            return;
+        }
         if of_process && paused_until > self.now {
             return self.later(paused_until - self.now, who, happens);
         }
@@ -163,7 +207,7 @@ impl World {
                 if let Request::Concede(concession) = &request {
                     self.spread(index, &Hint::Conceded(*concession));
                 }
-                if !reply_lost {
+                if !reply_lost && !is_gone {
                     let delay = self.latency();
                     self.later(delay, who, Happens::Answered { part, id, answer });
                 }
@@ -172,10 +216,17 @@ impl World {
                 self.tell(who, part, Event::Answered { id, answer });
             }
             Happens::Heard { part, hint } => self.tell(who, part, Event::Hint(hint)),
-            Happens::Ended => {
-                self.fleet[who].works_until = None;
+            Happens::Ended { work_stopped } => {
+                // Work that would not stop goes on until its deadline, which it knows.
+                if work_stopped {
+                    self.fleet[who].works_until = None;
+                }
                 self.fleet[who].ending = false;
-                self.tell(who, 0, Event::Ended { work_stopped: true });
+                self.tell(who, 0, Event::Ended { work_stopped });
+            }
+            Happens::Back => {
+                self.fleet[who].crashed = false;
+                self.start(who);
             }
             Happens::Fault => self.fault(),
         }
@@ -184,7 +235,9 @@ impl World {
     fn publish(&mut self, index: usize) {
         if let Some(stored) = self.servers[index].last.clone() {
             let record: Record = stored.record;
-            let previous: Option<Option<Revision>> = stored.previous;
+            // A watch of a Lease does not say what a write replaced.
+            let frees = self.servers[index].keeping.frees();
+            let previous: Option<Option<Revision>> = stored.previous.filter(|_| frees);
             self.spread(index, &Hint::Stored { record, previous, age: None });
         }
     }
@@ -206,7 +259,7 @@ impl World {
         let who = self.random.usize(..self.fleet.len());
         let index = self.random.usize(..2);
         let long = MS * self.random.u32(50..9000);
-        match self.random.u8(..10) {
+        match self.random.u8(..11) {
             0..3 => {
                 self.fleet[who].cut_until[index] = self.now + long;
                 let kind = self.fleet[who].kind;
@@ -223,6 +276,7 @@ impl World {
                 self.publish(index);
             }
             7 => self.tell(who, 0, Event::WorkEnded { panicked: false }),
+            8 if !self.fleet[who].crashed => self.crash(who),
             _ => self.tell(who, 0, Event::Resign),
         }
         let next = MS * self.random.u32(200..6000);
@@ -230,11 +284,12 @@ impl World {
     }
 
     fn tell(&mut self, who: usize, part: usize, event: Event) {
-        if self.fleet[who].paused_until > self.now {
+        if self.fleet[who].paused_until > self.now || self.fleet[who].crashed {
             return;
         }
         let now = self.now;
-        self.fleet[who].machine.handle(local(now), part, event);
+        let local = self.fleet[who].local(now);
+        self.fleet[who].machine.handle(local, part, event);
         let mut actions = 0;
         while let Some((part, action)) = self.fleet[who].machine.poll_action() {
             actions += 1;
@@ -243,25 +298,29 @@ impl World {
                 Action::Request { id, request } => self.ask(who, part, id, request),
                 Action::Begin { deadline, .. } => {
                     let standing = &mut self.fleet[who];
-                    assert!(standing.works_until.is_none(), "a term begins within a term");
-                    standing.works_until = Some(time(deadline));
+                    let works = standing.works_until.is_some_and(|until| now < until);
+                    assert!(!works, "a term begins within a term");
+                    standing.works_until = Some(standing.time(deadline));
                     standing.terms += 1;
                 }
                 Action::Extend { deadline } => {
-                    self.fleet[who].works_until = Some(time(deadline));
+                    self.fleet[who].works_until = Some(self.fleet[who].time(deadline));
                 }
                 Action::End { by, .. } => {
                     let standing = &mut self.fleet[who];
                     assert!(standing.works_until.is_some() && !standing.ending);
                     standing.ending = true;
-                    let patience = time(by).saturating_sub(now);
-                    let stops = patience.mul_f64(self.random.f64());
-                    self.later(stops, who, Happens::Ended);
+                    let patience = standing.time(by).saturating_sub(now);
+                    let work_stopped = self.random.u8(..8) > 0;
+                    let part = if work_stopped { self.random.f64() } else { 1.0 };
+                    let stops = patience.mul_f64(part);
+                    self.later(stops, who, Happens::Ended { work_stopped });
                 }
                 _ => {}
             }
         }
-        let next = self.fleet[who].machine.next_wake().map(|at| time(at).max(now + MS));
+        let next = self.fleet[who].machine.next_wake();
+        let next = next.map(|at| self.fleet[who].time(at).max(now + MS));
         self.fleet[who].wake = next;
         if let Some(next) = next {
             self.later(next - now, who, Happens::Wake);
