@@ -23,6 +23,9 @@ impl World {
         let mut delay = millis[self.random.usize(..millis.len())] * (0.5 + self.random.f64());
         if self.random.u8(..) == 0 {
             delay *= 8.0;
+            if self.random.u8(..8) == 0 {
+                delay *= 8.0; // as what was stuck in a proxy for most of a minute
+            }
         }
         Some(Duration::from_micros((delay * 1000.0) as u64))
     }
