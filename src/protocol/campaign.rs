@@ -204,6 +204,7 @@ impl Campaign {
                 }
                 self.heard_from_lock = true;
                 self.hear(now, record, previous);
+                self.hears_though_it_cannot_read();
             }
             Hint::Conceded(concession) => self.hear_concession(now, concession),
             Hint::Look => self.look_soon(now),

@@ -220,6 +220,16 @@ impl Campaign {
         self.only_reading_fails = reading;
     }
 
+    /// A standby that hears renewals reads no more: what it hears shows that the lock is in reach.
+    pub(super) fn hears_though_it_cannot_read(&mut self) {
+        use LockErrorKind::{Unavailable, Unknown};
+        let passes = |trouble: &Failure| matches!(trouble.kind, Unavailable | Unknown);
+        let rests = self.phase_kind() == At::Standby && !self.is_about_to_ask();
+        if rests && self.only_reading_fails && self.trouble.take_if(|t| passes(t)).is_some() {
+            self.act(Action::Recovered);
+        }
+    }
+
     /// A read that succeeds does not show that a write which was refused would now be accepted; nor that one which failed
     /// would succeed, where that write is the next thing to do.
     fn succeeds(&mut self, reading: bool) {

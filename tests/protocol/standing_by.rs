@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Hint, Request, Tombstone};
-use incumbent::protocol::{Answer, CoolDown, Event};
+use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
+use incumbent::protocol::{Action, Answer, CoolDown, Event};
 
 use incumbent_sim::{Fault, Keeping, Scenario, Standing, World};
 
@@ -72,6 +72,22 @@ fn an_answer_to_a_request_that_was_given_up_is_none() {
     desk.event(Event::Answered { id: 4711, answer: Answer::Released(Ok(())) });
     assert_eq!(desk.log.len(), before);
     assert!(desk.holds_entry());
+}
+
+/// It reads nothing until the entry is silent, and would report a failure that is long over.
+#[test]
+fn a_look_that_failed_is_forgotten_when_a_renewal_is_heard() {
+    let mut desk = Desk::standing_by();
+    desk.refuses = Some(LockErrorKind::Unavailable);
+    desk.event(Event::Hint(Hint::Look));
+    desk.run(Duration::from_millis(50));
+    let says = |desk: &Desk, wanted: fn(&Action) -> bool| {
+        desk.log.iter().filter(|(_, action)| wanted(action)).count()
+    };
+    assert_eq!(says(&desk, |action| matches!(action, Action::Trouble(_))), 1, "{:?}", desk.log);
+    desk.refuses = None;
+    desk.other_writes(LEASE);
+    assert_eq!(says(&desk, |action| matches!(action, Action::Recovered)), 1, "{:?}", desk.log);
 }
 
 #[test]
