@@ -37,11 +37,13 @@ pub struct Standing {
 struct Drifting {
     origin: Duration,
     ppm: i64,
+    /// For how long it has stood still.
+    lost: Duration,
 }
 
 impl Drifting {
     fn local(self, now: Time) -> Instant {
-        let nanos = now.as_nanos() as i128;
+        let nanos = now.saturating_sub(self.lost).as_nanos() as i128;
         let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
         Instant::from_origin(self.origin + Duration::from_nanos(local as u64))
     }
@@ -50,7 +52,7 @@ impl Drifting {
     fn real(self, local: Instant) -> Time {
         let nanos = local.since_origin().saturating_sub(self.origin).as_nanos() as i128;
         let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
-        Duration::from_nanos(real as u64 + 2)
+        Duration::from_nanos(real as u64 + 2) + self.lost
     }
 }
 
@@ -64,6 +66,8 @@ pub struct Campaigner {
     pub life: u32,
     clock: Drifting,
     pub paused_until: Time,
+    /// The same, as far as its clock stands still meanwhile.
+    frozen_until: Time,
     pub cut_out_until: Time,
     pub cut_in_until: Time,
     /// Whether its client knows that it has no connection, while it is cut off.
@@ -99,7 +103,7 @@ impl Campaigner {
             ..TimingOptions::default()
         };
         let timing = Timing::new(options, bucket_ttl).expect("scenarios have valid timings");
-        let clock = Drifting { origin, ppm: i64::from(setup.ppm) };
+        let clock = Drifting { origin, ppm: i64::from(setup.ppm), lost: Duration::ZERO };
         Self {
             setup,
             timing,
@@ -107,6 +111,7 @@ impl Campaigner {
             life: 0,
             clock,
             paused_until: Time::ZERO,
+            frozen_until: Time::ZERO,
             cut_out_until: Time::ZERO,
             cut_in_until: Time::ZERO,
             knows_cut: false,
@@ -159,6 +164,22 @@ impl Campaigner {
 
     pub fn real(&self, local: Instant) -> Time {
         self.clock.real(local)
+    }
+
+    /// It stands still with its clock, which is behind from then on.
+    pub fn freeze(&mut self, now: Time, span: Duration) {
+        self.paused_until = now + span;
+        self.frozen_until = now + span;
+        self.clock.lost += span;
+    }
+
+    /// Whatever has stopped it is over. Answers for how long its clock was to stand still yet.
+    pub fn resume(&mut self, now: Time) -> Duration {
+        self.paused_until = self.paused_until.min(now);
+        let left = self.frozen_until.saturating_sub(now);
+        self.clock.lost -= left;
+        self.frozen_until = self.frozen_until.min(now);
+        left
     }
 
     pub fn is_paused(&self, now: Time) -> bool {

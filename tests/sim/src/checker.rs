@@ -161,6 +161,16 @@ impl Checker {
         self.seats[who].term = Term::None;
     }
 
+    /// Its clock is set to stand still for so long: by that clock its term is over as much later.
+    pub fn set_on(&mut self, who: usize, now: Time, span: Duration) {
+        self.seats[who].each_end_after(now, |end| *end += span);
+    }
+
+    /// That was for so much less.
+    pub fn set_back(&mut self, who: usize, now: Time, span: Duration) {
+        self.seats[who].each_end_after(now, |end| *end = (*end - span).max(now));
+    }
+
     /// The process is gone, and its work with it.
     pub fn gone(&mut self, who: usize) {
         self.seats[who].term = Term::None;
@@ -197,6 +207,17 @@ impl Checker {
         if too_many(&mut self.seats[who].wakes, now, WAKES_A_SECOND) {
             self.fail(format!("campaigner {who} wakes without a delay"));
         }
+    }
+}
+
+impl Seat {
+    fn each_end_after(&mut self, now: Time, change: impl Fn(&mut Time)) {
+        let term = match &mut self.term {
+            Term::None => None,
+            Term::Leading { deadline } | Term::Stopping { deadline } => Some(deadline),
+        };
+        let ends = term.into_iter().chain([&mut self.zombie_until]);
+        ends.filter(|end| now < **end).for_each(change);
     }
 }
 

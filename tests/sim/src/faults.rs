@@ -33,6 +33,16 @@ impl World {
                 let campaigner = &mut self.campaigners[who];
                 campaigner.paused_until = campaigner.paused_until.max(now + millis(for_ms));
             }
+            Fault::Freeze { who, for_ms } if who < fleet => {
+                let campaigner = &mut self.campaigners[who];
+                if !campaigner.is_paused(now) {
+                    campaigner.freeze(now, millis(for_ms));
+                    self.checker.set_on(who, now, millis(for_ms));
+                    // It may believe for as long in a term that has been over for as long as it stood still.
+                    let lasts = self.server.bucket_ttl.mul_f64(1.01);
+                    self.checker.excuse(now + millis(for_ms) + lasts);
+                }
+            }
             Fault::Cut { who, out, back, for_ms } if who < fleet => {
                 self.campaigners[who].knows_cut = self.random.bool();
                 let (campaigner, until) = (&mut self.campaigners[who], now + millis(for_ms));
@@ -175,8 +185,9 @@ impl World {
     /// All faults cease.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
-        for campaigner in &mut self.campaigners {
-            campaigner.paused_until = campaigner.paused_until.min(self.now);
+        for (who, campaigner) in self.campaigners.iter_mut().enumerate() {
+            let not_frozen = campaigner.resume(self.now);
+            self.checker.set_back(who, self.now, not_frozen);
             campaigner.cut_out_until = self.now;
             campaigner.cut_in_until = self.now;
             campaigner.denied_until = self.now;

@@ -49,10 +49,12 @@ pub enum Fleet {
     Synchronous,
     /// An administrator purges the key, or stores an old release once more. No promise covers who cannot know better.
     Tampered,
+    /// A candidate's clock stands still while a hypervisor pauses its machine. No promise covers a lease from then on.
+    Frozen,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -68,6 +70,7 @@ impl Fleet {
         Self::Failover,
         Self::Synchronous,
         Self::Tampered,
+        Self::Frozen,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
@@ -77,7 +80,7 @@ impl Fleet {
             Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
-            Self::Failover | Self::Tampered => 5,
+            Self::Failover | Self::Tampered | Self::Frozen => 5,
             Self::Synchronous => 3,
         }
     }
@@ -114,6 +117,7 @@ impl fmt::Display for Fleet {
             Self::Failover => "failover",
             Self::Synchronous => "synchronous",
             Self::Tampered => "tampered",
+            Self::Frozen => "frozen",
         })
     }
 }
@@ -260,6 +264,11 @@ fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
         Fleet::Tampered => {
             let tools = prop_oneof![Just(Fault::Purge), Just(Fault::ReplayRelease)];
             prop_oneof![3 => common_fault(), 1 => tools].boxed()
+        }
+        Fleet::Frozen => {
+            let freeze =
+                (0..5usize, span()).prop_map(|(who, for_ms)| Fault::Freeze { who, for_ms });
+            prop_oneof![7 => common_fault(), 1 => freeze].boxed()
         }
         Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
     }

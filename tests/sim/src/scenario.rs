@@ -20,6 +20,11 @@ pub enum Fault {
         who: usize,
         for_ms: u16,
     },
+    /// The same, and its clock stands still meanwhile.
+    Freeze {
+        who: usize,
+        for_ms: u16,
+    },
     /// What it sends, what it should receive, or both is lost.
     Cut {
         who: usize,

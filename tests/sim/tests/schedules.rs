@@ -108,6 +108,12 @@ fn one_leads_among_those_who_know_better_than_a_key_that_was_tampered_with() {
     check(Fleet::Tampered);
 }
 
+/// Once the lease is over in which it could not know better, all is as before.
+#[test]
+fn a_clock_that_stood_still_costs_one_lease_at_the_most() {
+    check(Fleet::Frozen);
+}
+
 #[test]
 fn a_schedule_plays_out_the_same_way_each_time() {
     let schedule: Schedule = "mixed:7".parse().unwrap();
