@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim model chaos mutations fuzz differential soak lint bench doc cli-doc tools clean rust
+.PHONY: help demo test verify sim model chaos mutations fuzz differential soak lint bench doc cli-doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,8 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 
 test: rust lint tools ## Lint, then run every test, against real servers
 	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features --no-fail-fast
+
+verify: rust tools ## What CI checks besides: a part of the mutations, and the oldest Rust
 	@$(MAKE) --no-print-directory mutations PART=$(PART_OF_COMMIT)
 	@scripts/oldest-rust.sh
 
@@ -40,7 +42,7 @@ soak: rust ## Thousands of campaigners on a cluster that is restarted (MINUTES=3
 	$(CARGO) run --release --package incumbent-soak -- run $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CAMPAIGNERS),--campaigners $(CAMPAIGNERS))
 
-# `make test` breaks a quarter of the rules, another one with each commit: all of them take half an hour.
+# CI breaks a quarter of the rules, another one with each commit: all of them take an hour.
 PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 4 + 1))/4)
 
 # Outside the checkout, and kept: what has not changed is not compiled again.
