@@ -391,16 +391,3 @@ impl Campaign {
             .unwrap_or_default()
     }
 }
-
-impl Wait {
-    /// Has it last until `instant`, whatever anybody says.
-    fn not_before(&mut self, instant: Instant) {
-        self.floor = self.floor.max(instant);
-        self.until = self.until.max(instant);
-    }
-
-    /// When the winner may lead, if its create was stored no later than `created`.
-    pub(super) fn ends(&self, created: Instant) -> Instant {
-        self.until.max(created + self.after_create)
-    }
-}

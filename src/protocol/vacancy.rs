@@ -131,6 +131,19 @@ pub(super) struct Wait {
     pub concedes: Option<Predecessor>,
 }
 
+impl Wait {
+    /// Has it last until `instant`, whatever anybody says.
+    pub fn not_before(&mut self, instant: Instant) {
+        self.floor = self.floor.max(instant);
+        self.until = self.until.max(instant);
+    }
+
+    /// When the winner may lead, if its create was stored no later than `created`.
+    pub fn ends(&self, created: Instant) -> Instant {
+        self.until.max(created + self.after_create)
+    }
+}
+
 /// The holder whose entry was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Predecessor {
