@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::FutureExt;
@@ -13,12 +13,14 @@ use crate::changes::Changes;
 use crate::clock::{BootClock, Clock};
 use crate::driver::{self, Callbacks};
 use crate::election::{Election, Observer, changes_of};
+#[cfg(feature = "_history")]
+use crate::history::{HistoryWriter, Sink};
 use crate::leadership::{Leadership, Loss};
 use crate::lock::{Lock, Need, Nonce};
-use crate::machine::Machine;
+use crate::machine::{Machine, Part, shared_among};
 use crate::protocol::{
-    Backoff, BackoffPolicy, Campaign, CoolDown, GREATEST_LEASE, Joint, Settings, State, Timing,
-    TimingError, TimingOptions,
+    Backoff, BackoffPolicy, CoolDown, GREATEST_LEASE, Settings, State, Timing, TimingError,
+    TimingOptions,
 };
 use crate::shared::Shared;
 
@@ -39,6 +41,8 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
         stands: true,
+        #[cfg(feature = "_history")]
+        history: None,
     }
 }
 
@@ -66,6 +70,8 @@ pub struct ElectionBuilder {
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
     stands: bool,
+    #[cfg(feature = "_history")]
+    pub(crate) history: Option<Sink>,
 }
 
 impl ElectionBuilder {
@@ -242,7 +248,7 @@ impl ElectionBuilder {
         let identity: Arc<str> = identity.into();
         let origin_unix_ms = unix_ms_at_origin(&*self.clock);
         let mut backoffs = shared_among(locks.len(), self.backoff).into_iter();
-        let mut campaign = |lock: &Arc<dyn Lock>| {
+        let part = |(lock, need): &(Arc<dyn Lock>, Need)| {
             // Drawn for each lock: the same one given twice must not take itself for its own earlier write.
             let nonce = Nonce(getrandom::u64().map_err(|_| StartError::NoRandomness)?);
             let capabilities = lock.capabilities();
@@ -258,37 +264,20 @@ impl ElectionBuilder {
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
             };
-            Ok::<_, StartError>(Campaign::new(settings, capabilities))
+            Ok::<_, StartError>(Part { settings, capabilities, need: *need })
         };
-        let machine = match &locks[..] {
-            [(lock, Need::Required)] => Machine::One(campaign(lock)?),
-            _ => {
-                let campaigns: Result<Vec<_>, StartError> =
-                    locks.iter().map(|(lock, need)| Ok((campaign(lock)?, *need))).collect();
-                Machine::All(Box::new(Joint::new(campaigns?).ok_or(StartError::NothingRequired)?))
-            }
-        };
+        let mut parts = locks.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        #[cfg(feature = "_history")]
+        let history = self.history.map(|sink| HistoryWriter::new(&self.name, &mut parts, sink));
+        let machine = Machine::new(parts).ok_or(StartError::NothingRequired)?;
+        #[cfg(feature = "_history")]
+        let machine = machine.recorded(history);
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
         let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
         let done = before(&shared);
         driver::spawn(&runtime, Arc::clone(&shared), inbox, locks, machine, self.callbacks);
         Ok((Election::new(shared), done))
     }
-}
-
-/// One policy for several campaigns, which may remember what it was asked.
-fn shared_among(campaigns: usize, policy: Box<dyn BackoffPolicy>) -> Vec<Box<dyn BackoffPolicy>> {
-    if campaigns == 1 {
-        return vec![policy];
-    }
-    let policy = Arc::new(Mutex::new(policy));
-    let share = || -> Box<dyn BackoffPolicy> {
-        let policy = Arc::clone(&policy);
-        Box::new(move |attempt, random| {
-            policy.lock().unwrap_or_else(PoisonError::into_inner).delay(attempt, random)
-        })
-    };
-    (0..campaigns).map(|_| share()).collect()
 }
 
 /// As the caller has said, else as the lock would have it: never a mixture, whose parts might not go together.

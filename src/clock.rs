@@ -18,6 +18,7 @@ pub use sleep::{Sleep, sleep_until};
 ///
 /// Instants of different machines, or of different clocks, cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instant(Duration);
 
 impl Instant {

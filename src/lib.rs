@@ -68,6 +68,9 @@ pub mod clock;
 mod driver;
 mod election;
 mod hint_queue;
+#[cfg(feature = "_history")]
+#[doc(hidden)]
+pub mod history;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod leadership;

@@ -7,6 +7,7 @@
 mod error;
 mod hint;
 mod member;
+mod request;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +18,14 @@ use futures_util::future::{BoxFuture, FutureExt};
 pub use error::{LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{Member, Need};
+pub use request::{Concession, Release, Request, Write};
 
 use crate::advertisement::Advertisement;
 use crate::protocol::TimingOptions;
 
 /// The version of an entry: every write to an election gives it a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Revision(pub u64);
 
 /// The fencing token of a term: the revision at which its holder created the entry.
@@ -30,6 +33,7 @@ pub struct Revision(pub u64);
 /// A later term has a greater token, so a resource that remembers the greatest token it has seen can refuse the
 /// writes of an earlier leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(pub u64);
 
 impl fmt::Display for Revision {
@@ -52,6 +56,7 @@ impl From<Revision> for Token {
 
 /// What tells one campaigner from every other, whatever identity they show: drawn at random for each campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nonce(pub u64);
 
 impl fmt::Display for Nonce {
@@ -62,6 +67,7 @@ impl fmt::Display for Nonce {
 
 /// Which write of which campaigner an entry is, so that a write whose reply was lost can be recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct WriteId {
     /// The campaigner.
     pub nonce: Nonce,
@@ -71,6 +77,7 @@ pub struct WriteId {
 
 /// What a campaigner of this library adds to the identity in an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mark {
     /// Which write this is.
     pub write: WriteId,
@@ -85,6 +92,7 @@ pub struct Mark {
 
 /// Who holds an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// What people read.
     pub identity: Arc<str>,
@@ -99,6 +107,7 @@ pub struct Entry {
 
 /// How an entry came to be gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Tombstone {
     /// Its holder released it, after its work had stopped.
     Released {
@@ -116,6 +125,7 @@ pub enum Tombstone {
 
 /// What stands under an election's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Content {
     /// Somebody holds it.
     Held(Entry),
@@ -125,6 +135,7 @@ pub enum Content {
 
 /// The last write to an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Record {
     /// The revision of that write.
     pub revision: Revision,
@@ -134,6 +145,7 @@ pub struct Record {
 
 /// The answer to [`Lock::read`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reading {
     /// The last write.
     Found(Record),
@@ -144,69 +156,9 @@ pub enum Reading {
     },
 }
 
-/// A conditional write of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
-    /// The revision that must still be the last one; `None`: there must be none.
-    pub expected: Option<Revision>,
-    /// What people read.
-    pub identity: Arc<str>,
-    /// The rest of the entry.
-    pub mark: Mark,
-    /// How long the entry must live at the least, from this write.
-    pub life: Duration,
-    /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
-    pub advertisement: Option<Arc<Advertisement>>,
-    /// How long to wait for the answer.
-    pub timeout: Duration,
-}
-
-/// A conditional delete of one's own entry, marked as its holder's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
-    /// The revision that must still be the last one.
-    pub expected: Revision,
-    /// The holder.
-    pub by: Nonce,
-    /// What is left of the holder's own cool-down.
-    pub left: Duration,
-    /// Why, in one word, for people.
-    pub cause: &'static str,
-    /// How long to wait for the answer.
-    pub timeout: Duration,
-}
-
-/// A deposed holder's word that its work has stopped and that it will not lead in this term again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Concession {
-    /// The holder.
-    pub by: Nonce,
-    /// Its term.
-    pub token: Token,
-    /// Its last write that it knows of.
-    pub revision: Revision,
-    /// What was left of its cool-down.
-    pub left: Duration,
-}
-
-/// What is asked of a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
-    /// [`Lock::read`].
-    Read {
-        /// How long to wait for the answer.
-        timeout: Duration,
-    },
-    /// [`Lock::write`].
-    Write(Write),
-    /// [`Lock::release`].
-    Release(Release),
-    /// [`Lock::concede`].
-    Concede(Concession),
-}
-
 /// What a lock can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Capabilities {
     /// The longest lease that anybody may hold here: how long to wait where nothing is known about the last holder.
     pub longest_lease: Duration,

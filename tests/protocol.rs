@@ -11,6 +11,8 @@ mod protocol {
     mod incidents;
     mod judged;
     mod leaving;
+    #[cfg(feature = "_history")]
+    mod replay;
     mod standing_by;
     mod strays;
     mod tampering;

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Which of the answers a failed request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum LockErrorKind {
     /// The expected revision is not the last one: somebody else wrote, or the entry is gone.

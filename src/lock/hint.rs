@@ -10,12 +10,14 @@ use super::{Concession, Record, Revision};
 /// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
 /// to a conditional write does.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Hint {
     /// A write that the lock has stored.
     Stored {
         /// The write.
         record: Record,
         /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
+        #[cfg_attr(feature = "_history", serde(with = "crate::history::nested"))]
         previous: Option<Option<Revision>>,
         /// How long ago the lock stored it, as well as the backend can tell: only to spread candidates out.
         age: Option<Duration>,
@@ -30,6 +32,7 @@ pub enum Hint {
 
 /// How much a lock's hints tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Coverage {
     /// None come: poll.
     #[default]

@@ -6,6 +6,7 @@ use super::Lock;
 
 /// Whether a term needs a lock that is one of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Need {
     /// No term without it.
     Required,

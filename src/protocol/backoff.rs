@@ -19,7 +19,7 @@ impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
 }
 
 /// What a policy answers, or, where it panics, what the default one does: a campaign does not end by it.
-pub(super) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
+pub(crate) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
     let asked = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
     asked.unwrap_or_else(|_| {
         let mut standard = Backoff::FIVE_SEC;

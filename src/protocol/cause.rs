@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 /// Why a term ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Cause {
     /// The holder resigned and stands again.

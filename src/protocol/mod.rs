@@ -68,6 +68,8 @@ mod words;
 
 #[cfg(feature = "backoff")]
 pub use backoff::CrateBackoff;
+#[cfg(feature = "_history")]
+pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use campaign::Campaign;
 pub use cause::Cause;

@@ -19,6 +19,7 @@ pub(crate) const DRIFT_DIVISOR: u32 = 250;
 ///
 /// All of it counts from the instant *before* a write is sent, on the campaigner's own [`Clock`](crate::clock::Clock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timing {
     lease: Duration,
     renewal: Duration,

@@ -15,6 +15,7 @@ use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
 ///
 /// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the promise away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum CoolDown {
     /// Until no earlier holder can still be leading, by what the winner can prove. The default.

@@ -13,6 +13,7 @@ use crate::clock::Instant;
 use crate::lock::{Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Revision, Token};
 
 /// How one campaigner campaigns.
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Settings {
     /// What people read.
     pub identity: Arc<str>,
@@ -25,6 +26,7 @@ pub struct Settings {
     /// How long to wait between winning and leading.
     pub cool_down: CoolDown,
     /// How to poll where no hints come.
+    #[cfg_attr(feature = "_history", serde(skip, default = "standard_backoff"))]
     pub backoff: Box<dyn BackoffPolicy>,
     /// How long to let a holder that vanished come back first.
     pub hold_back: Duration,
@@ -60,6 +62,12 @@ impl Settings {
     }
 }
 
+/// A history has what its policy returned, not the policy.
+#[cfg(feature = "_history")]
+fn standard_backoff() -> Box<dyn BackoffPolicy> {
+    Box::new(Backoff::FIVE_SEC)
+}
+
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
@@ -78,6 +86,7 @@ impl fmt::Debug for Settings {
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     /// The campaign begins.
     Start,
@@ -113,6 +122,7 @@ pub enum Event {
 
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Answer {
     /// Of a [`Request::Read`].
     Read(Result<Reading, Failure>),
@@ -126,6 +136,7 @@ pub enum Answer {
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Failure {
     /// Which of the answers it is.
     pub kind: LockErrorKind,
@@ -135,6 +146,7 @@ pub struct Failure {
 
 /// Something to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Action {
     /// Ask the lock, and answer with [`Event::Answered`]. A request still under way is to be dropped: its outcome does
@@ -176,6 +188,7 @@ pub enum Action {
 
 /// Choria's words for where a campaigner stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub enum State {
     /// Nothing has been heard from the lock yet.
     #[default]
@@ -198,6 +211,7 @@ impl fmt::Display for State {
 
 /// Who holds the election, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub struct Leader {
     /// What people read.
     pub identity: Arc<str>,

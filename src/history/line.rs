@@ -1,0 +1,115 @@
+//! The lines of a history.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Instant;
+use crate::lock::{Capabilities, Need};
+use crate::machine::{Machine, Part};
+use crate::protocol::{Action, BackoffPolicy, Event, Settings, State};
+
+/// The first line: what the protocol was made from.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// The election.
+    pub election: String,
+    /// Its locks, in the order in which they are acquired.
+    pub locks: Vec<LockHeader>,
+}
+
+/// What the campaign on one lock was made from.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LockHeader {
+    /// What a term needs of the lock.
+    pub need: Need,
+    /// What the lock can do.
+    pub capabilities: Capabilities,
+    /// Identity, nonce, timing, seed and the rest; of the back-off policy, [`Input::polls`] has what it returned.
+    pub settings: Settings,
+}
+
+impl LockHeader {
+    /// `policy`: what to make of its back-off policy.
+    pub(super) fn into_part<P: BackoffPolicy>(
+        mut self,
+        policy: impl FnOnce(Box<dyn BackoffPolicy>) -> P,
+    ) -> Part {
+        self.settings.backoff = Box::new(policy(self.settings.backoff));
+        Part { settings: self.settings, capabilities: self.capabilities, need: self.need }
+    }
+}
+
+/// Every other line: an event, and what the protocol returned for it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Step<Input, Output> {
+    /// An [`Input`].
+    #[serde(rename = "in")]
+    pub input: Input,
+    /// An [`Output`].
+    #[serde(rename = "out")]
+    pub output: Output,
+}
+
+/// What the protocol took in.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Input {
+    /// When, on the clock of the candidate.
+    pub at: Instant,
+    /// The lock that a hint, a response or capabilities belong to.
+    pub lock: usize,
+    /// What happened.
+    pub event: Event,
+    /// The calls of the back-off policy meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub polls: Vec<Poll>,
+}
+
+/// What the protocol returned for it.
+#[derive(Debug, Serialize)]
+pub struct Output {
+    /// What to do, and on which lock.
+    pub actions: Vec<(usize, Action)>,
+    /// When to wake the protocol, if nothing happens before.
+    pub wake: Option<Instant>,
+    /// Where the candidate stands then.
+    pub state: State,
+}
+
+impl Output {
+    /// Takes what `machine` has to return. Nothing that the machine decides later depends on when that is done.
+    pub(super) fn of(machine: &mut Machine) -> Self {
+        let actions = std::iter::from_fn(|| machine.poll_action()).collect();
+        Self { actions, wake: machine.next_wake(), state: machine.state() }
+    }
+}
+
+/// A call of a back-off policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Poll {
+    /// Its first argument.
+    pub attempt: u32,
+    /// Its second argument, bit by bit.
+    pub random_bits: u64,
+    /// What it returned.
+    pub delay: Duration,
+}
+
+/// The calls of the back-off policies of a campaign, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Polls(Arc<Mutex<Vec<Poll>>>);
+
+impl Polls {
+    pub fn push(&self, poll: Poll) {
+        self.lock().push(poll);
+    }
+
+    pub fn take(&self) -> Vec<Poll> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Poll>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

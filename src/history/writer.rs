@@ -1,0 +1,73 @@
+//! Writes the history of a campaign while it runs.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::line::{Header, Input, LockHeader, Output, Poll, Polls, Step};
+use crate::clock::Instant;
+use crate::machine::{Machine, Part};
+use crate::protocol::{Action, BackoffPolicy, Event, delay_of};
+
+/// Takes the lines of a history, one by one.
+pub type Sink = Box<dyn FnMut(&str) + Send>;
+
+/// Stands between a driver and its machine.
+pub(crate) struct HistoryWriter {
+    sink: Sink,
+    polls: Polls,
+    /// Written down, and not yet performed.
+    actions: VecDeque<(usize, Action)>,
+}
+
+impl HistoryWriter {
+    /// Writes the header, and has the back-off policies of `parts` report what they return.
+    pub fn new(election: &str, parts: &mut Vec<Part>, sink: Sink) -> Self {
+        let mut writer = Self { sink, polls: Polls::default(), actions: VecDeque::new() };
+        let headers = parts.drain(..).map(|Part { settings, capabilities, need }| LockHeader {
+            need,
+            capabilities,
+            settings,
+        });
+        let header = Header { election: election.to_owned(), locks: headers.collect() };
+        writer.write(&header);
+        let observed = |inner| ObservedPolicy { inner, polls: writer.polls.clone() };
+        parts.extend(header.locks.into_iter().map(|lock| lock.into_part(observed)));
+        writer
+    }
+
+    /// Has `machine` take in an event, and writes down what comes of it.
+    pub fn step(&mut self, machine: &mut Machine, at: Instant, lock: usize, event: Event) {
+        machine.handle(at, lock, event.clone());
+        let output = Output::of(machine);
+        let polls = self.polls.take();
+        let step = Step { input: Input { at, lock, event, polls }, output };
+        self.write(&step);
+        self.actions.extend(step.output.actions);
+    }
+
+    pub fn poll_action(&mut self) -> Option<(usize, Action)> {
+        self.actions.pop_front()
+    }
+
+    fn write(&mut self, line: &impl Serialize) {
+        // A line that cannot be written is one that no replay accepts.
+        let text = serde_json::to_string(line).unwrap_or_else(|error| error.to_string());
+        (self.sink)(&text);
+    }
+}
+
+/// A back-off policy, and what it returned.
+struct ObservedPolicy {
+    inner: Box<dyn BackoffPolicy>,
+    polls: Polls,
+}
+
+impl BackoffPolicy for ObservedPolicy {
+    fn delay(&mut self, attempt: u32, random: f64) -> Duration {
+        let delay = delay_of(&mut *self.inner, attempt, random);
+        self.polls.push(Poll { attempt, random_bits: random.to_bits(), delay });
+        delay
+    }
+}

@@ -1,0 +1,72 @@
+//! What is asked of a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Mark, Nonce, Revision, Token};
+use crate::advertisement::Advertisement;
+
+/// A conditional write of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
+pub struct Write {
+    /// The revision that must still be the last one; `None`: there must be none.
+    pub expected: Option<Revision>,
+    /// What people read.
+    pub identity: Arc<str>,
+    /// The rest of the entry.
+    pub mark: Mark,
+    /// How long the entry must live at the least, from this write.
+    pub life: Duration,
+    /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
+    pub advertisement: Option<Arc<Advertisement>>,
+    /// How long to wait for the answer.
+    pub timeout: Duration,
+}
+
+/// A conditional delete of one's own entry, marked as its holder's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
+pub struct Release {
+    /// The revision that must still be the last one.
+    pub expected: Revision,
+    /// The holder.
+    pub by: Nonce,
+    /// What is left of the holder's own cool-down.
+    pub left: Duration,
+    /// Why, in one word, for people.
+    pub cause: &'static str,
+    /// How long to wait for the answer.
+    pub timeout: Duration,
+}
+
+/// A deposed holder's word that its work has stopped and that it will not lead in this term again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Concession {
+    /// The holder.
+    pub by: Nonce,
+    /// Its term.
+    pub token: Token,
+    /// Its last write that it knows of.
+    pub revision: Revision,
+    /// What was left of its cool-down.
+    pub left: Duration,
+}
+
+/// What is asked of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
+pub enum Request {
+    /// [`Lock::read`].
+    Read {
+        /// How long to wait for the answer.
+        timeout: Duration,
+    },
+    /// [`Lock::write`].
+    Write(Write),
+    /// [`Lock::release`].
+    Release(Release),
+    /// [`Lock::concede`].
+    Concede(Concession),
+}
