@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use crate::journal::{Event, Writer, now};
-use crate::sink;
+use crate::{history, sink};
 
 /// How often a leader does a piece of work.
 const WORK: Duration = Duration::from_millis(5);
@@ -145,6 +145,8 @@ fn stand(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
             });
             std::future::ready(())
         });
+    let history = history::writer(&options.log, &options.identity).expect("a history of its own");
+    builder = builder.record_history(history);
     if options.choria_peers {
         builder = builder.with_choria();
     }

@@ -3,7 +3,8 @@
 //! - [`run`]: three servers, five campaigners of ours (and in some rounds one that behaves as Choria's do), each a process in
 //!   a network namespace of its own; one [`fault`] after the other.
 //! - [`journal`]: the one log that all of them write to, on one clock.
-//! - [`checker`]: reads that log, and says what was wrong.
+//! - [`history`]: what the protocol of each process took in and returned, and the same replayed.
+//! - [`checker`]: reads all that, and says what was wrong.
 //!
 //! `make chaos` runs it.
 
@@ -18,6 +19,7 @@ pub mod choria_like;
 pub mod clock;
 pub mod fault;
 pub mod fleet;
+pub mod history;
 pub mod journal;
 pub mod net;
 pub mod plan;

@@ -1,11 +1,12 @@
 //! The program of the chaos harness: the harness itself, and the campaigners that it starts.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use incumbent_chaos::fault::{Entry, TABLE, named};
-use incumbent_chaos::{campaigner, choria_like, run, table};
+use incumbent_chaos::{campaigner, choria_like, history, run, table};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Attacks elections on a real cluster, and checks that nobody ever leads beside another.
@@ -21,6 +22,12 @@ enum Command {
     Run(Run),
     /// Lists the faults.
     List,
+    /// Replays histories of a run that was kept. Ends with 1 if one differs.
+    Replay {
+        /// The files: `history-…`.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Says by its exit code whether a host answers, be it with a refusal.
     #[command(hide = true)]
     Reach {
@@ -58,6 +65,9 @@ struct Run {
     /// Go on after a broken promise.
     #[arg(long)]
     keep_going: bool,
+    /// Keep the log and the histories, and print where.
+    #[arg(long)]
+    keep: bool,
 }
 
 fn fault(name: &str) -> Result<&'static Entry, String> {
@@ -80,6 +90,7 @@ async fn main() -> ExitCode {
             }
         }
         Command::Reach { host } => return reach(host),
+        Command::Replay { files } => return replay(&files),
         Command::Run(options) => return attack(options).await,
     }
     ExitCode::SUCCESS
@@ -90,6 +101,23 @@ fn reach(host: std::net::SocketAddr) -> ExitCode {
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionRefused => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
+}
+
+fn replay(files: &[PathBuf]) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for file in files {
+        let said = match history::replay_file(file) {
+            Ok(Ok(history::Replayed { events, actions, end, .. })) => {
+                println!("{}: {events} events, {actions} actions, {end:?}", file.display());
+                continue;
+            }
+            Ok(Err(history::Difference { line, error, .. })) => format!("line {line}: {error}"),
+            Err(error) => error.to_string(),
+        };
+        eprintln!("{}: {said}", file.display());
+        code = ExitCode::FAILURE;
+    }
+    code
 }
 
 async fn attack(given: Run) -> ExitCode {
@@ -107,6 +135,7 @@ async fn attack(given: Run) -> ExitCode {
             }
         },
         keep_going: given.keep_going,
+        keep: given.keep,
     };
     let mut say = |line: &str| println!("{line}");
     // Dropped in the middle it ends every process and removes every namespace.

@@ -40,6 +40,8 @@ pub struct Options {
     pub program: PathBuf,
     /// Go on after a broken promise.
     pub keep_going: bool,
+    /// Keep the directory of the run, whatever becomes of it.
+    pub keep: bool,
 }
 
 /// How a run ended.
@@ -72,12 +74,9 @@ pub async fn run(options: &Options, say: &mut impl FnMut(&str)) -> io::Result<Ou
     fs::create_dir_all(&directory.0)?;
     say(&format!("seed: {}", options.seed));
     let outcome = within(options, &directory.0, say).await;
-    if !outcome.as_ref().is_ok_and(Outcome::is_good) {
-        let kept = temporary.join(format!(
-            "incumbent-chaos-failed-{}-{}",
-            options.seed,
-            std::process::id()
-        ));
+    if options.keep || !outcome.as_ref().is_ok_and(Outcome::is_good) {
+        let kept =
+            temporary.join(format!("incumbent-chaos-kept-{}-{}", options.seed, std::process::id()));
         fs::rename(&directory.0, &kept)?;
         say(&format!("the log and what everybody said is in {}", kept.display()));
     }
@@ -145,6 +144,7 @@ async fn within(
     if let Err(error) = scene.dismiss().await {
         outcome.failures.push(error.to_string());
     }
+    scene.replay();
     outcome.report = scene.checker.report(true);
     if !outcome.is_good() {
         for (path, tail) in scene.complaints() {

@@ -169,6 +169,11 @@ impl Scene {
         self.glance()
     }
 
+    /// Replays the histories of the processes, which have all ended.
+    pub fn replay(&mut self) {
+        self.checker.replay(&self.orders.directory.join("log"));
+    }
+
     /// Reads what is new in the log.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ pub fn print(outcome: &Outcome, say: &mut impl FnMut(&str)) {
         report.violations.len(),
         outcome.failures.len()
     ));
+    let crate::checker::Replays { histories, events, actions, torn, cut } = &report.replays;
+    say(&format!(
+        "{histories} histories replayed, {events} events, {actions} actions; {torn} torn, {cut} cut"
+    ));
     for violation in report.violations.iter().take(SHOWN) {
         let at = std::time::Duration::from_nanos(violation.t).as_secs_f64();
         say(&format!("VIOLATION at {at:.6}: {}", violation.text));

@@ -4,6 +4,7 @@
 //! the answer to "do you lead?". Every sign bears an instant at which its writer had the right to lead, so two terms of
 //! one election that overlap are two leaders at once.
 
+mod histories;
 mod report;
 mod term;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::journal::{Event, Line};
 
+pub use histories::Replays;
 pub use report::{FaultReport, Report, Violation};
 use term::{Key, Life, Term};
 
@@ -27,6 +29,7 @@ pub struct Checker {
     last_sign: Option<u64>,
     leader: Option<(String, u64)>,
     lines: u64,
+    replays: Replays,
 }
 
 /// From the beginning of a fault until it was over.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::term::{Key, Term};
-use super::{Checker, Window};
+use super::{Checker, Replays, Window};
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Report {
     pub lines: u64,
     /// Terms seen.
     pub terms: u64,
+    /// What the histories of the processes came to.
+    pub replays: Replays,
     /// Each fault, by name.
     pub faults: BTreeMap<String, FaultReport>,
     /// What was wrong, in the order of time. Empty is good.
@@ -55,6 +57,7 @@ pub(super) fn build(checker: &Checker, complete: bool) -> Report {
     let mut report = Report {
         lines: checker.lines,
         terms: u64::try_from(checker.terms.len()).unwrap_or(u64::MAX),
+        replays: checker.replays.clone(),
         faults: by_name(&checker.windows),
         violations: checker.found.clone(),
     };
