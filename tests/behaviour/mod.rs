@@ -12,6 +12,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "_history")]
+use incumbent::history::Replay;
 use incumbent::lock::Lock;
 use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
 
@@ -76,9 +78,24 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// A campaigner whose work goes on until it is told to stop.
 pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
-    builder.on_won(|leadership| async move {
+    replayed(builder).on_won(|leadership| async move {
         leadership.ended().await;
     })
+}
+
+/// A candidate whose history is replayed while it is recorded. Its campaign ends with a panic where the replay differs.
+#[cfg(feature = "_history")]
+fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
+    let mut replay = None;
+    builder.record_history(move |line| match &mut replay {
+        None => replay = Some(Replay::new(line).expect("the header of a history")),
+        Some(replay) => drop(replay.step(line).expect("the same once more")),
+    })
+}
+
+#[cfg(not(feature = "_history"))]
+fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
+    builder
 }
 
 /// Waits until it leads.

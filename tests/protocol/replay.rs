@@ -169,10 +169,29 @@ async fn an_altered_answer_is_noticed() {
         let failure = json!({ "Err": { "kind": "Unknown", "message": "no answer" } });
         alter(line, written, |answer| answer["Ok"].as_u64().map(|_| failure))
     });
-    // To another request than the one in flight.
-    assert_noticed(&histories, 10, |line| {
-        alter(line, "/in/event/Answered/id", |id| Some(json!(id.as_u64()? + 1)))
-    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_driver_may_do_is_noticed() {
+    let [history, _] = on_one_lock().await;
+    let error = |pointer: &str, change: &dyn Fn(&Value) -> Option<Value>| {
+        let (number, altered) = history
+            .iter()
+            .enumerate()
+            .skip(2)
+            .find_map(|(number, line)| {
+                let mut line = serde_json::from_str(line).unwrap();
+                alter(&mut line, pointer, change).then(|| (number, line.to_string()))
+            })
+            .unwrap();
+        let (at, error) = replay(&[&history[..number], &[altered]].concat()).unwrap_err();
+        assert_eq!(at, number);
+        error
+    };
+    let other_request = error("/in/event/Answered/id", &|id| Some(json!(id.as_u64()? + 1)));
+    assert!(matches!(other_request, ReplayError::NotInFlight { .. }), "{other_request}");
+    let before = error("/in/at/secs", &|secs| Some(json!(secs.as_u64()? - 1)));
+    assert!(matches!(before, ReplayError::TimeRunsBack { .. }), "{before}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,12 +2,14 @@
 
 mod databases;
 mod guards;
+mod histories;
 mod locks;
 mod models;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Simulation, Stories};
 use databases::OF_DATABASES;
 use guards::OF_GUARDS;
+use histories::OF_HISTORIES;
 use locks::OF_LOCKS;
 use models::OF_MODELS;
 
@@ -32,7 +34,13 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
 
 /// All of them.
 pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
-    OF_THE_PROTOCOL.iter().chain(OF_LOCKS).chain(OF_DATABASES).chain(OF_GUARDS).chain(OF_MODELS)
+    OF_THE_PROTOCOL
+        .iter()
+        .chain(OF_LOCKS)
+        .chain(OF_DATABASES)
+        .chain(OF_GUARDS)
+        .chain(OF_HISTORIES)
+        .chain(OF_MODELS)
 }
 
 const OF_THE_PROTOCOL: &[Mutation] = &[
