@@ -266,9 +266,9 @@ impl ElectionBuilder {
             };
             Ok::<_, StartError>(Part { settings, capabilities, need: *need })
         };
-        let mut parts = locks.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        let parts = locks.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         #[cfg(feature = "_history")]
-        let history = self.history.map(|sink| HistoryWriter::new(&self.name, &mut parts, sink));
+        let (parts, history) = HistoryWriter::begin(&self.name, parts, self.history);
         let machine = Machine::new(parts).ok_or(StartError::NothingRequired)?;
         #[cfg(feature = "_history")]
         let machine = machine.recorded(history);

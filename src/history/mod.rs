@@ -18,6 +18,7 @@ pub use writer::Sink;
 
 use crate::builder::ElectionBuilder;
 
+#[doc(hidden)]
 impl ElectionBuilder {
     /// Sends each line of this candidate's history to `sink`, without its line break, before any action of the line is
     /// performed.

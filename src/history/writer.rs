@@ -22,10 +22,15 @@ pub(crate) struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    /// Writes the header, and has the back-off policies of `parts` report what they return.
-    pub fn new(election: &str, parts: &mut Vec<Part>, sink: Sink) -> Self {
+    /// Where there is a sink: writes the header, and has the back-off policies of `parts` report what they return.
+    pub fn begin(
+        election: &str,
+        parts: Vec<Part>,
+        sink: Option<Sink>,
+    ) -> (Vec<Part>, Option<Self>) {
+        let Some(sink) = sink else { return (parts, None) };
         let mut writer = Self { sink, polls: Polls::default(), actions: VecDeque::new() };
-        let headers = parts.drain(..).map(|Part { settings, capabilities, need }| LockHeader {
+        let headers = parts.into_iter().map(|Part { settings, capabilities, need }| LockHeader {
             need,
             capabilities,
             settings,
@@ -33,8 +38,8 @@ impl HistoryWriter {
         let header = Header { election: election.to_owned(), locks: headers.collect() };
         writer.write(&header);
         let observed = |inner| ObservedPolicy { inner, polls: writer.polls.clone() };
-        parts.extend(header.locks.into_iter().map(|lock| lock.into_part(observed)));
-        writer
+        let parts = header.locks.into_iter().map(|lock| lock.into_part(observed)).collect();
+        (parts, Some(writer))
     }
 
     /// Has `machine` take in an event, and writes down what comes of it.

@@ -75,7 +75,7 @@ async fn scenario(
 async fn on_one_lock() -> [Vec<String>; 2] {
     let clock = TokioClock::new();
     let lock = MemoryLock::with_clock(LEASE, clock);
-    scenario(clock, &[lock.clone()], || Arc::new(lock.clone())).await
+    scenario(clock, std::slice::from_ref(&lock), || Arc::new(lock.clone())).await
 }
 
 /// The first line that is noticed, and why.
@@ -117,8 +117,9 @@ async fn a_history_on_two_locks_is_replayed() {
 
 /// Changes what stands at `pointer`, if it is there and `change` knows how.
 fn alter(line: &mut Value, pointer: &str, change: impl FnOnce(&Value) -> Option<Value>) -> bool {
-    let place = line.pointer_mut(pointer);
-    place.and_then(|place| Some(*place = change(place)?)).is_some()
+    let Some(place) = line.pointer_mut(pointer) else { return false };
+    let changed = change(place).map(|changed| *place = changed);
+    changed.is_some()
 }
 
 /// Alters each line that `change` can alter, one at a time. Each of at least `least` alterations must be noticed.
