@@ -58,15 +58,15 @@ pub struct Concession {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub enum Request {
-    /// [`Lock::read`].
+    /// [`Lock::read`](super::Lock::read).
     Read {
         /// How long to wait for the answer.
         timeout: Duration,
     },
-    /// [`Lock::write`].
+    /// [`Lock::write`](super::Lock::write).
     Write(Write),
-    /// [`Lock::release`].
+    /// [`Lock::release`](super::Lock::release).
     Release(Release),
-    /// [`Lock::concede`].
+    /// [`Lock::concede`](super::Lock::concede).
     Concede(Concession),
 }
