@@ -35,8 +35,12 @@ impl Kept {
 
     /// What the run does at its end.
     fn check(&self) -> Report {
+        self.check_with(&self.lines)
+    }
+
+    fn check_with(&self, lines: &[Line]) -> Report {
         let mut checker = Checker::default();
-        for line in &self.lines {
+        for line in lines {
             checker.feed(line);
         }
         checker.replay(&self.directory.join("log"));
@@ -135,6 +139,17 @@ fn a_run_is_replayed_and_a_history_that_differs_is_found() {
     assert!(run.found_with(&killed, None).violations.is_empty());
     // It led, but nothing is left of how its term began.
     only(&run.found_with(&killed, early(&killed)), "which never began");
+
+    // The last sign of life of a leader that was killed, as if its deadline had not bound it.
+    let mut lines = run.lines.clone();
+    let who = lines.iter().find(|line| line.event == Event::Killed).unwrap().clone();
+    let of_leader = |line: &&mut Line| (&line.who, line.life) == (&who.who, who.life);
+    let mut claims = lines.iter_mut().filter(of_leader);
+    let last = claims.rfind(|line| matches!(line.event, Event::Claim { .. })).unwrap();
+    last.t += 3_000_000_000;
+    let found = run.check_with(&lines).violations;
+    let found: Vec<_> = found.iter().map(|violation| &violation.text).collect();
+    assert!(found.iter().any(|text| text.contains("after the deadline")), "{found:?}");
 }
 
 #[test]
