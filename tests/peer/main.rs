@@ -8,6 +8,7 @@ mod late;
 mod multicast;
 mod node;
 mod quorum;
+mod replay;
 mod scene;
 #[cfg(feature = "kubernetes")]
 mod service;

@@ -150,7 +150,8 @@ impl Seats {
             return Some(Body::Superseded { ballot: stamp, known: self.known.clone() });
         }
         self.known.insert(name.to_owned(), stamp);
-        Some(Body::Seconds { attempt, stamp: self.stamp, known: self.known.clone() })
+        let known = self.known.clone();
+        Some(Body::Seconds { attempt, to: stamp, stamp: self.stamp, known })
     }
 
     /// Another has said who it is.
@@ -175,11 +176,12 @@ impl Seats {
         self.next = Some(now);
     }
 
-    /// Another has given its word. Answers whether this start holds the seat now.
+    /// Another has given its word to the start of the stamp `to`: one that was given to an earlier start may come late, or be sent again
+    /// by who recorded it. Answers whether this start holds the seat now.
     #[must_use]
-    pub fn seconded(&mut self, name: &str, attempt: u64, stamp: Ballot) -> bool {
+    pub fn seconded(&mut self, name: &str, attempt: u64, to: Ballot, stamp: Ballot) -> bool {
         let Stage::Enters { among, given, .. } = &mut self.stage else { return false };
-        if attempt != self.attempt || among.get(name) != Some(&stamp) {
+        if attempt != self.attempt || to != self.stamp || among.get(name) != Some(&stamp) {
             return false;
         }
         given.insert(name.to_owned());

@@ -126,9 +126,10 @@ pub(super) enum Body {
         sits: bool,
         known: Stamps,
     },
-    /// Gives its word: an earlier start of that name has no vote any more.
+    /// Gives its word: a start of that name before the one of this stamp has no vote any more.
     Seconds {
         attempt: u64,
+        to: Ballot,
         stamp: Ballot,
         known: Stamps,
     },
@@ -229,8 +230,8 @@ impl Body {
             }
             Self::Enter { stamp, among: stamps, .. }
             | Self::Sits { stamp, known: stamps, .. }
-            | Self::Seconds { stamp, known: stamps, .. }
             | Self::Superseded { ballot: stamp, known: stamps } => stamp.round.max(latest(stamps)),
+            Self::Seconds { to, stamp, known, .. } => stamp.round.max(to.round).max(latest(known)),
             Self::Refused { ballot, promised } => ballot.round.max(promised.round),
             Self::Stored { value, .. } => value.revision,
             Self::Conceded { .. } => 0,

@@ -54,7 +54,7 @@ impl Voter {
                 seats.told(now, id, *attempt, *stamp, *sits);
                 false
             }
-            Body::Seconds { attempt, stamp, .. } => seats.seconded(id, *attempt, *stamp),
+            Body::Seconds { attempt, to, stamp, .. } => seats.seconded(id, *attempt, *to, *stamp),
             _ => false,
         };
         if sits {
