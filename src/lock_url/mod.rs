@@ -22,7 +22,7 @@
 //! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `longest-lease`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `longest-lease` |
 //! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `longest-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
-//! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which must be told; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease` |
+//! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which must be told; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease`, `key-file=FILE` (else the variable `INCUMBENT_PEER_KEY_FILE`) |
 //! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
 //!
 //! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or

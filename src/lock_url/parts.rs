@@ -149,7 +149,10 @@ fn shown(scheme: &str, rest: &str) -> String {
     };
     // PostgreSQL takes a password as an option, too.
     if let Some((place, options)) = rest.split_once('?') {
-        let secret = |option: &str| option.to_ascii_lowercase().contains("pass");
+        // And a key of peers belongs into a file, but may have been written here.
+        let secret = |option: &str| {
+            option.to_ascii_lowercase().contains("pass") || option.eq_ignore_ascii_case("key")
+        };
         let told = options.split('&').map(|option| match option.split_once('=') {
             Some((key, _)) if secret(key) => format!("{key}=***"),
             _ => option.to_owned(),

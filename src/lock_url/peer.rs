@@ -1,13 +1,14 @@
 //! `peer:[ADDRESS:]PORT?peers=…&quorum=…`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
 use crate::lock::Lock;
-use crate::peer::{Dns, Peer};
+use crate::peer::{Dns, Peer, PeerStartError, QuorumStartError};
 
 /// The members of a group that a `peer:` URL names, for whoever examines them.
 #[derive(Debug, Clone)]
@@ -27,7 +28,12 @@ pub struct NamedPeers {
     pub voters: Option<Vec<String>>,
     /// The longest lease.
     pub lease: Option<Duration>,
+    /// The file of the keys by which they sign.
+    pub key_file: Option<PathBuf>,
 }
+
+/// Names the key file of a URL that names none.
+const KEY_FILE: &str = "INCUMBENT_PEER_KEY_FILE";
 
 #[derive(Debug, Clone)]
 pub(super) struct Place {
@@ -80,6 +86,7 @@ impl Place {
             quorum,
             voters: parts.take("voters").map(|ids| ids.split(',').map(str::to_owned).collect()),
             lease: parts.take_duration("lease")?,
+            key_file: key_file(parts)?,
         };
         Ok(Self { named, only_looks: false, shown: parts.shown().to_owned() })
     }
@@ -93,7 +100,7 @@ impl Place {
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let NamedPeers { bind, peers, dns, id, quorum, voters, lease } = &self.named;
+        let NamedPeers { bind, peers, dns, id, quorum, voters, lease, key_file } = &self.named;
         // Who only looks may do so beside the member that the URL names, on its machine: at any port, as anybody.
         let bind = if self.only_looks { SocketAddr::new(bind.ip(), 0) } else { *bind };
         let mut member = Peer::builder().bind(bind);
@@ -105,6 +112,9 @@ impl Place {
         }
         if let Some(id) = id.as_ref().filter(|_| !self.only_looks) {
             member = member.id(id);
+        }
+        if let Some(file) = key_file {
+            member = member.key_file(file);
         }
         let mut member = member.quorum(*quorum);
         if let Some(lease) = lease {
@@ -118,8 +128,26 @@ impl Place {
         }
         let member = member.start().map_err(|error| {
             let message = format!("{} cannot be used", self.shown);
-            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
+            let kind = match &error {
+                QuorumStartError::Member(PeerStartError::KeyFile { .. }) => {
+                    LockUrlErrorKind::Malformed
+                }
+                _ => LockUrlErrorKind::Unusable,
+            };
+            LockUrlError::of_opening(kind, message, error)
         })?;
         Ok(Arc::new(member.lock()))
+    }
+}
+
+/// The file, and never a key itself: a URL is shown on command lines and in logs.
+fn key_file(parts: &mut Parts) -> Result<Option<PathBuf>, LockUrlError> {
+    match parts.take("key-file") {
+        Some(path) if path.is_empty() => Err(parts.malformed("key-file names no file")),
+        Some(path) => Ok(Some(path.into())),
+        None => {
+            let told = std::env::var_os(KEY_FILE).filter(|path| !path.is_empty());
+            Ok(told.map(PathBuf::from))
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! Describing a member of a group, and starting it.
 
 use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::sync::{broadcast, mpsc, watch};
 use tracing::{Instrument, info_span};
 
@@ -15,10 +14,13 @@ use super::driver::{Driver, Finish};
 use super::handle::Peer;
 use super::protocol::{Group, Settings, check_event};
 use super::quorum::{QuorumBuilder, Seat};
+use super::seal::{Guard, Key, OVERHEAD, Refusals, keys, read_file};
 use super::shared::{CHANGES_KEPT, Shared, Status};
 use super::sockets::{Multicast, Sockets};
 use super::source::PeerSource;
+use super::start_error::PeerStartError;
 use crate::clock::{BootClock, Clock};
+use crate::text::shown;
 
 /// Where democracy's members listen who say nothing else.
 const DEFAULT_BIND: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 12345));
@@ -28,8 +30,12 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 const GREATEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// The least and the most bytes of a datagram.
 const PACKETS: std::ops::RangeInclusive<usize> = 128..=65_507;
+/// The least of a datagram that is signed.
+const LEAST_SIGNED: usize = 192;
 /// The most bytes of an identifier.
 const LONGEST_ID: usize = 256;
+/// The most bytes of a path that an error shows.
+const LONGEST_PATH: usize = 512;
 
 /// How to take part in a group. Every duration counts on this member's own clock.
 #[must_use = "a member begins with start()"]
@@ -45,6 +51,9 @@ pub struct PeerBuilder {
     timeout: Duration,
     channels: Vec<String>,
     max_packet: usize,
+    /// Never shown.
+    keys: Vec<Vec<u8>>,
+    key_files: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
 }
 
@@ -63,6 +72,8 @@ impl PeerBuilder {
             timeout: defaults.timeout,
             channels: Vec::new(),
             max_packet: defaults.max_packet,
+            keys: Vec::new(),
+            key_files: Vec::new(),
             clock: Arc::new(BootClock),
         }
     }
@@ -133,8 +144,24 @@ impl PeerBuilder {
         self
     }
 
-    /// The longest datagram to send, in bytes: 128 to 65,507. What is longer is sent in pieces. Default: 508, which passes
-    /// everywhere.
+    /// A secret that all members of the group share, of 16 to 1,024 random bytes. Members with a key sign every datagram (HMAC-SHA256),
+    /// and ignore those that are not signed by one of their keys. democracy's members cannot take part then. Default: none.
+    ///
+    /// May be called up to eight times: the first key signs, all are accepted. To exchange a key, give all members the new one as
+    /// their second, then as their first, and then take the old one away, one member after the other each time.
+    pub fn key(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.keys.push(secret.into());
+        self
+    }
+
+    /// The keys of a file, after those that were given before: one a line. It is read once, at the start.
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.key_files.push(path.into());
+        self
+    }
+
+    /// The longest datagram to send, in bytes: 128 to 65,507, at least 192 with a [key](Self::key). What is longer is sent in pieces.
+    /// Default: 508, which passes everywhere.
     pub fn max_packet(mut self, bytes: usize) -> Self {
         self.max_packet = bytes;
         self
@@ -166,6 +193,7 @@ impl PeerBuilder {
         seat: impl FnOnce(&Arc<str>, &dyn Clock) -> Result<Option<Seat>, PeerStartError>,
     ) -> Result<Peer, PeerStartError> {
         self.check()?;
+        let keys = self.read_keys()?;
         let runtime =
             tokio::runtime::Handle::try_current().map_err(|_| PeerStartError::NoRuntime)?;
         let random = || getrandom::u64().map_err(|_| PeerStartError::NoRandomness);
@@ -174,6 +202,15 @@ impl PeerBuilder {
             None => format!("{:016x}", random()?).into(),
         };
         let seed = random()?;
+        let guard = match keys {
+            keys if keys.is_empty() => None,
+            keys => {
+                let mut secret = [0; 32];
+                getrandom::fill(&mut secret).map_err(|_| PeerStartError::NoRandomness)?;
+                let guard = Guard::new(keys, random()?, secret);
+                Some(guard.map_err(|problem| PeerStartError::Key { problem })?)
+            }
+        };
         let seat = seat(&id, &*self.clock)?;
         let sockets = Sockets::open(self.bind, self.multicast)
             .map_err(|error| PeerStartError::Bind { address: self.bind, error: error.into() })?;
@@ -196,7 +233,7 @@ impl PeerBuilder {
             channels: self.channels.into_iter().collect(),
             source: source.or_else(seen),
             multicast,
-            max_packet: self.max_packet,
+            max_packet: self.max_packet - if guard.is_some() { OVERHEAD } else { 0 },
             seed,
             ..Settings::new("", 0.0)
         });
@@ -213,6 +250,7 @@ impl PeerBuilder {
             status: watch::Sender::new(Status { members: group.members(), ..Status::default() }),
             changes: broadcast::Sender::new(CHANGES_KEPT),
             inputs,
+            refusals: Refusals::default(),
         });
         let span = info_span!("peer", id = %shared.id);
         let driver = Driver {
@@ -224,6 +262,8 @@ impl PeerBuilder {
             timeout: self.timeout,
             told: None,
             seat,
+            guard,
+            sealed: None,
         };
         runtime.spawn(driver.run(inbox).instrument(span));
         Ok(Peer::new(shared))
@@ -251,8 +291,10 @@ impl PeerBuilder {
         if timeout < least || timeout > GREATEST_TIMEOUT {
             return Err(PeerStartError::Timeout { timeout, least });
         }
-        if !PACKETS.contains(&self.max_packet) {
-            return Err(PeerStartError::MaxPacket { bytes: self.max_packet });
+        let signs = !self.keys.is_empty() || !self.key_files.is_empty();
+        let (bytes, least) = (self.max_packet, if signs { LEAST_SIGNED } else { *PACKETS.start() });
+        if !PACKETS.contains(&bytes) || bytes < least {
+            return Err(PeerStartError::MaxPacket { bytes, least });
         }
         for channel in &self.channels {
             check_event(channel).map_err(|problem| PeerStartError::Channel { problem })?;
@@ -267,6 +309,21 @@ impl PeerBuilder {
     }
 }
 
+impl PeerBuilder {
+    fn read_keys(&self) -> Result<Vec<Key>, PeerStartError> {
+        let mut secrets = self.keys.clone();
+        for path in &self.key_files {
+            let of_file = read_file(path).map_err(|problem| {
+                let path = shown(&path.to_string_lossy(), LONGEST_PATH).into_owned();
+                PeerStartError::KeyFile { path, problem }
+            });
+            secrets.extend(of_file?);
+        }
+        keys(&secrets).map_err(|problem| PeerStartError::Key { problem })
+    }
+}
+
+/// Without the keys.
 impl fmt::Debug for PeerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PeerBuilder")
@@ -275,93 +332,5 @@ impl fmt::Debug for PeerBuilder {
             .field("list", &self.list)
             .field("sources", &self.sources)
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a member cannot start.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum PeerStartError {
-    /// The identifier.
-    #[error("this cannot be the identifier of a member: {problem}")]
-    Id {
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// The weight.
-    #[error("a weight must be finite and greater than zero: {weight} is not")]
-    Weight {
-        /// As given.
-        weight: f64,
-    },
-    /// Hellos without a pause.
-    #[error("an interval of {interval:?} is shorter than the least, 10ms")]
-    Interval {
-        /// As given.
-        interval: Duration,
-    },
-    /// Members would be counted out for one lost hello, or never.
-    #[error("a timeout of {timeout:?} is not between two intervals, {least:?}, and 600s")]
-    Timeout {
-        /// As given.
-        timeout: Duration,
-        /// The least.
-        least: Duration,
-    },
-    /// The datagrams' length.
-    #[error("datagrams of {bytes} bytes: 128 to 65507 can be sent")]
-    MaxPacket {
-        /// As given.
-        bytes: usize,
-    },
-    /// A channel.
-    #[error("this cannot be a channel: {problem}")]
-    Channel {
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// The multicast address.
-    #[error("{group} is no multicast address: take one of 239.0.0.0/8")]
-    Multicast {
-        /// As given.
-        group: SocketAddrV4,
-    },
-    /// The advertised address.
-    #[error("{address} cannot be advertised: nobody can send to it")]
-    Advertised {
-        /// As given.
-        address: SocketAddr,
-    },
-    /// The sockets could not be opened.
-    #[error("cannot listen on {address}")]
-    Bind {
-        /// As given.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        error: BindError,
-    },
-    /// `start` was called outside of a tokio runtime.
-    #[error("a member must be started within a tokio runtime")]
-    NoRuntime,
-    /// The operating system gave no random number.
-    #[error("the operating system gave no random number to tell this member from others")]
-    NoRandomness,
-}
-
-/// What the operating system says against a socket.
-#[derive(Debug, Clone, Error)]
-#[error(transparent)]
-pub struct BindError(Arc<io::Error>);
-
-impl From<io::Error> for BindError {
-    fn from(error: io::Error) -> Self {
-        Self(Arc::new(error))
-    }
-}
-
-impl PartialEq for BindError {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.kind() == other.0.kind()
     }
 }

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::protocol::{Action, Change, Event, Group};
 use super::quorum::{Seat, Voter, VoterAction, VoterEvent};
+use super::seal::{Guard, Opened, Reason, is_signed};
 use super::shared::{Input, Shared};
 use super::sockets::{LONGEST_DATAGRAM, Sockets, receive};
 use super::source::PeerSource;
@@ -42,6 +43,10 @@ pub(super) struct Driver {
     pub told: Option<u64>,
     /// Where this member is one of a quorum.
     pub seat: Option<Seat>,
+    /// Where members share a key.
+    pub guard: Option<Guard>,
+    /// The last datagram that was signed: it may go to several.
+    pub sealed: Option<(Arc<[u8]>, Vec<u8>)>,
 }
 
 /// Says that the member has left, however its task ends.
@@ -113,7 +118,7 @@ impl Driver {
                 received = receive(&self.sockets, &mut buffer) => match received {
                     Ok((length, from, multicast)) => {
                         let bytes = buffer.get(..length).unwrap_or_default();
-                        self.handle(Event::Datagram { from, multicast, bytes });
+                        self.receive(from, multicast, bytes).await;
                     }
                     Err(error) => {
                         debug!(%error, "a datagram was not received");
@@ -205,12 +210,60 @@ impl Driver {
                     self.vote(VoterEvent::Heard { id: &from, from: address, said: &data });
                 }
                 Action::Send { to, bytes } => {
-                    if let Err(error) = self.sockets.main.send_to(&bytes, to).await {
-                        debug!(%to, %error, "a datagram was not sent");
-                    }
+                    self.send(to, bytes).await;
                 }
                 Action::Tell(change) => self.tell(change),
             }
+        }
+    }
+
+    /// Takes in a datagram, if it is to be believed.
+    async fn receive(&mut self, from: SocketAddr, multicast: bool, bytes: &[u8]) {
+        let now = self.now();
+        let Some(guard) = &mut self.guard else {
+            if is_signed(bytes) {
+                debug!(%from, "a datagram is signed, and this member has no key");
+            }
+            return self.handle(Event::Datagram { from, multicast, bytes });
+        };
+        match guard.open(now, bytes) {
+            Opened::Message(bytes) => self.handle(Event::Datagram { from, multicast, bytes }),
+            Opened::Reply { bytes, unheard } => {
+                if unheard {
+                    self.handle(Event::Unheard);
+                }
+                self.put(from, &bytes).await;
+            }
+            Opened::Nothing => {}
+            Opened::Refused(reason) => {
+                let logs = reason != Reason::Replayed && guard.logs(now, from.ip());
+                self.shared().refusals.count(reason);
+                match reason {
+                    Reason::Unsigned if logs => {
+                        warn!(%from, "datagrams without a signature are ignored");
+                    }
+                    Reason::Forged if logs => {
+                        warn!(%from, "datagrams signed by another key are ignored");
+                    }
+                    _ => debug!(%from, ?reason, "a datagram was ignored"),
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, to: SocketAddr, bytes: Arc<[u8]>) {
+        let Some(guard) = &mut self.guard else { return self.put(to, &bytes).await };
+        let sealed = match self.sealed.take() {
+            Some((of, sealed)) if Arc::ptr_eq(&of, &bytes) => sealed,
+            _ => guard.seal(&bytes),
+        };
+        self.put(to, &sealed).await;
+        self.sealed = Some((bytes, sealed));
+    }
+
+    async fn put(&self, to: SocketAddr, bytes: &[u8]) {
+        if let Err(error) = self.sockets.main.send_to(bytes, to).await {
+            debug!(%to, %error, "a datagram was not sent");
         }
     }
 

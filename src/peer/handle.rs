@@ -11,6 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::builder::PeerBuilder;
 use super::protocol::{Change, Member, check_event};
+use super::seal::RefusedDatagrams;
 use super::shared::{Input, Shared};
 
 /// A member of a group: a cheap handle on a task that takes part by itself.
@@ -70,6 +71,11 @@ impl Peer {
     /// This member and all others that it hears, by their identifiers.
     pub fn members(&self) -> Vec<Member> {
         self.shared().status.borrow().members.clone()
+    }
+
+    /// How many datagrams it has ignored since its start, as they were not signed by a [key](PeerBuilder::key) of this member's.
+    pub fn refused_datagrams(&self) -> RefusedDatagrams {
+        self.shared().refusals.counted()
     }
 
     /// Every change from now on, oldest first. It ends when the member has left.

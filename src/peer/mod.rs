@@ -30,24 +30,28 @@
 //! ```
 //!
 //! # Who can speak
-//! Messages are neither signed nor encrypted: whoever can send to a member's port can elect and depose. Keep the port to a
-//! network of members only.
+//! Without a [key](PeerBuilder::key) messages are not signed: whoever can send to a member's port can elect and depose. Keep the port
+//! to a network of members only, or give all members a key. Messages are never encrypted.
 
 mod builder;
 mod driver;
 mod handle;
 pub mod protocol;
 pub mod quorum;
+mod seal;
 #[cfg(feature = "kubernetes")]
 mod service;
 mod shared;
 mod sockets;
 mod source;
+mod start_error;
 
-pub use builder::{BindError, PeerBuilder, PeerStartError};
+pub use builder::PeerBuilder;
 pub use handle::{Changes, EventError, Peer};
 pub use protocol::{Change, Member};
 pub use quorum::{QuorumBuilder, QuorumLock, QuorumPeer, QuorumStartError};
+pub use seal::RefusedDatagrams;
 #[cfg(feature = "kubernetes")]
 pub use service::Service;
 pub use source::{Dns, PeerSource, SourceError};
+pub use start_error::{BindError, PeerStartError};

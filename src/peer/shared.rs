@@ -10,6 +10,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::protocol::{Change, Member};
 use super::quorum::{Done, Operation, Refusal};
+use super::seal::Refusals;
 use crate::clock::Clock;
 use crate::lock::{Concession, HintSink};
 use crate::term::from_ns;
@@ -58,6 +59,7 @@ pub(super) struct Shared {
     pub status: watch::Sender<Status>,
     pub changes: broadcast::Sender<Change>,
     pub inputs: mpsc::UnboundedSender<Input>,
+    pub refusals: Refusals,
 }
 
 impl Shared {

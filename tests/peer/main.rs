@@ -12,6 +12,7 @@ mod replay;
 mod scene;
 #[cfg(feature = "kubernetes")]
 mod service;
+mod signed;
 mod simulated;
 mod sources;
 mod suite;

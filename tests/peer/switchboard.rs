@@ -31,6 +31,8 @@ struct State {
     faults: Faults,
     /// The side on which each member is.
     sides: Vec<u8>,
+    /// All that was sent.
+    recorded: Vec<Vec<u8>>,
 }
 
 impl Switchboard {
@@ -47,6 +49,7 @@ impl Switchboard {
             random: fastrand::Rng::with_seed(seed),
             faults: Faults::default(),
             sides: vec![0; members.len()],
+            recorded: Vec::new(),
         }));
         let mut tasks = JoinSet::new();
         for ((from, to), face) in &faces {
@@ -76,6 +79,11 @@ impl Switchboard {
         self.state.lock().expect("nobody panicked").sides = sides.to_vec();
     }
 
+    /// All datagrams that came here, as somebody on the way would record them.
+    pub fn recorded(&self) -> Vec<Vec<u8>> {
+        self.state.lock().expect("nobody panicked").recorded.clone()
+    }
+
     pub fn heal(&self) {
         self.part(&vec![0; self.members.len()]);
     }
@@ -94,6 +102,7 @@ async fn carry(
         let Ok((length, _)) = face.recv_from(&mut buffer).await else { continue };
         let delays: Vec<u64> = {
             let state = &mut *state.lock().expect("nobody panicked");
+            state.recorded.push(buffer[..length].to_vec());
             let Faults { lost, doubled, late_ms } = state.faults;
             if state.sides[from] != state.sides[to] || state.random.u8(0..100) < lost {
                 continue;

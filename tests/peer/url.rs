@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Lock, Reading};
+use incumbent::lock_url::LockUrlErrorKind;
 use incumbent::{LockUrl, new_election};
 use incumbent_test_support::Port;
 
@@ -17,9 +18,13 @@ async fn three_peers_named_by_urls_elect_one_and_another_after_it() {
     let numbers = ports.each_ref().map(Port::number);
     let peers = numbers.map(|port| format!("127.0.0.1:{port}")).join(",");
     drop(ports);
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key");
+    std::fs::write(&key, "a key of the tests, of 32 bytes.\n").unwrap();
+    let key = key.display();
     let mut elections = Vec::new();
     for port in numbers {
-        let url = format!("peer:127.0.0.1:{port}?peers={peers}&quorum=3&lease=1s");
+        let url = format!("peer:127.0.0.1:{port}?peers={peers}&quorum=3&lease=1s&key-file={key}");
         let lock = url.parse::<LockUrl>().unwrap().open().await.unwrap();
         assert_eq!(lock.capabilities().longest_lease, Duration::from_secs(1));
         elections.push(new_election("my_app", lock).start().unwrap());
@@ -70,4 +75,23 @@ async fn who_only_looks_has_no_vote() {
         let refused = election.trouble().filter(|trouble| trouble.message.contains("more than"));
         assert!(refused.is_none(), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn a_key_file_that_is_none_is_refused_in_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    for file in [file.clone(), directory.path().join("absent"), directory.path().to_owned()] {
+        let url = format!("peer:127.0.0.1:0?quorum=3&key-file={}", file.display());
+        let error = url.parse::<LockUrl>().unwrap().open().await.unwrap_err();
+        assert_eq!(error.kind(), LockUrlErrorKind::Malformed, "{error}");
+        let reason = std::error::Error::source(&error).unwrap().to_string();
+        assert!(reason.starts_with("the key file ") && !reason.contains('\n'), "{reason}");
+        assert!(!reason.contains("hunter2"), "{reason}");
+    }
+    let error = "peer:1?quorum=3&key-file=".parse::<LockUrl>().unwrap_err().to_string();
+    assert!(error.ends_with("key-file names no file"), "{error}");
+    let error = "peer:1?quorum=3&key=hunter2".parse::<LockUrl>().unwrap_err().to_string();
+    assert!(error.contains("there is no option \"key\" here"), "{error}");
 }

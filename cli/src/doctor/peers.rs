@@ -137,8 +137,11 @@ async fn hear(
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let listed: Vec<SocketAddr> = known.iter().copied().collect();
-    let started = Peer::builder().bind(from).peers(listed).weight(LIGHTEST).start();
-    let peer = match started {
+    let mut peer = Peer::builder().bind(from).peers(listed).weight(LIGHTEST);
+    if let Some(file) = &named.key_file {
+        peer = peer.key_file(file);
+    }
+    let peer = match peer.start() {
         Ok(peer) => peer,
         Err(error) => return report.error(PEERS, one_line(&error)),
     };

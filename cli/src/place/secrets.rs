@@ -9,7 +9,8 @@ const NATS_URL: &str = "NATS_URL";
 const NATS: [&str; 6] =
     ["NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_PASSWORD", "NATS_CERT", "NATS_KEY"];
 /// By the beginning of a URL.
-const OF_URLS: [(&str, &[&str]); 4] = [
+const OF_URLS: [(&str, &[&str]); 5] = [
+    ("peer:", &["INCUMBENT_PEER_KEY_FILE"]),
     ("postgres", &["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]),
     (
         "s3:",

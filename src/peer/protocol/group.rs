@@ -90,6 +90,7 @@ impl Group {
                 self.settings.source = Some(source);
                 self.version += 1;
             }
+            Event::Unheard => self.speak_sooner(now),
             Event::Resign => self.resign(),
             Event::Subscribe(channel) => {
                 let channels = &mut self.settings.channels;

@@ -74,6 +74,8 @@ pub enum Event<'a> {
     Peers(Vec<SocketAddr>),
     /// Others reach this member at this address.
     Source(SocketAddr),
+    /// Somebody does not take this member's messages yet, and is about to.
+    Unheard,
     /// This member gives up the lead, and is elected again if it is the heaviest.
     Resign,
     /// This member subscribes to a channel.

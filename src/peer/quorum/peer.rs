@@ -1,6 +1,8 @@
 //! A member that is one of a quorum.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
@@ -10,9 +12,11 @@ use super::seat::Seat;
 use super::voter::Voter;
 use super::words::VoterSettings;
 use crate::clock::Clock;
-use crate::peer::builder::{PeerBuilder, PeerStartError};
+use crate::peer::builder::PeerBuilder;
 use crate::peer::handle::{Changes, Peer};
 use crate::peer::protocol::Member;
+use crate::peer::seal::RefusedDatagrams;
+use crate::peer::start_error::PeerStartError;
 use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
 
 /// The longest lease of a quorum that is told nothing else.
@@ -50,6 +54,18 @@ impl QuorumBuilder {
     /// replacement votes when the others have given the old one up. See the [module](super).
     pub fn voters(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.voters = Some(ids.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// A secret that all members share, as [`PeerBuilder::key`].
+    pub fn key(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.member = self.member.key(secret);
+        self
+    }
+
+    /// The keys of a file, as [`PeerBuilder::key_file`].
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.member = self.member.key_file(path);
         self
     }
 
@@ -119,6 +135,16 @@ impl QuorumPeer {
     /// This member and all others that it hears, whether they vote or not.
     pub fn members(&self) -> Vec<Member> {
         self.peer.members()
+    }
+
+    /// As [`Peer::local_address`].
+    pub fn local_address(&self) -> SocketAddr {
+        self.peer.local_address()
+    }
+
+    /// As [`Peer::refused_datagrams`].
+    pub fn refused_datagrams(&self) -> RefusedDatagrams {
+        self.peer.refused_datagrams()
     }
 
     /// As [`Peer::changes`].

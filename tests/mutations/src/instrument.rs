@@ -129,6 +129,8 @@ impl Instrument {
                 "--",
                 "simulated::",
                 "late::",
+                "replay::",
+                "signed::",
             ],
             Self::Stores => &[
                 "test",

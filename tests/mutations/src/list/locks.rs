@@ -356,6 +356,20 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Voters],
     },
     Mutation {
+        name: "quorum: a word for a seat counts for whatever start of its name",
+        edits: &[edit("src/peer/quorum/seats.rs", "|| to != self.stamp ", "")],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "peers: a signed datagram is taken as often as it comes",
+        edits: &[edit(
+            "src/peer/seal/guard.rs",
+            "let new = known.window.take(parts.number);",
+            "let new = known.window.take(parts.number) || parts.number > 0;",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
         name: "quorum: a replacement votes at once when it has its seat",
         edits: &[edit(
             "src/peer/quorum/voter/seating.rs",
