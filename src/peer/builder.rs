@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, watch};
@@ -251,6 +251,7 @@ impl PeerBuilder {
             changes: broadcast::Sender::new(CHANGES_KEPT),
             inputs,
             refusals: Refusals::default(),
+            votes: AtomicBool::new(false),
         });
         let span = info_span!("peer", id = %shared.id);
         let driver = Driver {

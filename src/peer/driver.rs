@@ -55,6 +55,7 @@ pub(super) struct Finish(pub Arc<Shared>);
 impl Drop for Finish {
     fn drop(&mut self) {
         self.0.leads_until_ns.store(0, Ordering::Release);
+        self.0.votes.store(false, Ordering::Relaxed);
         self.0.status.send_modify(|status| {
             status.leader = None;
             status.members.clear();
@@ -79,7 +80,10 @@ impl Driver {
         self.vote(VoterEvent::Start);
         loop {
             self.perform().await;
-            let votes = self.seat.as_ref().and_then(|seat| seat.voter.next_wake());
+            let now = self.now();
+            let voter = self.seat.as_ref().map(|seat| &seat.voter);
+            self.shared().votes.store(voter.is_some_and(|v| v.votes(now)), Ordering::Relaxed);
+            let votes = voter.and_then(|voter| voter.next_wake());
             let wake = [self.group.next_wake(), votes].into_iter().flatten().min();
             if let Some(wake) = wake {
                 let wait = wake.saturating_since(self.now());

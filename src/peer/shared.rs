@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -60,6 +60,8 @@ pub(super) struct Shared {
     pub changes: broadcast::Sender<Change>,
     pub inputs: mpsc::UnboundedSender<Input>,
     pub refusals: Refusals,
+    /// Whether this member votes in its quorum.
+    pub votes: AtomicBool,
 }
 
 impl Shared {

@@ -104,6 +104,8 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     // It takes the seat when it hears those that are left, and leads with them.
     old[0].stop().await;
     board.heal();
+    // With one old voter less nobody could give it the seat.
+    eventually("the replacement votes", async || replacement.votes().then_some(())).await;
     let again = stand(&replacement);
     elections[1].stop().await;
     old[1].stop().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
@@ -135,6 +136,12 @@ impl QuorumPeer {
     /// This member and all others that it hears, whether they vote or not.
     pub fn members(&self) -> Vec<Member> {
         self.peer.members()
+    }
+
+    /// Whether this member's vote counts, as of its last hello: not within one and a half leases after its start, and not before it has its seat, where
+    /// voters have names. It may lead without.
+    pub fn votes(&self) -> bool {
+        self.peer.shared().votes.load(Ordering::Relaxed)
     }
 
     /// As [`Peer::local_address`].
