@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, watch};
-use tracing::{Instrument, info_span};
+use tracing::{Instrument, info, info_span};
 
 use super::driver::{Driver, Finish};
 use super::handle::Peer;
@@ -34,6 +34,8 @@ const PACKETS: std::ops::RangeInclusive<usize> = 128..=65_507;
 const LEAST_SIGNED: usize = 192;
 /// The most bytes of an identifier.
 const LONGEST_ID: usize = 256;
+/// The most bytes of a log line about who is spoken to.
+const LONGEST_WITH: usize = 512;
 /// The most bytes of a path that an error shows.
 const LONGEST_PATH: usize = 512;
 
@@ -78,7 +80,8 @@ impl PeerBuilder {
         }
     }
 
-    /// The address to listen on. Default: port 12345 of every address of this machine.
+    /// The address to listen on, which is logged at the start. Default: port 12345 of every address of this machine: give all
+    /// members a [key](Self::key), or name the address of a network of members only.
     pub fn bind(mut self, address: impl Into<SocketAddr>) -> Self {
         self.bind = address.into();
         self
@@ -254,6 +257,8 @@ impl PeerBuilder {
             votes: AtomicBool::new(false),
         });
         let span = info_span!("peer", id = %shared.id);
+        let with = with(&sources, multicast);
+        span.in_scope(|| info!(address = %bound, with, signed = guard.is_some(), "listening"));
         let driver = Driver {
             finish: Finish(Arc::clone(&shared)),
             sockets,
@@ -307,6 +312,16 @@ impl PeerBuilder {
             return Err(PeerStartError::Advertised { address });
         }
         Ok(())
+    }
+}
+
+/// Who is spoken to, for the log.
+fn with(sources: &[Box<dyn PeerSource>], multicast: Option<SocketAddr>) -> String {
+    let sources = sources.iter().map(|source| format!("{source:?}"));
+    let all = sources.chain(multicast.map(|group| group.to_string())).collect::<Vec<_>>();
+    match all.is_empty() {
+        true => "whoever speaks first".to_owned(),
+        false => shown(&all.join(", "), LONGEST_WITH).into_owned(),
     }
 }
 

@@ -5,6 +5,9 @@ mod behaviour;
 mod faults;
 mod hostile;
 mod late;
+#[path = "../nats/log.rs"]
+#[allow(dead_code)]
+mod log;
 mod multicast;
 mod node;
 mod quorum;

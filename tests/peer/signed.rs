@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 
 use crate::behaviour::soon;
+use crate::log::Log;
 use crate::scene::{INTERVAL, Net, follows, quick, sees};
 use crate::switchboard::Switchboard;
 
@@ -233,4 +234,21 @@ async fn signed_datagrams_are_no_longer_than_others() {
     soon("it comes", came).await;
     let recorded = board.recorded();
     assert!(recorded.len() > 20 && recorded.iter().all(|datagram| datagram.len() <= 192));
+}
+
+#[tokio::test]
+async fn where_it_listens_and_what_it_ignores_is_logged_once() {
+    let log = Log::start();
+    let net = Net::new();
+    let first = keyed(&net, 1, 2.0).start().unwrap();
+    let address = net.address(1);
+    let listening = log.lines(&["listening"]);
+    let [line] = &listening[..] else { panic!("{listening:?}") };
+    assert!(line.contains(&format!("address={address}")) && line.contains("signed=true"), "{line}");
+    assert!(line.contains(&net.address(3).to_string()), "{line}");
+    let forger = UdpSocket::bind(net.address(9)).await.unwrap();
+    let forged = hello("forger", "leader", "leader").to_string().into_bytes();
+    tell_all(&forger, &[&first, &first, &first], &[forged.clone(), forged]).await;
+    assert_eq!(log.lines(&["without a signature"]).len(), 1, "{:?}", log.lines(&[]));
+    assert!(log.lines(&["a key of"]).is_empty());
 }

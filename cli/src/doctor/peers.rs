@@ -15,6 +15,7 @@ use crate::when;
 
 const ADDRESS: &str = "address";
 const PEERS: &str = "peers";
+const SIGNED: &str = "signed";
 const QUORUM: &str = "quorum";
 
 /// How long to listen: members say hello each second.
@@ -24,7 +25,7 @@ const LIGHTEST: f64 = f64::MIN_POSITIVE;
 
 /// Examines the address, where the others are, and how many are heard.
 pub async fn examine(named: &NamedPeers, exam: Exam<'_>, report: &mut Report) {
-    let bound = address(named.bind, report);
+    let bound = address(named, report);
     let known = known(named, report).await;
     settings(named, &known, exam.lease, report);
     if bound && named.quorum > 1 {
@@ -33,9 +34,13 @@ pub async fn examine(named: &NamedPeers, exam: Exam<'_>, report: &mut Report) {
 }
 
 /// Whether a member can listen there.
-fn address(bind: SocketAddr, report: &mut Report) -> bool {
+fn address(named: &NamedPeers, report: &mut Report) -> bool {
+    let bind = named.bind;
     match UdpSocket::bind(bind) {
-        Ok(_) => report.ok(ADDRESS, format!("a member can listen on {bind}")),
+        Ok(socket) => {
+            let bound = socket.local_addr().unwrap_or(bind);
+            report.ok(ADDRESS, format!("a member can listen on {bound}"));
+        }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             report.ok(
                 ADDRESS,
@@ -50,6 +55,19 @@ fn address(bind: SocketAddr, report: &mut Report) -> bool {
                 ),
             );
             return false;
+        }
+    }
+    match &named.key_file {
+        Some(file) => {
+            report.ok(SIGNED, format!("datagrams are signed by the keys of {}", file.display()));
+        }
+        None if bind.ip().is_unspecified() => {
+            let message = "a member listens on every address of this machine, and datagrams are not signed: who reaches the port can elect and vote; name one address, or a key-file";
+            report.warning(SIGNED, message);
+        }
+        None => {
+            let ip = bind.ip();
+            report.ok(SIGNED, format!("datagrams are not signed: {ip} must be on a network of members only; see key-file"));
         }
     }
     true
