@@ -5,6 +5,7 @@
 
 mod faults;
 mod process;
+mod slow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -64,6 +65,8 @@ struct World {
     lost: u8,
     doubled: u8,
     late: Duration,
+    /// Each message takes as long as the others.
+    steady: bool,
     token: u64,
     tally: Tally,
     broken: Broken,
@@ -93,6 +96,7 @@ impl World {
             lost: random.u8(0..30),
             doubled: random.u8(0..30),
             late: Duration::from_millis(random.u64(1..80)),
+            steady: false,
             token: 0,
             tally: Tally::default(),
             broken,
@@ -310,7 +314,10 @@ impl World {
         }
         let copies = 1 + usize::from(self.random.u8(0..100) < self.doubled);
         for _ in 0..copies {
-            let mut late = self.late.mul_f64(self.random.f64());
+            let mut late = self.late;
+            if !self.steady {
+                late = late.mul_f64(self.random.f64());
+            }
             if !self.calm && self.random.u8(0..200) == 0 {
                 late += LEASE.mul_f64(3.0 * self.random.f64()); // somewhere it lay for long
             }

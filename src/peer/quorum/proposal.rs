@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::voter::To;
 use super::wire::{Ballot, Holds, Stamps, Value};
@@ -55,6 +56,8 @@ pub(super) struct Proposal {
     pub number: u64,
     pub until: Instant,
     pub attempts: u32,
+    /// How many rounds were given up that were not accepted in time.
+    pub given_up: u32,
     /// Whether something new was sent to be accepted: then it may have been, or may yet be.
     pub sent_new: bool,
     /// Whether somebody was told another size or lease.
@@ -89,7 +92,10 @@ pub(super) struct Accepting {
     pub done: Done,
     /// `Some`: it is new, and replaces this.
     pub previous: Option<Option<u64>>,
-    pub sends: u32,
+    /// When it was sent first, and how long to wait for a majority: one of those who promised may be gone, and only they may
+    /// accept.
+    pub since: Instant,
+    pub patience: Duration,
 }
 
 #[derive(Debug)]

@@ -131,6 +131,7 @@ impl Voter {
                     number: self.asked,
                     until: now + timeout,
                     attempts: 0,
+                    given_up: 0,
                     sent_new: false,
                     mismatch: false,
                     replaced: None,
@@ -357,8 +358,8 @@ impl Voter {
                         proposal.resend = now + self.patience();
                         self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
                     }
-                    // One of those who promised may be gone, and only they may accept.
-                    Stage::Accept(accepting) if accepting.sends >= 4 => {
+                    Stage::Accept(accepting) if accepting.since + accepting.patience <= now => {
+                        proposal.given_up = proposal.given_up.saturating_add(1);
                         self.begin_round(now, &mut proposal);
                     }
                     Stage::Accept(_) => self.send_accepts(now, &mut proposal),

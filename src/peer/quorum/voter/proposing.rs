@@ -10,6 +10,9 @@ use super::{Again, TOLD_AGAIN, To, Voter};
 use crate::clock::Instant;
 use crate::lock::LockErrorKind;
 
+/// How often the wait for a majority to accept is doubled at the most.
+const MOST_DOUBLED: u32 = 8;
+
 impl Voter {
     #[allow(clippy::too_many_arguments, reason = "the parts of one message")]
     pub(super) fn answered(
@@ -42,8 +45,10 @@ impl Voter {
             }
             Body::Refused { promised, .. } => {
                 self.round = self.round.max(promised.round);
-                // Whoever was first is let finish; two who meet again and again draw apart.
-                let most = self.patience() * (proposal.attempts.min(8) + 1) / 2;
+                // Whoever was first is let finish; two who meet again and again draw apart, by round trips at the least.
+                let took = now.saturating_since(proposal.began);
+                let took = took.clamp(self.patience(), longest_round(self.settings.lease));
+                let most = took * (proposal.attempts.min(8) + 1) / 2;
                 let pause =
                     self.random.u64(1..=u64::try_from(most.as_micros()).unwrap_or(1).max(1));
                 proposal.stage = Stage::Pause;
@@ -131,17 +136,29 @@ impl Voter {
             }
         }
         let accepted = BTreeSet::new();
-        let accepting = Accepting { set, accepted, seats, value, done, previous, sends: 0 };
+        let patience = self.patience_of_accepting(now, proposal);
+        let since = now;
+        let accepting = Accepting { set, accepted, seats, value, done, previous, since, patience };
         proposal.stage = Stage::Accept(Box::new(accepting));
         self.send_accepts(now, proposal);
         None
     }
 
+    /// How long to wait for a majority to accept: twice as long as their promises took, and longer after each round that was given
+    /// up, so that it ends on a slow network too. A promise is good for no longer than the longest round.
+    fn patience_of_accepting(&self, now: Instant, proposal: &Proposal) -> Duration {
+        let least = (self.patience() * 4).max(now.saturating_since(proposal.began) * 2);
+        let grown = least.saturating_mul(1 << proposal.given_up.min(MOST_DOUBLED));
+        grown.min(longest_round(self.settings.lease))
+    }
+
     pub(super) fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
-        proposal.resend = now + self.patience();
-        let Stage::Accept(accepting) = &mut proposal.stage else { return };
-        let Accepting { set, accepted, seats, value, sends, .. } = &mut **accepting;
-        *sends += 1;
+        let patience = self.patience();
+        let Stage::Accept(accepting) = &proposal.stage else { return };
+        let Accepting { set, accepted, seats, value, .. } = &**accepting;
+        let until = accepting.since + accepting.patience;
+        // Sent again a few times, and not when it is given up.
+        proposal.resend = (now + patience.max(accepting.patience / 8)).min(until);
         let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
         for (_, (from, to)) in missing {
             let (ballot, to, value, seats) = (proposal.ballot, *to, value.clone(), seats.clone());

@@ -361,6 +361,15 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Voters],
     },
     Mutation {
+        name: "quorum: a round waits no longer on a slow network",
+        edits: &[edit(
+            "src/peer/quorum/voter/proposing.rs",
+            "let least = (self.patience() * 4).max(now.saturating_since(proposal.began) * 2);\n        let grown = least.saturating_mul(1 << proposal.given_up.min(MOST_DOUBLED));",
+            "let grown = self.patience() * 4;",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
         name: "peers: a signed datagram is taken as often as it comes",
         edits: &[edit(
             "src/peer/seal/guard.rs",
