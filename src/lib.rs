@@ -67,6 +67,8 @@ mod changes;
 pub mod clock;
 mod driver;
 mod election;
+#[cfg(any(feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+mod hint_hub;
 mod hint_queue;
 #[cfg(feature = "_history")]
 #[doc(hidden)]

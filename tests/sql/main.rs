@@ -5,6 +5,7 @@ mod behaviour;
 mod failover;
 mod file;
 mod gate;
+mod listening;
 mod names;
 mod postgres;
 mod scene;

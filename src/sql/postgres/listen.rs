@@ -52,7 +52,7 @@ enum Silent {
     Deaf,
 }
 
-/// Listens until it is aborted.
+/// Listens until it is dropped.
 pub(super) async fn run(lock: Arc<Inner>) {
     let mut pauses = Pauses::new();
     loop {

@@ -16,12 +16,13 @@ use super::emptiness::{Emptiness, Nonces};
 use super::tables::Opened;
 use super::{answers, listen, statements};
 use crate::by_name::ByName;
+use crate::hint_hub::{self, HintHub, Listen};
 use crate::lock::{
     Capabilities, Concession, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
     Release, Revision, Subscription, Tombstone, Write,
 };
 use crate::sql::error::Failed;
-use crate::sql::hints::Hearers;
+use crate::sql::hints::{Heard, Hearers};
 use crate::sql::row::Row;
 use crate::sql::seen::Seen;
 use crate::sql::{LONGEST_IDENTITY, check_name};
@@ -40,7 +41,7 @@ pub(super) struct Inner {
     pub(super) connections: Arc<Connections>,
     pub(super) opened: Opened,
     longest_lease_ms: AtomicU64,
-    pub(super) hearers: Arc<Hearers>,
+    pub(super) hearers: Hearers,
     pub(super) seen: Seen,
     empty: ByName<Emptiness>,
     /// The campaigns that have written by this lock.
@@ -76,7 +77,7 @@ impl PostgresLock {
             connections,
             opened,
             longest_lease_ms,
-            hearers: Arc::default(),
+            hearers: Hearers::default(),
             seen: Seen::default(),
             empty: ByName::default(),
             own: Nonces::default(),
@@ -106,7 +107,7 @@ impl PostgresLock {
             connections: Arc::clone(&old.connections),
             opened: old.opened.clone(),
             longest_lease_ms: old.longest_lease_ms.load(Ordering::Relaxed).into(),
-            hearers: Arc::default(),
+            hearers: Hearers::default(),
             seen: Seen::default(),
             empty: ByName::default(),
             own: Nonces::default(),
@@ -313,7 +314,19 @@ impl Lock for PostgresLock {
         if !self.inner.listens {
             return Subscription::none();
         }
-        self.inner.hearers.subscribe(name, sink, listen::run(Arc::clone(&self.inner)))
+        hint_hub::subscribe(&self.inner, name, sink)
+    }
+}
+
+impl Listen for Inner {
+    type Note = Heard;
+
+    fn hub(&self) -> &HintHub<Heard> {
+        &self.hearers.hub
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        listen::run(self)
     }
 }
 

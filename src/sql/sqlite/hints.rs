@@ -29,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 const LOOKS_FOR: Duration = Duration::from_secs(4);
 
-/// Looks whenever the file was written to, until it is aborted.
+/// Looks whenever the file was written to, until it is dropped.
 pub(super) async fn run(lock: Arc<Inner>) {
     let told = Arc::new(Told::default());
     let watcher = watch(lock.file.path(), Arc::clone(&told));
@@ -85,14 +85,14 @@ enum Look {
 
 async fn look(lock: &Inner) -> Look {
     let mut news = false;
-    for name in lock.hearers.names() {
+    for name in lock.hearers.hub.names() {
         let read = sqlx::query(statements::READ).bind(name.to_string());
         let answer = match lock.file.ask(read, false, LOOK).await {
             Ok(Some(answer)) => answer,
             // Who leads must know at once, and finds nothing.
             Ok(None) => {
                 if lock.hearers.heard(&name).is_some() {
-                    lock.hearers.tell_everybody(&Hint::Look);
+                    lock.hearers.hub.send_all(&Hint::Look);
                 }
                 return Look::Failed;
             }
@@ -106,7 +106,7 @@ async fn look(lock: &Inner) -> Look {
             Some(Ok(row)) => row,
             // Nothing stands there any more, or something that cannot be read.
             _ if heard.is_some() => {
-                lock.hearers.tell_everybody(&Hint::Look);
+                lock.hearers.hub.send_all(&Hint::Look);
                 continue;
             }
             _ => continue,

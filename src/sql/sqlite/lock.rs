@@ -12,12 +12,13 @@ use tokio::time::Instant;
 
 use super::file::{File, Statement, moment_of};
 use super::{answers, hints, machine, statements};
+use crate::hint_hub::{self, HintHub, Listen};
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     Subscription, Write,
 };
 use crate::sql::error::Failed;
-use crate::sql::hints::Hearers;
+use crate::sql::hints::{Heard, Hearers};
 use crate::sql::row::{Row, column, millis, span};
 use crate::sql::seen::Seen;
 use crate::sql::{LONGEST_IDENTITY, check_name};
@@ -35,13 +36,13 @@ pub struct SqliteLock {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) file: Arc<File>,
-    pub(super) hearers: Arc<Hearers>,
+    pub(super) hearers: Hearers,
     pub(super) seen: Seen,
 }
 
 impl SqliteLock {
     pub(super) fn new(file: Arc<File>) -> Self {
-        let (hearers, seen) = (Arc::default(), Seen::default());
+        let (hearers, seen) = (Hearers::default(), Seen::default());
         Self { inner: Arc::new(Inner { file, hearers, seen }) }
     }
 }
@@ -221,7 +222,19 @@ impl Lock for SqliteLock {
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        self.inner.hearers.subscribe(name, sink, hints::run(Arc::clone(&self.inner)))
+        hint_hub::subscribe(&self.inner, name, sink)
+    }
+}
+
+impl Listen for Inner {
+    type Note = Heard;
+
+    fn hub(&self) -> &HintHub<Heard> {
+        &self.hearers.hub
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        hints::run(self)
     }
 }
 

@@ -48,8 +48,8 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Done, Refusal>> {
     }
     let (mut queue, mut order, mut answers) = (BTreeMap::new(), 0, Vec::new());
     while answers.len() < writers {
-        for from in 0..3 {
-            while let Some(action) = voters[from].poll_action() {
+        for (from, voter) in voters.iter_mut().enumerate() {
+            while let Some(action) = voter.poll_action() {
                 match action {
                     VoterAction::Say { to, said } => {
                         let others = (0..3).filter(|other| *other != from);
