@@ -228,6 +228,7 @@ impl<N: Default> HintHub<N> {
     }
 
     /// Passes a hint on to those who subscribe to `name`.
+    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
     pub fn send(&self, name: &str, hint: &Hint) {
         let sinks: Vec<HintSink> = {
             let state = self.state();
@@ -241,7 +242,7 @@ impl<N: Default> HintHub<N> {
     }
 
     /// Passes a hint on to all.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "kubernetes", feature = "sqlite")), allow(dead_code))]
     pub fn send_all(&self, hint: &Hint) {
         let sinks = self.state().sinks();
         for sink in sinks {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::mark::{FOREIGN, Found, UNUSED};
 use super::record::ElectionRecord;
-use crate::lock::{Content, Coverage, Hint, HintSink, Record, Revision, Tombstone};
+use crate::hint_hub::HintHub;
+use crate::lock::{Content, Record, Revision, Tombstone};
 
 /// An object as last seen.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ impl Known {
 #[derive(Debug)]
 pub(super) struct Election {
     state: Mutex<State>,
+    /// Who wants to hear of it.
+    pub(super) hub: HintHub<()>,
     /// The newest revision that was read, for the watch to compare.
     read: watch::Sender<Revision>,
 }
@@ -46,15 +48,15 @@ struct State {
     last_term: Option<(i32, Duration)>,
     /// A version that was shown to be older than a lease.
     remembered_since: Option<u64>,
-    sinks: Vec<(u64, HintSink)>,
-    next_sink: u64,
-    coverage: Coverage,
-    watcher: Option<AbortHandle>,
 }
 
 impl Default for Election {
     fn default() -> Self {
-        Self { state: Mutex::default(), read: watch::Sender::new(Revision(0)) }
+        Self {
+            state: Mutex::default(),
+            hub: HintHub::default(),
+            read: watch::Sender::new(Revision(0)),
+        }
     }
 }
 
@@ -119,53 +121,6 @@ impl Election {
 
     pub(super) fn reads(&self) -> watch::Receiver<Revision> {
         self.read.subscribe()
-    }
-
-    /// Adds a listener. Answers its number, how much is heard, and whether a watcher runs.
-    pub(super) fn listen(&self, sink: HintSink) -> (u64, Coverage, bool) {
-        let mut state = self.state();
-        let id = state.next_sink;
-        state.next_sink = id.wrapping_add(1);
-        state.sinks.push((id, sink));
-        let runs = state.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished());
-        if !runs {
-            state.coverage = Coverage::None;
-        }
-        (id, state.coverage, runs)
-    }
-
-    pub(super) fn watched_by(&self, watcher: AbortHandle) {
-        if let Some(other) = self.state().watcher.replace(watcher) {
-            other.abort();
-        }
-    }
-
-    /// Removes a listener; with the last one the watcher ends.
-    pub(super) fn leave(&self, id: u64) {
-        let mut state = self.state();
-        state.sinks.retain(|(other, _)| *other != id);
-        if state.sinks.is_empty() {
-            state.coverage = Coverage::None;
-            if let Some(watcher) = state.watcher.take() {
-                watcher.abort();
-            }
-        }
-    }
-
-    pub(super) fn tell(&self, hint: &Hint) {
-        // Its own statement: what a sink does is not ours, and must not happen under our lock.
-        let sinks: Vec<HintSink> = self.state().sinks.iter().map(|(_, s)| s.clone()).collect();
-        for sink in sinks {
-            sink.send(hint.clone());
-        }
-    }
-
-    /// Tells how much is heard from now on, if that has changed.
-    pub(super) fn announce(&self, coverage: Coverage) {
-        let changed = std::mem::replace(&mut self.state().coverage, coverage) != coverage;
-        if changed {
-            self.tell(&Hint::Coverage(coverage));
-        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
 use serde_json::Value;
-use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
@@ -15,6 +14,7 @@ use super::elections::Election;
 use super::entry::resource_version;
 use super::fresh::claims_to_be_new;
 use super::lock::Inner;
+use crate::hint_hub::{self, HintHub, Listen};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::pauses::Pauses;
 
@@ -23,38 +23,36 @@ pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How long after a write was read the watch may still tell of it.
 const HINT_DELAY: Duration = Duration::from_secs(2);
 
-/// Ends one subscription.
-struct Guard {
+/// One election of a lock, as its subscribers share a watch on its object.
+struct Watched {
+    lock: Arc<Inner>,
     election: Arc<Election>,
-    id: u64,
+    name: String,
 }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.election.leave(self.id);
+impl Listen for Watched {
+    type Note = ();
+
+    fn hub(&self) -> &HintHub<()> {
+        &self.election.hub
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        let watcher = Watcher {
+            lock: Arc::clone(&self.lock),
+            election: Arc::clone(&self.election),
+            name: self.name.clone(),
+            from: None,
+            heard: Revision(0),
+        };
+        watcher.run()
     }
 }
 
 pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
-    let Ok(runtime) = Handle::try_current() else {
-        sink.send(Hint::Coverage(Coverage::None));
-        return Subscription::none();
-    };
-    let election = lock.elections.get(name);
-    let (id, coverage, runs) = election.listen(sink.clone());
-    if !runs {
-        let watcher = Watcher {
-            lock: Arc::clone(lock),
-            election: Arc::clone(&election),
-            name: name.to_owned(),
-            from: None,
-            heard: Revision(0),
-        };
-        election.watched_by(runtime.spawn(watcher.run()).abort_handle());
-    } else if coverage > Coverage::None {
-        sink.send(Hint::Coverage(coverage));
-    }
-    Subscription::new(Guard { election, id })
+    let (lock, election) = (Arc::clone(lock), lock.elections.get(name));
+    let watched = Arc::new(Watched { lock, election, name: name.to_owned() });
+    hint_hub::subscribe(&watched, name, sink)
 }
 
 struct Watcher {
@@ -76,7 +74,7 @@ enum Over {
 }
 
 impl Watcher {
-    /// Watches until it is aborted, with the last subscription.
+    /// Watches until it is dropped, with the last subscription.
     async fn run(mut self) {
         let mut pauses = Pauses::new();
         loop {
@@ -85,9 +83,9 @@ impl Watcher {
             let over = match watch.await {
                 Ok(events) => {
                     let fresh = self.from.is_none();
-                    self.election.announce(Coverage::Full);
+                    self.election.hub.announce(Coverage::Full);
                     if fresh {
-                        self.election.tell(&Hint::Look); // what happened before, nobody has told
+                        self.election.hub.send_all(&Hint::Look); // what happened before, nobody has told
                     }
                     let began = Instant::now();
                     let over = self.listen(events, fresh).await;
@@ -105,7 +103,7 @@ impl Watcher {
             };
             if let Over::Failed = over {
                 self.from = None;
-                self.election.announce(Coverage::None);
+                self.election.hub.announce(Coverage::None);
                 sleep(pauses.next()).await;
             }
         }
@@ -154,7 +152,7 @@ impl Watcher {
                 }
                 Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
                     self.went_on_to(&object);
-                    self.election.tell(&Hint::Look);
+                    self.election.hub.send_all(&Hint::Look);
                     continue;
                 }
                 Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => object,
@@ -169,14 +167,14 @@ impl Watcher {
             return;
         }
         if claims_to_be_new(self.lock.place, &object) {
-            return self.election.tell(&Hint::Look); // which asks what came before it
+            return self.election.hub.send_all(&Hint::Look); // which asks what came before it
         }
         match self.lock.learn(&self.election, &self.name, object) {
             Ok(known) => {
                 let hint = Hint::Stored { record: known.record(), previous: None, age: None };
-                self.election.tell(&hint);
+                self.election.hub.send_all(&hint);
             }
-            Err(_) => self.election.tell(&Hint::Look), // which says what is wrong
+            Err(_) => self.election.hub.send_all(&Hint::Look), // which says what is wrong
         }
     }
 

@@ -14,11 +14,14 @@ mod faults;
 mod fleet;
 mod fresh;
 mod gate;
+#[path = "../behaviour/listening.rs"]
+mod heard;
 mod in_pod;
 mod life;
 mod life_faults;
 mod life_release;
 mod life_scene;
+mod listening;
 mod metrics;
 #[cfg(feature = "metrics")]
 #[path = "../metrics/seen.rs"]

@@ -5,6 +5,8 @@ mod behaviour;
 mod failover;
 mod file;
 mod gate;
+#[path = "../behaviour/listening.rs"]
+mod heard;
 mod listening;
 mod names;
 mod postgres;
