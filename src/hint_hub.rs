@@ -298,3 +298,7 @@ impl<N> HintHub<N> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[path = "hint_hub_tests.rs"]
+mod tests;
