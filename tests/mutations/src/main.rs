@@ -32,8 +32,8 @@ struct Args {
     /// Only one part of the mutations, as in `2/4`.
     #[arg(long)]
     part: Option<Part>,
-    /// Only the mutations whose name contains this.
-    only: Option<String>,
+    /// Only the mutations whose name contains one of these.
+    only: Vec<String>,
 }
 
 /// Every `of`th mutation, from the `number`th on.
@@ -83,7 +83,7 @@ fn run(args: &Args) -> Result<bool, String> {
     let _turn = turn(&args.tree)?;
     println!("| what is wrong | noticed by | how | after |\n|---|---|---|---|");
     let wanted = |mutation: &&Mutation| {
-        args.only.as_ref().is_none_or(|part| mutation.name.contains(part.as_str()))
+        args.only.is_empty() || args.only.iter().any(|part| mutation.name.contains(part.as_str()))
     };
     let part = args.part.unwrap_or(Part { number: 1, of: 1 });
     let in_part = mutations().skip(part.number - 1).step_by(part.of);
