@@ -4,12 +4,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Entry, LockErrorKind, Reading, Record, Release, Request, Revision, Tombstone, Write,
+    Content, Entry, LockErrorKind, Mark, Reading, Record, Release, Request, Revision, Tombstone,
+    Write,
 };
 use incumbent::protocol::Answer;
-use incumbent_sim::{Server, Time};
+use incumbent_sim::{Keeping, Server, Time};
 
-use crate::store::Rules;
+use crate::model::TOLERANCE;
+use crate::store::{Hearing, Rules};
+
+/// How many writes are kept in mind that were heard and may be told again.
+const MOST_TOLD: usize = 16;
 
 /// What was done to an election.
 #[derive(Debug, Clone)]
@@ -49,18 +54,36 @@ pub struct Branch {
     /// The model's revision of each real one.
     names: BTreeMap<Revision, Revision>,
     /// What a listener has still to be told.
-    told: VecDeque<(Record, Option<Option<Revision>>)>,
+    told: VecDeque<Told>,
+    /// By how much later the last write may have been stored than the model has it.
+    late: Duration,
+}
+
+/// A write, as a listener is told of it.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    record: Record,
+    previous: Option<Option<Revision>>,
+    /// From when on it may be told that its life is over.
+    over: Option<Time>,
+    /// Whether it was heard; it may be told again.
+    heard: bool,
 }
 
 impl Branch {
     pub fn new(server: Server) -> Self {
-        Self { server, names: BTreeMap::new(), told: VecDeque::new() }
+        Self { server, names: BTreeMap::new(), told: VecDeque::new(), late: Duration::ZERO }
     }
 
     /// From when on what is stored may be gone.
     pub fn expires(&self) -> Option<Time> {
         let frees = self.server.keeping.frees();
         self.server.last.as_ref().filter(|_| frees).map(|last| last.expires)
+    }
+
+    /// From when on whoever looks finds its life over.
+    pub fn life_ends(&self) -> Option<Time> {
+        self.expires().or(self.server.judged_at())
     }
 
     /// What becomes of it when what is stored has outlived its life.
@@ -83,7 +106,12 @@ impl Branch {
 
     fn will_tell(&mut self) {
         if let Some(last) = &self.server.last {
-            self.told.push_back((last.record.clone(), last.previous));
+            let (record, previous) = (last.record.clone(), last.previous);
+            let over = self.server.judged_at();
+            self.told.push_back(Told { record, previous, over, heard: false });
+            while self.told.front().is_some_and(|told| told.heard) && self.told.len() > MOST_TOLD {
+                self.told.pop_front();
+            }
         }
     }
 
@@ -106,8 +134,7 @@ impl Branch {
     }
 
     fn same_record(&mut self, real: &Record, model: &Record, rules: Rules) -> bool {
-        self.same(real.revision, model.revision)
-            && same_content(&real.content, &model.content, rules)
+        same_content(real, model, rules) && self.same(real.revision, model.revision)
     }
 
     /// The states in which the model may be after `act`, which came to `outcome` and took effect between the two instants, in a
@@ -122,30 +149,54 @@ impl Branch {
     ) -> Vec<Self> {
         match (act, outcome) {
             (Act::Read, Outcome::Read(found)) => {
-                let mut instants = [answered, sent, sent.saturating_sub(blur)].into_iter();
-                instants.find_map(|at| self.finds(at, found, rules)).into_iter().collect()
+                // A store that judges by its clock stored the last write a little later than the model has it.
+                let (late, by) = match rules.keeping {
+                    Keeping::Rows => (self.late + TOLERANCE, TOLERANCE),
+                    _ => (Duration::ZERO, Duration::ZERO),
+                };
+                let instants = [answered + by, sent, sent.saturating_sub(blur.max(late))];
+                instants
+                    .into_iter()
+                    .find_map(|at| self.finds(at, found, rules))
+                    .into_iter()
+                    .collect()
             }
             // It may have been applied or not.
             (_, Outcome::Stored(Err(LockErrorKind::Unknown))) => {
                 let mut applied = self.clone();
+                applied.late = answered - sent;
                 let stored = applied.act(sent, act) == Ok(true);
                 if stored { vec![self.clone(), applied] } else { vec![self.clone()] }
             }
             (_, Outcome::Stored(outcome)) => {
                 let mut branch = self.clone();
-                let agrees = match (branch.act(sent, act), outcome) {
+                let done = branch.act(sent, act);
+                if done == Ok(true) {
+                    branch.late = answered - sent;
+                }
+                let agrees = match (done, outcome) {
                     (Ok(true), Ok(Some(real))) => {
                         let model = branch.server.last_revision().unwrap_or(Revision(0));
                         branch.same(*real, model)
                     }
                     (Ok(_), Ok(None)) => true,
-                    (Err(model), Err(real)) => model == *real,
+                    (Err(model), Err(real)) => self.fails_alike(model, *real, sent, rules),
                     _ => false,
                 };
                 if agrees { vec![branch] } else { Vec::new() }
             }
             _ => Vec::new(),
         }
+    }
+
+    fn fails_alike(
+        &self,
+        model: LockErrorKind,
+        real: LockErrorKind,
+        at: Time,
+        rules: Rules,
+    ) -> bool {
+        model == real || (!self.server.exists(at) && real == rules.gone)
     }
 
     /// Answers whether something was stored.
@@ -167,16 +218,24 @@ impl Branch {
                 return Err(LockErrorKind::Conflict);
             }
             Act::Evict(_) | Act::Delete | Act::Purge => {
+                let before = self.server.last_revision();
                 match act {
                     Act::Purge => self.server.purge(at),
                     _ => self.server.delete(at),
                 }
-                self.will_tell();
-                return Ok(self.server.last.is_some());
+                let stored = self.server.last_revision() != before;
+                if stored {
+                    self.will_tell();
+                }
+                return Ok(stored);
             }
             Act::Vanish => {
                 self.server.vanish();
                 return Ok(false);
+            }
+            // Who updates a row that is not there writes nothing.
+            Act::Put(..) if self.server.keeping == Keeping::Rows && self.server.last.is_none() => {
+                return Err(LockErrorKind::Conflict);
             }
             Act::Put(content, _) => {
                 let life = self.server.bucket_ttl;
@@ -210,38 +269,76 @@ impl Branch {
                 branch.same_record(real, &model, rules)
             }
             (Ok(Reading::Empty { proof: real }), Ok(Reading::Empty { proof: model })) => {
-                *real == model
+                let known = rules.remembers && !self.names.is_empty();
+                *real == (model && !known)
             }
-            (Err(real), Err(model)) => *real == model.kind,
+            (Ok(Reading::Empty { proof }), Err(_)) => {
+                !proof && rules.gone_is_empty && !self.server.exists(at)
+            }
+            (Err(real), Err(model)) => self.fails_alike(model.kind, *real, at, rules),
             _ => false,
         };
         agrees.then_some(branch)
     }
 
-    /// Whether it has told this, next; `after_gap`: or later, if some of it went unheard.
+    /// The states after it has told this, next; `after_gap`: or later, if some of it went unheard.
     pub fn tells(
-        &mut self,
+        &self,
+        at: Time,
         record: &Record,
         previous: Option<Option<Revision>>,
         rules: Rules,
         after_gap: bool,
+    ) -> Vec<Self> {
+        let in_order = rules.hearing == Hearing::Every;
+        let next = if in_order && !after_gap { 1 } else { self.told.len() };
+        let told = self.told.iter().enumerate().take(next);
+        let after = told.filter_map(|(index, told)| {
+            let mut branch = self.clone();
+            if !branch.is_told(at, told, record, previous, rules) {
+                return None;
+            }
+            match in_order {
+                true => drop(branch.told.drain(..=index)),
+                false => branch.told[index].heard = true,
+            }
+            Some(branch)
+        });
+        after.collect()
+    }
+
+    fn is_told(
+        &mut self,
+        at: Time,
+        told: &Told,
+        record: &Record,
+        previous: Option<Option<Revision>>,
+        rules: Rules,
     ) -> bool {
-        while let Some((told, replaced)) = self.told.pop_front() {
-            let previous = previous.map(|real| real.map(|real| self.known(real)));
-            let same_previous = previous == replaced;
-            if same_previous && self.same_record(record, &told, rules) {
-                return true;
-            }
-            if !after_gap {
-                return false;
-            }
+        // The one before may not have been heard.
+        let follows = match (previous, told.previous) {
+            (Some(Some(real)), Some(Some(model))) => self.same(real, model),
+            (None, _) if rules.hearing == Hearing::Last => true,
+            (real, model) => real == model,
+        };
+        if !follows {
+            return false;
         }
-        false
+        let over = told.over.is_some_and(|over| at + TOLERANCE >= over);
+        if over && record.content == Content::Vacant(Tombstone::Expired) {
+            return self.same(record.revision, told.record.revision);
+        }
+        self.same_record(record, &told.record, rules)
+    }
+
+    /// What was told until now may never be heard.
+    pub fn is_to_be_looked_at(&mut self) {
+        self.told.iter_mut().for_each(|told| told.heard = true);
     }
 
     /// Whether all that it tells was heard.
     pub fn is_silent(&self) -> bool {
-        self.told.is_empty()
+        self.told.back().is_none_or(|last| last.heard)
     }
 
     /// In words.
@@ -253,20 +350,33 @@ impl Branch {
 }
 
 /// Whether both mean the same; the real one may live a little longer.
-fn same_content(real: &Content, model: &Content, rules: Rules) -> bool {
-    match (real, model) {
-        (Content::Held(real), Content::Held(model)) => {
-            let Entry { identity, mark, life, advertisement } = real;
+fn same_content(real: &Record, model: &Record, rules: Rules) -> bool {
+    match (&real.content, &model.content) {
+        (Content::Held(held), Content::Held(model)) => {
+            let Entry { identity, mark, life, advertisement } = held;
             let lives = *life >= model.life && *life <= model.life + rules.slack;
             lives
                 && *identity == model.identity
-                && *mark == model.mark
+                && same_mark(mark.as_ref(), model.mark.as_ref(), real.revision, rules)
                 && *advertisement == model.advertisement
-        }
-        (Content::Vacant(Tombstone::Released { by, left }), Content::Vacant(model)) => {
-            *model == Tombstone::Released { by: *by, left: *left }
         }
         (Content::Vacant(real), Content::Vacant(model)) => real == model,
         _ => false,
+    }
+}
+
+/// The token of a term that begins is its own revision, whether that is said or not.
+fn same_mark(real: Option<&Mark>, model: Option<&Mark>, revision: Revision, rules: Rules) -> bool {
+    let whole = |mark: &Mark, since_unix_ms: u64| Mark {
+        token: mark.token.or(Some(revision.into())),
+        since_unix_ms,
+        ..mark.clone()
+    };
+    match (real, model) {
+        (Some(real), Some(model)) => {
+            let since = if rules.keeps_since { real.since_unix_ms } else { model.since_unix_ms };
+            whole(real, since) == whole(model, model.since_unix_ms)
+        }
+        (real, model) => real == model,
     }
 }

@@ -56,7 +56,7 @@ impl Known {
         let expected = self.expected(random);
         // As long as the store keeps an entry at the most, shorter, or longer than it can.
         let life = match random.u8(..8) {
-            0 => rules.ttl * 6,
+            0 => rules.ttl * 2,
             1 => rules.ttl + Duration::from_millis(random.u64(1..2000)),
             2..5 => Duration::from_secs(1),
             _ => rules.ttl,
@@ -68,7 +68,7 @@ impl Known {
             identity: format!("host{}", self.writes % 5).into(),
             mark: Mark {
                 write: WriteId { nonce: Nonce(7 + self.writes % 3), number: self.writes },
-                lease: rules.ttl,
+                lease: life, // as the protocol has it
                 token: expected.filter(|_| self.writes.is_multiple_of(2)).map(Into::into),
                 since_unix_ms: 1_700_000_000_000 + self.writes,
             },
@@ -98,7 +98,10 @@ impl Known {
                 let write = self.write(random, rules);
                 let rivals = (0..random.u8(2..4)).map(|_| {
                     let rival = self.write(random, rules);
-                    Write { expected: write.expected, ..rival }
+                    // A create begins a term.
+                    let token = rival.mark.token.filter(|_| write.expected.is_some());
+                    let mark = Mark { token, ..rival.mark };
+                    Write { expected: write.expected, mark, ..rival }
                 });
                 Step::Race(rivals.collect())
             }

@@ -45,7 +45,7 @@ impl Key {
         let (sender, hints) = unbounded_channel();
         let sink = HintSink::new(move |hint| drop(sender.send((began.elapsed(), hint))));
         let name = format!("e{number}");
-        let subscription = store.lock().subscribe(&name, sink);
+        let subscription = store.listener().subscribe(&name, sink);
         let mut key = Self {
             model: Model::new(store.rules()),
             random: Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number)),
@@ -59,7 +59,7 @@ impl Key {
             name,
             store,
         };
-        if key.store.rules().hearing == Hearing::Every {
+        if key.store.rules().hearing != Hearing::Nothing {
             key.hears_all().await;
         }
         key
@@ -193,7 +193,7 @@ impl Key {
 
     /// Looks until what is stored is gone.
     async fn outlive(&mut self) -> Result<(), Difference> {
-        while let Some(over) = self.model.expires() {
+        while let Some(over) = self.model.life_ends() {
             let now = self.now();
             if now < over {
                 tokio::time::sleep(over - now).await;
@@ -205,7 +205,9 @@ impl Key {
             if held.is_none() || self.known.last != before {
                 return Ok(());
             }
-            self.latest = self.latest.max(sent.saturating_sub(over));
+            if self.store.rules().keeping.frees() {
+                self.latest = self.latest.max(sent.saturating_sub(over));
+            }
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
@@ -236,14 +238,19 @@ impl Key {
                 }
                 Ok(())
             }
-            Hint::Look | Hint::Conceded(_) => Ok(()),
+            Hint::Look => {
+                self.note(format!("{at:?}: there is something to look at"));
+                self.model.is_to_be_looked_at();
+                Ok(())
+            }
+            Hint::Conceded(_) => Ok(()),
         }
     }
 
     /// Waits until all was heard that is to be heard.
     pub async fn settle(&mut self) -> Result<(), Difference> {
         self.listen()?;
-        if self.store.rules().hearing != Hearing::Every {
+        if self.store.rules().hearing == Hearing::Nothing {
             return Ok(());
         }
         while !self.model.settle() {
@@ -270,6 +277,11 @@ impl Key {
     /// The store was made again between the two instants.
     pub fn store_is_back(&mut self, made: (Time, Time)) {
         self.model.bring_back(made);
+    }
+
+    /// The server goes away in the middle of requests, or is back.
+    pub fn loses_server(&mut self, is_away: bool) {
+        self.model.loses_server(is_away);
     }
 
     /// The server is killed: some of what is told may go unheard.

@@ -7,6 +7,7 @@
 //!
 //! # What the model allows
 //! - A request takes effect at some instant between its sending and its answer. The model is asked at both ends.
+//! - A store that judges by its clock knows better than we when it has stored something: at some instant of the request, too.
 //! - An entry may be freed at any instant from the end of its life on. So a [`Model`] is the set of all states which agree with
 //!   what was seen; what agrees with none of them is a difference. An entry that is freed before its time is one, and so is one that is still
 //!   there [`NEVER`] after it.

@@ -10,7 +10,7 @@ use incumbent_test_support::Version;
 /// Plays random operations on the model of a lock and on the real one, and prints what differs.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas.
+    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite.
     #[arg(long)]
     store: String,
     /// How many operations at the least.
@@ -55,6 +55,11 @@ async fn main() -> ExitCode {
 }
 
 async fn start(store: &str) -> Option<Arc<dyn Store>> {
+    match store {
+        "postgres" => return Some(Arc::new(stores::Postgres::start().await)),
+        "sqlite" => return Some(Arc::new(stores::Sqlite::start().await)),
+        _ => {}
+    }
     let version = store.strip_prefix("nats-")?;
     let (number, replicated) = match version.strip_suffix("-r3") {
         Some(number) => (number, true),

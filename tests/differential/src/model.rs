@@ -3,18 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use incumbent::lock::{Record, Revision};
+use incumbent::lock::{LockErrorKind, Record, Revision};
 use incumbent_sim::{Server, Time};
 
 use crate::branch::{Act, Branch, Outcome};
-use crate::store::Rules;
+use crate::store::{Hearing, Rules};
 
 /// How long after the end of its life an entry may still be there. Nothing measures how fast a store is; a store
 /// that takes longer than this never frees it.
 pub const NEVER: Duration = Duration::from_secs(30);
 
 /// By how much two clocks of one machine may differ, and to what a store rounds.
-const TOLERANCE: Duration = Duration::from_millis(10);
+pub(crate) const TOLERANCE: Duration = Duration::from_millis(10);
 
 /// The states of the model which agree with all that was seen of one election.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct Model {
     gap: Gap,
     /// How much later the store may have been made than the model has it.
     blur: Duration,
+    /// Whether the server goes away in the middle of requests.
+    server_away: bool,
 }
 
 /// Whether some of what is told may go unheard.
@@ -55,7 +57,9 @@ impl Model {
     pub fn new(rules: Rules) -> Self {
         let mut server = Server::new(rules.ttl, rules.keeping, Duration::ZERO);
         server.per_write_ttl = rules.per_write_ttl;
-        Self { branches: vec![Branch::new(server)], rules, gap: Gap::None, blur: Duration::ZERO }
+        server.dates_foreign = rules.dates_foreign;
+        let (branches, blur) = (vec![Branch::new(server)], Duration::ZERO);
+        Self { branches, rules, gap: Gap::None, blur, server_away: false }
     }
 
     /// What was done between the two instants came to `outcome`.
@@ -68,6 +72,14 @@ impl Model {
         act: &Act,
         outcome: &Outcome,
     ) -> Result<(), Difference> {
+        let unavailable = matches!(
+            outcome,
+            Outcome::Read(Err(LockErrorKind::Unavailable))
+                | Outcome::Stored(Err(LockErrorKind::Unavailable))
+        );
+        if self.server_away && unavailable {
+            return Ok(());
+        }
         self.expire(answered);
         let (rules, blur) = (self.rules, self.blur);
         let after = |branch: &Branch| branch.after((sent, answered), blur, act, outcome, rules);
@@ -90,11 +102,14 @@ impl Model {
     ) -> Result<(), Difference> {
         self.expire(at);
         let (rules, gap) = (self.rules, self.gap != Gap::None);
-        let tells = |branch: &Branch| {
-            let mut branch = branch.clone();
-            branch.tells(record, previous, rules, gap).then_some(branch)
-        };
-        let next = self.branches.iter().filter_map(tells).collect();
+        let mut next: Vec<Branch> = Vec::new();
+        for branch in &self.branches {
+            for told in branch.tells(at, record, previous, rules, gap) {
+                if !next.iter().any(|known| known.is_like(&told)) {
+                    next.push(told);
+                }
+            }
+        }
         self.become_one_of(next, || format!("heard at {at:?}: {record:?}, over {previous:?}"))?;
         if self.gap == Gap::Closing {
             self.gap = Gap::None;
@@ -130,10 +145,11 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a state is left in which all was heard; then the others are given up.
+    /// Whether a state is left in which all was heard; then the others are given up, unless what is heard next may tell that the
+    /// last one was another.
     pub fn settle(&mut self) -> bool {
         let silent = self.branches.iter().any(Branch::is_silent);
-        if silent {
+        if silent && self.rules.hearing == Hearing::Every {
             self.branches.retain(Branch::is_silent);
         }
         silent || self.gap != Gap::None
@@ -148,6 +164,23 @@ impl Model {
     /// When what is stored will have outlived its life, in every state.
     pub fn expires(&self) -> Option<Time> {
         self.branches.iter().filter_map(Branch::expires).max()
+    }
+
+    /// When whoever looks finds the life of what is stored over, in every state: as it is freed, or as the store says so.
+    pub fn life_ends(&self) -> Option<Time> {
+        self.branches.iter().filter_map(Branch::life_ends).max()
+    }
+
+    /// What was told until now may never be heard, as a look was suggested instead.
+    pub fn is_to_be_looked_at(&mut self) {
+        if self.rules.hearing == Hearing::Last {
+            self.branches.iter_mut().for_each(Branch::is_to_be_looked_at);
+        }
+    }
+
+    /// From now on requests may fail as the server is not there; or no more.
+    pub fn loses_server(&mut self, is_away: bool) {
+        self.server_away = is_away;
     }
 
     /// The store is deleted.

@@ -9,6 +9,9 @@ use crate::key::Key;
 use crate::model::Difference;
 use crate::store::{Store, Upheaval};
 
+/// How many operations each election sees while the server crashes.
+const STEPS_OF_CRASH: u64 = 4;
+
 /// How much is played.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -76,6 +79,20 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
                 keys.iter_mut().for_each(Key::loses_hearing);
                 store.take_away(*upheaval).await;
                 store.bring_back(*upheaval).await;
+            }
+            Upheaval::Crashed => {
+                keys.iter_mut().for_each(|key| {
+                    key.loses_hearing();
+                    key.loses_server(true);
+                });
+                let crash = async {
+                    store.take_away(*upheaval).await;
+                    store.bring_back(*upheaval).await;
+                };
+                let playing = each(keys, async |key| key.play(STEPS_OF_CRASH).await);
+                let (played, ()) = tokio::join!(playing, crash);
+                keys = report.take(played);
+                keys.iter_mut().for_each(|key| key.loses_server(false));
             }
         }
     }

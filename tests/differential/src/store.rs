@@ -12,6 +12,11 @@ pub trait Store: Debug + Send + Sync {
     /// The lock.
     fn lock(&self) -> &dyn Lock;
 
+    /// The lock that is listened to: one of another process where a lock hears more of others than of itself.
+    fn listener(&self) -> &dyn Lock {
+        self.lock()
+    }
+
     /// How the model is set up, and what may be compared.
     fn rules(&self) -> Rules;
 
@@ -51,6 +56,35 @@ pub struct Rules {
     pub hearing: Hearing,
     /// Whether a write may be refused though nothing has changed, while another one is in flight.
     pub refuses_in_flight: bool,
+    /// Whether the store knows when somebody wrote who does not know this library.
+    pub dates_foreign: bool,
+    /// Whether an entry says since when its holder leads as that one wrote it, and not by the store's own clock.
+    pub keeps_since: bool,
+    /// Whether the lock takes an election that it has known for no new one.
+    pub remembers: bool,
+    /// How a write fails where the store is gone.
+    pub gone: LockErrorKind,
+    /// Whether a read then finds nothing, which proves nothing, rather than to fail as well.
+    pub gone_is_empty: bool,
+}
+
+impl Rules {
+    /// Those of a bucket on one nats-server.
+    pub fn new(keeping: Keeping, ttl: Duration) -> Self {
+        Self {
+            keeping,
+            ttl,
+            per_write_ttl: true,
+            slack: Duration::ZERO,
+            hearing: Hearing::Every,
+            refuses_in_flight: false,
+            dates_foreign: true,
+            keeps_since: true,
+            remembers: false,
+            gone: LockErrorKind::Unavailable,
+            gone_is_empty: false,
+        }
+    }
 }
 
 /// Which of the writes a listener hears.
@@ -58,6 +92,8 @@ pub struct Rules {
 pub enum Hearing {
     /// Every one, once and in order.
     Every,
+    /// The last one; others may be left out, told twice, or late.
+    Last,
     /// None, or that there is something to look at.
     Nothing,
 }
@@ -82,6 +118,8 @@ pub enum Deed {
 pub enum Upheaval {
     /// What holds them is deleted, and made again.
     Remade,
-    /// The server is killed, and started again.
+    /// The server is ended, and started again.
     Killed,
+    /// The same by a SIGKILL, while requests are under way.
+    Crashed,
 }

@@ -6,20 +6,13 @@ use incumbent::lock::{
     Content, Entry, LockErrorKind, Mark, Nonce, Reading, Record, Revision, Tombstone, Write,
     WriteId,
 };
-use incumbent_differential::{Act, Hearing, Model, NEVER, Outcome, Rules};
+use incumbent_differential::{Act, Model, NEVER, Outcome, Rules};
 use incumbent_sim::Keeping;
 
 const TTL: Duration = Duration::from_secs(2);
 
 fn rules(keeping: Keeping) -> Rules {
-    Rules {
-        keeping,
-        per_write_ttl: true,
-        ttl: TTL,
-        slack: Duration::from_millis(250),
-        hearing: Hearing::Every,
-        refuses_in_flight: false,
-    }
+    Rules { slack: Duration::from_millis(250), ..Rules::new(keeping, TTL) }
 }
 
 fn write(expected: Option<u64>, life: Duration) -> Write {

@@ -26,3 +26,15 @@ async fn a_bucket_does_what_its_model_does() {
 async fn a_bucket_of_three_replicas_does_what_its_model_does() {
     agree(stores::Nats::start(Version::V2_15, true).await).await;
 }
+
+/// Expiry by the database's clock, rows that stay, what is said by hand, tables that are dropped, and a crash under way.
+#[tokio::test]
+async fn a_table_of_postgresql_does_what_its_model_does() {
+    agree(stores::Postgres::start().await).await;
+}
+
+/// The same in a file, which is deleted and made again.
+#[tokio::test]
+async fn a_sqlite_file_does_what_its_model_does() {
+    agree(stores::Sqlite::start().await).await;
+}

@@ -171,6 +171,8 @@ impl Instrument {
                 "--test",
                 "stores",
                 "a_bucket_does",
+                "a_table",
+                "a_sqlite_file",
             ],
         }
     }

@@ -82,6 +82,8 @@ pub struct Server {
     pub per_write_ttl: bool,
     /// Whether it can be asked how old it is.
     pub tells_age: bool,
+    /// Whether it knows when somebody wrote who does not know this library: a SQLite file does not.
+    pub dates_foreign: bool,
     /// How old the bucket was when the world began.
     pub age: Duration,
     /// When it was made, if after that.
@@ -129,6 +131,7 @@ impl Server {
             keeping,
             per_write_ttl: true,
             tells_age: true,
+            dates_foreign: true,
             age,
             made: Time::ZERO,
             stepped: 0,
@@ -169,6 +172,16 @@ impl Server {
         self.tells_age && self.keeping.vouches(self.per_write_ttl)
     }
 
+    /// From when on whoever looks is told that the life of what stands there is over.
+    pub fn judged_at(&self) -> Option<Time> {
+        let Stored { record, expires, history, .. } = self.last.as_ref()?;
+        let Content::Held(entry) = &record.content else { return None };
+        let is_dated = self.dates_foreign || entry.mark.is_some();
+        // The clock of one server says nothing of what was written by that of another.
+        let is_judged = self.keeping == Keeping::Rows && is_dated && *history == self.history;
+        is_judged.then_some(*expires)
+    }
+
     /// For how long the bucket is still younger than its TTL.
     pub fn until_proof(&self, now: Time) -> Duration {
         let age = (self.age + now.saturating_sub(self.made)).as_millis() as i64 + self.stepped;
@@ -198,12 +211,7 @@ impl Server {
             Request::Write(_) | Request::Release(_) if lost => (failed(request, conflict()), false),
             Request::Read { .. } => {
                 let reading = match &self.last {
-                    // The clock of one server says nothing of what was written by that of another.
-                    Some(stored)
-                        if self.keeping == Keeping::Rows
-                            && now >= stored.expires
-                            && stored.history == self.history =>
-                    {
+                    Some(stored) if self.judged_at().is_some_and(|at| now >= at) => {
                         Reading::Found(stored.as_expired())
                     }
                     Some(stored) => Reading::Found(stored.record.clone()),
@@ -306,12 +314,12 @@ impl Server {
         self.replica_away_until = self.replica_away_until.min(now);
     }
 
-    /// An administrator deletes the entry: a server without tombstones then knows of none.
+    /// An administrator deletes the entry: a server without tombstones then knows of none, and a row that is not there leaves none.
     pub fn delete(&mut self, now: Time) {
-        if self.keeping == Keeping::Forever {
-            self.last = None;
-        } else {
-            self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl);
+        match self.keeping {
+            Keeping::Forever => self.last = None,
+            Keeping::Rows if self.last.is_none() => {}
+            _ => drop(self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl)),
         }
     }
 

@@ -88,7 +88,9 @@ impl World {
             scenario: scenario.clone(),
         };
         world.server.synchronous = scenario.synchronous;
+        // By the same lot, as no lock asks for both.
         world.server.per_write_ttl = scenario.per_write_ttl;
+        world.server.dates_foreign = scenario.per_write_ttl;
         for who in 0..world.campaigners.len() {
             let after = world.millis(0..200);
             world.after(after, Happening::Start { who });

@@ -11,7 +11,7 @@ use incumbent_sim::Keeping;
 use incumbent_test_support::{Cluster, Server, Version, eventually};
 use serde_json::{Value, json};
 
-use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+use crate::store::{Deed, Rules, Store, Upheaval};
 
 /// The TTL of the bucket.
 const TTL: Duration = Duration::from_secs(2);
@@ -82,13 +82,11 @@ impl Store for Nats {
     fn rules(&self) -> Rules {
         let old = self.version == Version::V2_10;
         Rules {
-            keeping: if old { Keeping::Expires } else { Keeping::LeavesMarkers },
             per_write_ttl: !old,
-            ttl: TTL,
             // Lives are whole seconds, and the server's timer may be late.
             slack: Duration::from_millis(if old { 2_000 } else { 1_250 }),
-            hearing: Hearing::Every,
             refuses_in_flight: matches!(self.servers, Servers::Three(_)),
+            ..Rules::new(if old { Keeping::Expires } else { Keeping::LeavesMarkers }, TTL)
         }
     }
 

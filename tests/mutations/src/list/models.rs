@@ -22,4 +22,22 @@ pub(super) const OF_MODELS: &[Mutation] = &[
         )],
         noticed_by: &[Differential],
     },
+    Mutation {
+        name: "the model: a row is never said to be over",
+        edits: &[edit(
+            "tests/sim/src/server.rs",
+            "is_judged.then_some(*expires)",
+            "is_judged.then_some(*expires).filter(|_| false)",
+        )],
+        noticed_by: &[Differential],
+    },
+    Mutation {
+        name: "the model: what is written into a file by hand is judged by a clock",
+        edits: &[edit(
+            "tests/sim/src/server.rs",
+            "let is_dated = self.dates_foreign || entry.mark.is_some();",
+            "let is_dated = self.dates_foreign || entry.life > Time::ZERO;",
+        )],
+        noticed_by: &[Differential],
+    },
 ];

@@ -1,0 +1,149 @@
+//! Rows in a PostgreSQL database.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, LocalBoxFuture, join_all};
+use incumbent::lock::{Lock, LockErrorKind, Revision};
+use incumbent::sql::{self, PostgresLock, Tables};
+use incumbent_sim::Keeping;
+use incumbent_test_support::{PostgresServer, eventually};
+use sqlx::postgres::{PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, PgPool, Row};
+
+use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+
+/// The longest lease.
+const TTL: Duration = Duration::from_secs(2);
+
+/// More than the connections that a lock has to spare, each of which may be dead.
+const PROBES: usize = 8;
+
+/// Tables, as this library makes them.
+#[derive(Debug)]
+pub struct Postgres {
+    server: PostgresServer,
+    admin: PgPool,
+    lock: PostgresLock,
+    /// Of another process: one looks up what it hears of its own writes, and so does not hear each of them.
+    listener: PostgresLock,
+}
+
+impl Postgres {
+    /// Starts a server.
+    pub async fn start() -> Self {
+        let server = PostgresServer::start(&[]).await;
+        let url = server.url("postgres");
+        make(&url).await;
+        let admin = PgPoolOptions::new().max_connections(4).connect(&url).await;
+        let admin = admin.expect("a connection");
+        let (lock, listener) = (open(&url).await, open(&url).await);
+        Self { server, admin, lock, listener }
+    }
+
+    async fn run(&self, statement: &str) -> Result<Vec<PgRow>, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_all(&self.admin).await
+    }
+}
+
+async fn make(url: &str) {
+    let tables = Tables::make().longest_lease(TTL);
+    sql::Postgres::connect_with(url, tables).await.expect("tables");
+}
+
+/// Who has not made the tables does not know that they are new.
+async fn open(url: &str) -> PostgresLock {
+    sql::Postgres::connect_with(url, Tables::existing()).await.expect("the tables just made").lock()
+}
+
+impl Store for Postgres {
+    fn lock(&self) -> &dyn Lock {
+        &self.lock
+    }
+
+    fn listener(&self) -> &dyn Lock {
+        &self.listener
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            hearing: Hearing::Last,
+            keeps_since: false,
+            remembers: true,
+            gone: LockErrorKind::Misconfigured,
+            ..Rules::new(Keeping::Rows, TTL)
+        }
+    }
+
+    fn deeds(&self) -> &'static [Deed] {
+        &[Deed::Delete, Deed::Put, Deed::PutOver]
+    }
+
+    fn commit<'a>(
+        &'a self,
+        name: &'a str,
+        deed: Deed,
+        expected: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Option<Revision>, LockErrorKind>> {
+        let over = expected.filter(|_| deed == Deed::PutOver);
+        let over = over.map_or(String::new(), |over| format!(" AND revision = {over}"));
+        let is_delete = deed == Deed::Delete;
+        let statement = match is_delete {
+            true => format!("DELETE FROM incumbent_elections WHERE name = '{name}'"),
+            false => format!(
+                "UPDATE incumbent_elections SET holder = 'junk', advertised = NULL,
+                    lease_duration = interval '{} milliseconds'
+                WHERE name = '{name}'{over} RETURNING revision",
+                TTL.as_millis()
+            ),
+        };
+        async move {
+            let rows = self.run(&statement).await.map_err(|error| match error {
+                sqlx::Error::Database(error) if error.code().as_deref() == Some("42P01") => {
+                    LockErrorKind::Unavailable
+                }
+                _ => LockErrorKind::Unknown,
+            })?;
+            match rows.first() {
+                Some(row) => Ok(Some(Revision(row.get::<i64, _>("revision").unsigned_abs()))),
+                None if is_delete => Ok(None),
+                None => Err(LockErrorKind::Conflict),
+            }
+        }
+        .boxed()
+    }
+
+    fn upheavals(&self) -> &'static [Upheaval] {
+        &[Upheaval::Remade, Upheaval::Crashed]
+    }
+
+    fn take_away(&self, upheaval: Upheaval) -> LocalBoxFuture<'_, ()> {
+        async move {
+            if upheaval == Upheaval::Crashed {
+                return self.server.kill();
+            }
+            self.run("TRUNCATE incumbent_elections").await.expect_err("tokens never go back");
+            let dropped = self.run("DROP TABLE incumbent_elections, incumbent_settings").await;
+            dropped.expect("no tables");
+        }
+        .boxed_local()
+    }
+
+    fn bring_back(&self, upheaval: Upheaval) -> LocalBoxFuture<'_, ()> {
+        async move {
+            if upheaval == Upheaval::Remade {
+                return make(&self.server.url("postgres")).await;
+            }
+            self.server.restart().await;
+            for lock in [&self.lock, &self.listener] {
+                let read = async || lock.read("any", Duration::from_secs(1)).await.ok();
+                let all = async || {
+                    let reads = join_all((0..PROBES).map(|_| read())).await;
+                    reads.into_iter().collect::<Option<Vec<_>>>()
+                };
+                eventually("the lock", all).await;
+            }
+        }
+        .boxed_local()
+    }
+}
