@@ -34,7 +34,7 @@ pub(super) struct Before<V> {
 #[derive(Debug)]
 pub(super) struct Election<V>(Mutex<State<V>>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct State<V> {
     known: Option<Known<V>>,
     /// The greatest revision that was ever seen, which outlives the object.
@@ -44,6 +44,13 @@ struct State<V> {
 impl<V> Default for Election<V> {
     fn default() -> Self {
         Self(Mutex::new(State { known: None, newest: None }))
+    }
+}
+
+/// For those who try out what may have happened.
+impl<V: Clone> Clone for Election<V> {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
     }
 }
 

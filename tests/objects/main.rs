@@ -8,6 +8,7 @@ mod entries;
 mod faults;
 mod gate;
 mod go_entries;
+mod kinds;
 mod race;
 mod raw;
 mod scene;

@@ -52,7 +52,9 @@ impl Server {
     pub async fn start(program: Program) -> Self {
         tokio::task::spawn_blocking(programs).await.expect("the programs");
         // versitygw keeps ETags in extended attributes, which a /tmp in memory need not have.
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let program_of_tests = std::env::current_exe().expect("this program");
+        let beside = program_of_tests.parent().expect("its directory");
+        let directory = tempfile::tempdir_in(beside).expect("a directory");
         std::fs::create_dir_all(directory.path().join("data").join(BUCKET)).unwrap();
         let server = Self { program, port: Port::pick(), process: Mutex::new(None), directory };
         server.restart().await;

@@ -3,54 +3,25 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use incumbent::lock::{
-    Content, Entry, LockErrorKind, Mark, Reading, Record, Release, Request, Revision, Tombstone,
-    Write,
-};
+use incumbent::lock::{Content, LockErrorKind, Reading, Record, Request, Revision, Tombstone};
 use incumbent::protocol::Answer;
-use incumbent_sim::{Keeping, Server, Time};
+use incumbent_sim::{Keeping, LoneLock, Server, Time};
 
+use crate::acting::{Act, Outcome};
 use crate::model::TOLERANCE;
+use crate::same::same_content;
 use crate::store::{Hearing, Rules};
 
 /// How many writes are kept in mind that were heard and may be told again.
 const MOST_TOLD: usize = 16;
-
-/// What was done to an election.
-#[derive(Debug, Clone)]
-pub enum Act {
-    /// A read.
-    Read,
-    /// A conditional write.
-    Write(Write),
-    /// A conditional delete by the holder.
-    Release(Release),
-    /// A conditional delete by an operator.
-    Evict(Revision),
-    /// A delete by somebody.
-    Delete,
-    /// The same, by a purge of the key.
-    Purge,
-    /// What is stored was removed without a trace.
-    Vanish,
-    /// A write by somebody else, over what it expects if that is told.
-    Put(Content, Option<Revision>),
-}
-
-/// What came of it.
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    /// What a read found.
-    Read(Result<Reading, LockErrorKind>),
-    /// Whether something was stored, and as which revision, where that was told.
-    Stored(Result<Option<Revision>, LockErrorKind>),
-}
 
 /// One state in which the model may be.
 #[derive(Debug, Clone)]
 pub struct Branch {
     /// The model.
     pub server: Server,
+    /// The model of an object and of a lock on it, which stands for the server where there is one.
+    pub object: Option<LoneLock>,
     /// The model's revision of each real one.
     names: BTreeMap<Revision, Revision>,
     /// What a listener has still to be told.
@@ -71,8 +42,35 @@ struct Told {
 }
 
 impl Branch {
-    pub fn new(server: Server) -> Self {
-        Self { server, names: BTreeMap::new(), told: VecDeque::new(), late: Duration::ZERO }
+    pub fn new(rules: Rules) -> Self {
+        let mut server = Server::new(rules.ttl, rules.keeping, Duration::ZERO);
+        server.per_write_ttl = rules.per_write_ttl;
+        server.dates_foreign = rules.dates_foreign;
+        let object = match rules.keeping {
+            Keeping::Objects { hashed } => Some(LoneLock::new(hashed, rules.ttl)),
+            _ => None,
+        };
+        let (names, told, late) = (BTreeMap::new(), VecDeque::new(), Duration::ZERO);
+        Self { server, object, names, told, late }
+    }
+
+    /// What holds it is gone, until `made`.
+    pub fn remake(&mut self, made: Time) {
+        match &mut self.object {
+            // What objects are in is there all along.
+            Some(object) if made == Time::MAX => object.delete(),
+            Some(_) => {}
+            None if self.server.keeping != Keeping::Forever => self.server.remake(made),
+            None if made == Time::MAX => self.server.vanish(),
+            None => {}
+        }
+    }
+
+    fn last_revision(&self) -> Option<Revision> {
+        match &self.object {
+            Some(object) => object.newest(),
+            None => self.server.last_revision(),
+        }
     }
 
     /// From when on what is stored may be gone.
@@ -81,9 +79,11 @@ impl Branch {
         self.server.last.as_ref().filter(|_| frees).map(|last| last.expires)
     }
 
-    /// From when on whoever looks finds its life over.
+    /// When the life is over of what is held.
     pub fn life_ends(&self) -> Option<Time> {
-        self.expires().or(self.server.judged_at())
+        let last = self.server.last.as_ref();
+        let is_held = |content: &Content| matches!(content, Content::Held(_));
+        self.expires().or(last.filter(|last| is_held(&last.record.content)).map(|it| it.expires))
     }
 
     /// What becomes of it when what is stored has outlived its life.
@@ -104,7 +104,7 @@ impl Branch {
         last(self) == last(other) && self.told == other.told && self.names == other.names
     }
 
-    fn will_tell(&mut self) {
+    pub fn will_tell(&mut self) {
         if let Some(last) = &self.server.last {
             let (record, previous) = (last.record.clone(), last.previous);
             let over = self.server.judged_at();
@@ -116,7 +116,7 @@ impl Branch {
     }
 
     /// The model's word for a real revision; one that it never gave out for what it does not know.
-    fn known(&self, real: Revision) -> Revision {
+    pub fn known(&self, real: Revision) -> Revision {
         self.names.get(&real).copied().unwrap_or(Revision(u64::MAX))
     }
 
@@ -176,7 +176,7 @@ impl Branch {
                 }
                 let agrees = match (done, outcome) {
                     (Ok(true), Ok(Some(real))) => {
-                        let model = branch.server.last_revision().unwrap_or(Revision(0));
+                        let model = branch.last_revision().unwrap_or(Revision(0));
                         branch.same(*real, model)
                     }
                     (Ok(_), Ok(None)) => true,
@@ -199,61 +199,6 @@ impl Branch {
         model == real || (!self.server.exists(at) && real == rules.gone)
     }
 
-    /// Answers whether something was stored.
-    fn act(&mut self, at: Time, act: &Act) -> Result<bool, LockErrorKind> {
-        let request = match act {
-            Act::Read => return Ok(false),
-            Act::Write(write) => {
-                let expected = write.expected.map(|real| self.known(real));
-                Request::Write(Write { expected, ..write.clone() })
-            }
-            Act::Release(release) => {
-                let expected = self.known(release.expected);
-                Request::Release(Release { expected, ..release.clone() })
-            }
-            _ if !self.server.exists(at) => return Err(LockErrorKind::Unavailable),
-            Act::Evict(expected) | Act::Put(_, Some(expected))
-                if self.server.last_revision() != Some(self.known(*expected)) =>
-            {
-                return Err(LockErrorKind::Conflict);
-            }
-            Act::Evict(_) | Act::Delete | Act::Purge => {
-                let before = self.server.last_revision();
-                match act {
-                    Act::Purge => self.server.purge(at),
-                    _ => self.server.delete(at),
-                }
-                let stored = self.server.last_revision() != before;
-                if stored {
-                    self.will_tell();
-                }
-                return Ok(stored);
-            }
-            Act::Vanish => {
-                self.server.vanish();
-                return Ok(false);
-            }
-            // Who updates a row that is not there writes nothing.
-            Act::Put(..) if self.server.keeping == Keeping::Rows && self.server.last.is_none() => {
-                return Err(LockErrorKind::Conflict);
-            }
-            Act::Put(content, _) => {
-                let life = self.server.bucket_ttl;
-                self.server.store(at, content.clone(), life);
-                self.will_tell();
-                return Ok(true);
-            }
-        };
-        let (answer, stored) = self.server.apply(at, &request);
-        if stored {
-            self.will_tell();
-        }
-        match answer {
-            Answer::Written(Err(failure)) | Answer::Released(Err(failure)) => Err(failure.kind),
-            _ => Ok(stored),
-        }
-    }
-
     /// The state after a read, if it is one that could find this.
     fn finds(
         &self,
@@ -262,7 +207,7 @@ impl Branch {
         rules: Rules,
     ) -> Option<Self> {
         let mut branch = self.clone();
-        let (answer, _) = branch.server.apply(at, &Request::Read { timeout: Duration::ZERO });
+        let (answer, _) = branch.apply(at, &Request::Read { timeout: Duration::ZERO });
         let Answer::Read(expected) = answer else { return None };
         let agrees = match (found, expected) {
             (Ok(Reading::Found(real)), Ok(Reading::Found(model))) => {
@@ -346,37 +291,5 @@ impl Branch {
         let names: Vec<_> = self.names.iter().rev().take(3).collect();
         let last = self.server.last.as_ref().map(|last| (&last.record, last.expires));
         format!("holds {last:?}; has still to tell {:?}; revisions {names:?}", self.told)
-    }
-}
-
-/// Whether both mean the same; the real one may live a little longer.
-fn same_content(real: &Record, model: &Record, rules: Rules) -> bool {
-    match (&real.content, &model.content) {
-        (Content::Held(held), Content::Held(model)) => {
-            let Entry { identity, mark, life, advertisement } = held;
-            let lives = *life >= model.life && *life <= model.life + rules.slack;
-            lives
-                && *identity == model.identity
-                && same_mark(mark.as_ref(), model.mark.as_ref(), real.revision, rules)
-                && *advertisement == model.advertisement
-        }
-        (Content::Vacant(real), Content::Vacant(model)) => real == model,
-        _ => false,
-    }
-}
-
-/// The token of a term that begins is its own revision, whether that is said or not.
-fn same_mark(real: Option<&Mark>, model: Option<&Mark>, revision: Revision, rules: Rules) -> bool {
-    let whole = |mark: &Mark, since_unix_ms: u64| Mark {
-        token: mark.token.or(Some(revision.into())),
-        since_unix_ms,
-        ..mark.clone()
-    };
-    match (real, model) {
-        (Some(real), Some(model)) => {
-            let since = if rules.keeps_since { real.since_unix_ms } else { model.since_unix_ms };
-            whole(real, since) == whole(model, model.since_unix_ms)
-        }
-        (real, model) => real == model,
     }
 }

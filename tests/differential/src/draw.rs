@@ -11,6 +11,11 @@ use crate::store::{Deed, Rules};
 /// How long a request may take: so long that an answer comes however busy the machine is.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// A number of an object that no wall clock will show in milliseconds for long.
+const FIRST_NUMBER: u64 = 1_000_000_000_000_000;
+/// How far two such numbers are apart: no election sees as many writes, nor is it what one expects that is far from any.
+const NUMBERS_BETWEEN: u64 = 10_000_019;
+
 /// What is done next.
 #[derive(Debug, Clone)]
 pub enum Step {
@@ -78,6 +83,13 @@ impl Known {
         }
     }
 
+    /// With a number that is less than any other, or greater.
+    fn put_numbered(&mut self, random: &mut Rng) -> Deed {
+        self.writes += 1;
+        let after_all = FIRST_NUMBER + self.writes * NUMBERS_BETWEEN;
+        Deed::PutNumbered(if random.bool() { after_all } else { 0 })
+    }
+
     /// Draws what is done next.
     pub fn draw(&mut self, random: &mut Rng, rules: Rules, deeds: &[Deed]) -> Step {
         match random.u8(..100) {
@@ -106,7 +118,10 @@ impl Known {
                 Step::Race(rivals.collect())
             }
             79..90 if !deeds.is_empty() => {
-                let deed = deeds[random.usize(..deeds.len())];
+                let deed = match deeds[random.usize(..deeds.len())] {
+                    Deed::PutNumbered(_) => self.put_numbered(random),
+                    deed => deed,
+                };
                 Step::Deed(deed, self.expected(random))
             }
             90..95 => Step::Wait(Duration::from_millis(random.u64(..rules.ttl.as_millis() as u64))),

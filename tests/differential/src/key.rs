@@ -13,7 +13,7 @@ use incumbent::lock::{
 use incumbent_sim::Time;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::branch::{Act, Outcome};
+use crate::acting::{Act, FOREIGN, Outcome};
 use crate::draw::{Known, Step, TIMEOUT};
 use crate::model::{Difference, Model, NEVER};
 use crate::store::{Deed, Hearing, Store};
@@ -117,6 +117,9 @@ impl Key {
                     Deed::Vanish => Act::Vanish,
                     Deed::Put => Act::Put(foreign(store.rules().ttl), None),
                     Deed::PutOver => Act::Put(foreign(store.rules().ttl), expected),
+                    Deed::Touch => Act::Touch,
+                    Deed::Invalid => Act::Invalid,
+                    _ => Act::ToObject(deed),
                 };
                 let failed = |kind| LockError::new(kind, "");
                 self.stored(sent, act, done.map_err(failed))?;
@@ -191,7 +194,7 @@ impl Key {
         Ok(())
     }
 
-    /// Looks until what is stored is gone.
+    /// Looks when the life of what is stored is over, and until it is gone where it goes.
     async fn outlive(&mut self) -> Result<(), Difference> {
         while let Some(over) = self.model.life_ends() {
             let now = self.now();
@@ -202,12 +205,11 @@ impl Key {
             let before = self.known.last;
             let sent = self.now();
             let held = self.read().await?;
-            if held.is_none() || self.known.last != before {
+            let stays = !self.store.rules().keeping.frees();
+            if stays || held.is_none() || self.known.last != before {
                 return Ok(());
             }
-            if self.store.rules().keeping.frees() {
-                self.latest = self.latest.max(sent.saturating_sub(over));
-            }
+            self.latest = self.latest.max(sent.saturating_sub(over));
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
@@ -320,5 +322,5 @@ impl Key {
 
 /// What somebody who does not know this library writes.
 fn foreign(ttl: Duration) -> Content {
-    Content::Held(Entry { identity: "junk".into(), mark: None, life: ttl, advertisement: None })
+    Content::Held(Entry { identity: FOREIGN.into(), mark: None, life: ttl, advertisement: None })
 }

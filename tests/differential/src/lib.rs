@@ -13,15 +13,29 @@
 //!   there [`NEVER`] after it.
 //! - Revisions are compared by their order alone: those of a real lock may leave gaps.
 
+mod acting;
 mod branch;
 mod draw;
+#[path = "../../objects/gate.rs"]
+#[allow(dead_code, reason = "the tests do more to it")]
+mod gate;
 mod key;
+#[path = "../../objects/kinds.rs"]
+#[allow(dead_code, reason = "the tests share servers")]
+mod kinds;
 mod model;
+#[path = "../../objects/raw.rs"]
+#[allow(dead_code, reason = "the tests ask for more")]
+mod raw;
 mod run;
+mod same;
+#[path = "../../objects/server.rs"]
+#[allow(dead_code, reason = "the tests do more to it")]
+mod server;
 mod store;
 pub mod stores;
 
-pub use branch::{Act, Outcome};
+pub use acting::{Act, Outcome};
 pub use model::{Difference, Model, NEVER};
 pub use run::{Options, Report, run};
 pub use store::{Deed, Hearing, Rules, Store, Upheaval};

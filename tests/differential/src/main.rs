@@ -10,7 +10,7 @@ use incumbent_test_support::Version;
 /// Plays random operations on the model of a lock and on the real one, and prints what differs.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite.
+    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite; gcs, s3, azure.
     #[arg(long)]
     store: String,
     /// How many operations at the least.
@@ -59,6 +59,9 @@ async fn start(store: &str) -> Option<Arc<dyn Store>> {
         "postgres" => return Some(Arc::new(stores::Postgres::start().await)),
         "sqlite" => return Some(Arc::new(stores::Sqlite::start().await)),
         _ => {}
+    }
+    if let Some(objects) = stores::objects::start(store).await {
+        return Some(objects);
     }
     let version = store.strip_prefix("nats-")?;
     let (number, replicated) = match version.strip_suffix("-r3") {

@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Record, Revision};
-use incumbent_sim::{Server, Time};
+use incumbent_sim::{Keeping, Time};
 
-use crate::branch::{Act, Branch, Outcome};
+use crate::acting::{Act, Outcome};
+use crate::branch::Branch;
 use crate::store::{Hearing, Rules};
 
 /// How long after the end of its life an entry may still be there. Nothing measures how fast a store is; a store
@@ -55,10 +56,7 @@ impl fmt::Display for Difference {
 impl Model {
     /// An election that nobody has ever held.
     pub fn new(rules: Rules) -> Self {
-        let mut server = Server::new(rules.ttl, rules.keeping, Duration::ZERO);
-        server.per_write_ttl = rules.per_write_ttl;
-        server.dates_foreign = rules.dates_foreign;
-        let (branches, blur) = (vec![Branch::new(server)], Duration::ZERO);
+        let (branches, blur) = (vec![Branch::new(rules)], Duration::ZERO);
         Self { branches, rules, gap: Gap::None, blur, server_away: false }
     }
 
@@ -72,12 +70,7 @@ impl Model {
         act: &Act,
         outcome: &Outcome,
     ) -> Result<(), Difference> {
-        let unavailable = matches!(
-            outcome,
-            Outcome::Read(Err(LockErrorKind::Unavailable))
-                | Outcome::Stored(Err(LockErrorKind::Unavailable))
-        );
-        if self.server_away && unavailable {
+        if self.server_away && self.is_refused_while_away(outcome) {
             return Ok(());
         }
         self.expire(answered);
@@ -88,6 +81,13 @@ impl Model {
         self.become_one_of(next, || {
             format!("{act:?} between {sent:?} and {answered:?}: {outcome:?}")
         })
+    }
+
+    /// Whether the server, while it comes and goes, does nothing and says so; one of Kubernetes knows of no rights at first.
+    fn is_refused_while_away(&self, outcome: &Outcome) -> bool {
+        let (Outcome::Read(Err(kind)) | Outcome::Stored(Err(kind))) = outcome else { return false };
+        let denies = self.rules.keeping == Keeping::Forever;
+        *kind == LockErrorKind::Unavailable || (denies && *kind == LockErrorKind::Denied)
     }
 
     /// A listener was told of a write, not later than at `at`.
@@ -166,7 +166,7 @@ impl Model {
         self.branches.iter().filter_map(Branch::expires).max()
     }
 
-    /// When whoever looks finds the life of what is stored over, in every state: as it is freed, or as the store says so.
+    /// When the life of what is held will be over, in every state.
     pub fn life_ends(&self) -> Option<Time> {
         self.branches.iter().filter_map(Branch::life_ends).max()
     }
@@ -186,7 +186,7 @@ impl Model {
     /// The store is deleted.
     pub fn take_away(&mut self) {
         for branch in &mut self.branches {
-            branch.server.remake(Time::MAX);
+            branch.remake(Time::MAX);
         }
     }
 
@@ -194,7 +194,7 @@ impl Model {
     pub fn bring_back(&mut self, (from, to): (Time, Time)) {
         self.blur = to - from;
         for branch in &mut self.branches {
-            branch.server.remake(from);
+            branch.remake(from);
         }
     }
 

@@ -111,6 +111,20 @@ pub enum Deed {
     Put,
     /// The same, if the last revision is the expected one.
     PutOver,
+    /// Writes to the rest of what the entry is in.
+    Touch,
+    /// Writes what the store must refuse.
+    Invalid,
+    /// Writes what is no entry of this library over an object, with a number.
+    PutNumbered(u64),
+    /// Writes over an object what cannot be read.
+    Spoil,
+    /// Keeps a copy of an object.
+    Save,
+    /// Puts the copy in the place of whatever stands there.
+    Restore,
+    /// Deletes an object, and puts the same content back.
+    PutBack,
 }
 
 /// What happens to all elections at once.

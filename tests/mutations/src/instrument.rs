@@ -173,6 +173,7 @@ impl Instrument {
                 "a_bucket_does",
                 "a_table",
                 "a_sqlite_file",
+                "an_object",
             ],
         }
     }

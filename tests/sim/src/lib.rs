@@ -26,6 +26,7 @@ use incumbent::lock;
 
 pub use campaigner::Standing;
 pub use fleet::Fleet;
+pub use objects::LoneLock;
 pub use run::{Report, Violation, bound, run};
 pub use scenario::{Fault, STORM, Scenario};
 pub use schedule::{ParseScheduleError, Schedule};

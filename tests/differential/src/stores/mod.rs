@@ -1,6 +1,7 @@
 //! The real locks.
 
 mod nats;
+pub mod objects;
 mod postgres;
 mod sqlite;
 

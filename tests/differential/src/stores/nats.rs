@@ -114,7 +114,7 @@ impl Store for Nats {
                     headers.insert("Nats-Expected-Last-Subject-Sequence", expected.as_str());
                 }
             }
-            Deed::Vanish | Deed::Put => {}
+            _ => {}
         }
         async move {
             if deed == Deed::Vanish {

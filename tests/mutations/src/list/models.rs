@@ -32,11 +32,20 @@ pub(super) const OF_MODELS: &[Mutation] = &[
         noticed_by: &[Differential],
     },
     Mutation {
-        name: "the model: what is written into a file by hand is judged by a clock",
+        name: "the model: no ETag comes back with its content",
         edits: &[edit(
-            "tests/sim/src/server.rs",
-            "let is_dated = self.dates_foreign || entry.mark.is_some();",
-            "let is_dated = self.dates_foreign || entry.life > Time::ZERO;",
+            "tests/sim/src/objects/store.rs",
+            "Version(if self.hashed { place as u64 } else { self.versions })",
+            "Version(self.versions)",
+        )],
+        noticed_by: &[Differential],
+    },
+    Mutation {
+        name: "the model: a generation comes back with its content",
+        edits: &[edit(
+            "tests/sim/src/objects/store.rs",
+            "Version(if self.hashed { place as u64 } else { self.versions })",
+            "Version(place as u64)",
         )],
         noticed_by: &[Differential],
     },

@@ -49,7 +49,7 @@ impl fmt::Display for Reply {
             Self::Found(Some(Object { version, body })) => {
                 write!(f, "{version:?}, number {}", body.number)?;
                 match &body.said {
-                    Said::Held(identity, mark) => {
+                    Said::Held(identity, mark, _) => {
                         write!(f, " of {identity} (write {})", mark.write.number)
                     }
                     Said::Released { left, .. } => write!(f, ", released with {left:?} left"),

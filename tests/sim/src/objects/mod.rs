@@ -2,6 +2,7 @@
 //!
 //! What it knows of an object, and how long it has anybody wait, are the library's own sources.
 
+mod alone;
 #[path = "../../../../src/objects/election.rs"]
 mod election;
 mod http;
@@ -12,6 +13,7 @@ mod terms;
 mod trouble;
 mod vimeo;
 
+pub use alone::LoneLock;
 pub(crate) use http::{Asked, Reply};
 pub(crate) use requests::{Exchange, Room};
 pub(crate) use store::Store;

@@ -10,6 +10,7 @@ use incumbent::protocol::{Answer, Event};
 use super::election::{Before, Election, Known};
 use super::http::{Asked, Reply};
 use super::store::{Body, Object, Said, Store, Version};
+use super::terms::Terms;
 use crate::campaigner::Campaigner;
 use crate::happening::Happening;
 use crate::server::{Time, failed, failure};
@@ -96,16 +97,7 @@ impl World {
             return self.room_fails(who, LockErrorKind::Conflict, "written by somebody else");
         }
         let number = room.election.next_number(known.as_ref(), wall.as_millis() as u64);
-        let (said, life) = match &exchange.request {
-            Request::Write(write) => {
-                (Said::Held(Arc::clone(&write.identity), write.mark.clone()), write.life)
-            }
-            Request::Release(release) => {
-                (Said::Released { by: release.by, left: release.left }, release.left)
-            }
-            Request::Read { .. } | Request::Concede(_) => return,
-        };
-        let body = Body { number, expiry: wall + terms.told_to_go(life), said };
+        let Some(body) = body_of(&exchange.request, number, terms, wall) else { return };
         let newest = room.election.newest();
         let over = known.map(|known| known.version);
         exchange.asked = Asked::Put { over, body, newest, sent: now };
@@ -188,7 +180,7 @@ impl World {
             self.log(|| format!("c{who} knows nothing of what was lost"));
             self.checker.excuse(until);
         }
-        let Said::Held(_, mark) = &body.said else { return };
+        let Said::Held(_, mark, _) = &body.said else { return };
         let number = mark.write.number;
         if self.campaigners[who].life == life {
             self.campaigners[who].applied(number);
@@ -345,6 +337,26 @@ impl World {
         self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
         self.feed(who, Event::Answered { id, answer });
     }
+}
+
+/// What is written for a request. `wall`: the writer's wall clock.
+pub(super) fn body_of(
+    request: &Request,
+    number: u64,
+    terms: Terms,
+    wall: Duration,
+) -> Option<Body> {
+    let (said, life) = match request {
+        Request::Write(write) => {
+            let (identity, advertisement) = (write.identity.clone(), write.advertisement.clone());
+            (Said::Held(identity, write.mark.clone(), advertisement), write.life)
+        }
+        Request::Release(release) => {
+            (Said::Released { by: release.by, left: release.left }, release.left)
+        }
+        Request::Read { .. } | Request::Concede(_) => return None,
+    };
+    Some(Body { number, expiry: wall + terms.told_to_go(life), said })
 }
 
 /// What a write is to replace; `None`: it is none.

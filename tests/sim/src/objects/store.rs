@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::Advertisement;
 use incumbent::lock::{Content, Entry, Mark, Nonce, Revision, Token, Tombstone};
 
 use super::terms::Terms;
@@ -31,7 +32,7 @@ pub struct Body {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
-    Held(Arc<str>, Mark),
+    Held(Arc<str>, Mark, Option<Arc<Advertisement>>),
     Released {
         by: Nonce,
         left: Duration,
@@ -47,11 +48,11 @@ impl Body {
     /// What it means; `None`: nothing. `wall`: the reader's wall clock.
     pub(super) fn content(&self, terms: Terms, wall: Duration) -> Option<Content> {
         Some(match &self.said {
-            Said::Held(identity, mark) => Content::Held(Entry {
+            Said::Held(identity, mark, advertisement) => Content::Held(Entry {
                 identity: Arc::clone(identity),
                 mark: Some(mark.clone()),
                 life: mark.lease,
-                advertisement: None,
+                advertisement: advertisement.clone(),
             }),
             Said::Released { by, left } => {
                 Content::Vacant(Tombstone::Released { by: *by, left: *left })
@@ -88,7 +89,7 @@ struct SetBack {
     unaware: Vec<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Store {
     /// Versions are hashes of the content, as ETags of S3 are: they come back if it does.
     pub hashed: bool,

@@ -1,0 +1,151 @@
+//! What was done to an election, and what the model makes of it.
+
+use incumbent::lock::{
+    Content, LockErrorKind, Reading, Release, Request, Revision, Tombstone, Write,
+};
+use incumbent::protocol::Answer;
+use incumbent_sim::{Keeping, Time};
+
+use crate::branch::Branch;
+use crate::store::Deed;
+
+/// Who somebody is that does not know this library.
+pub const FOREIGN: &str = "junk";
+
+/// What was done to an election.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// A read.
+    Read,
+    /// A conditional write.
+    Write(Write),
+    /// A conditional delete by the holder.
+    Release(Release),
+    /// A conditional delete by an operator.
+    Evict(Revision),
+    /// A delete by somebody.
+    Delete,
+    /// The same, by a purge of the key.
+    Purge,
+    /// What is stored was removed without a trace.
+    Vanish,
+    /// A write by somebody else, over what it expects if that is told.
+    Put(Content, Option<Revision>),
+    /// A write that changes nothing of the entry.
+    Touch,
+    /// A write that the store must refuse.
+    Invalid,
+    /// What somebody does to an object.
+    ToObject(Deed),
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// What a read found.
+    Read(Result<Reading, LockErrorKind>),
+    /// Whether something was stored, and as which revision, where that was told.
+    Stored(Result<Option<Revision>, LockErrorKind>),
+}
+
+impl Branch {
+    pub fn apply(&mut self, at: Time, request: &Request) -> (Answer, bool) {
+        match &mut self.object {
+            Some(object) => object.apply(at, request),
+            None => self.server.apply(at, request),
+        }
+    }
+
+    /// Answers whether something was stored.
+    pub fn act(&mut self, at: Time, act: &Act) -> Result<bool, LockErrorKind> {
+        let request = match act {
+            Act::Read => return Ok(false),
+            Act::Write(write) => {
+                let expected = write.expected.map(|real| self.known(real));
+                Request::Write(Write { expected, ..write.clone() })
+            }
+            Act::Release(release) => {
+                let expected = self.known(release.expected);
+                Request::Release(Release { expected, ..release.clone() })
+            }
+            _ if self.object.is_some() => return self.act_on_object(at, act),
+            _ if !self.server.exists(at) => return Err(LockErrorKind::Unavailable),
+            Act::Evict(expected) | Act::Put(_, Some(expected))
+                if self.server.last_revision() != Some(self.known(*expected)) =>
+            {
+                return Err(LockErrorKind::Conflict);
+            }
+            // The object stays, and its record names nobody; where none does, nothing changes.
+            Act::Evict(_) if self.server.keeping == Keeping::Forever => {
+                let deleted = Content::Vacant(Tombstone::Deleted);
+                let last = self.server.last.as_ref().map(|last| &last.record.content);
+                let changes = last != Some(&deleted);
+                if changes {
+                    self.server.store(at, deleted, self.server.bucket_ttl);
+                    self.will_tell();
+                }
+                return Ok(changes);
+            }
+            Act::Evict(_) | Act::Delete | Act::Purge => {
+                let before = self.server.last_revision();
+                match act {
+                    Act::Purge => self.server.purge(at),
+                    _ => self.server.delete(at),
+                }
+                let stored = self.server.last_revision() != before;
+                if stored {
+                    self.will_tell();
+                }
+                return Ok(stored);
+            }
+            Act::Vanish => {
+                self.server.vanish();
+                return Ok(false);
+            }
+            Act::Touch => return Ok(false),
+            Act::Invalid | Act::ToObject(_) => return Err(LockErrorKind::Misconfigured),
+            // Who updates a row that is not there writes nothing.
+            Act::Put(..) if self.server.keeping == Keeping::Rows && self.server.last.is_none() => {
+                return Err(LockErrorKind::Conflict);
+            }
+            Act::Put(content, _) => {
+                let life = self.server.bucket_ttl;
+                self.server.store(at, content.clone(), life);
+                self.will_tell();
+                return Ok(true);
+            }
+        };
+        let (answer, stored) = self.apply(at, &request);
+        if stored {
+            self.will_tell();
+        }
+        match answer {
+            Answer::Written(Err(failure)) | Answer::Released(Err(failure)) => Err(failure.kind),
+            _ => Ok(stored),
+        }
+    }
+
+    fn act_on_object(&mut self, at: Time, act: &Act) -> Result<bool, LockErrorKind> {
+        let expected = match act {
+            Act::Evict(expected) => Some(self.known(*expected)),
+            _ => None,
+        };
+        let Some(object) = &mut self.object else { return Ok(false) };
+        let term = self.server.bucket_ttl;
+        match act {
+            Act::Evict(_) => object.evict(at, expected.unwrap_or(Revision(u64::MAX)))?,
+            Act::Delete => object.delete(),
+            Act::ToObject(Deed::PutNumbered(number)) => {
+                object.overwrite(at, *number, FOREIGN, term);
+            }
+            Act::ToObject(Deed::Spoil) => object.spoil(),
+            Act::ToObject(Deed::Save) => object.save(),
+            Act::ToObject(Deed::PutBack) => object.put_back(),
+            Act::ToObject(Deed::Restore) if !object.restore() => {
+                return Err(LockErrorKind::Conflict);
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+}

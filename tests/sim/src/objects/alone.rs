@@ -1,0 +1,152 @@
+//! One lock on one object, with nothing between them: what the store and the lock are, without what happens to requests.
+
+use std::time::Duration;
+
+use incumbent::lock::{LockErrorKind, Nonce, Reading, Request, Revision};
+use incumbent::protocol::Answer;
+
+use super::election::{Election, Known};
+use super::requests::body_of;
+use super::store::{Body, Said, Store, Version};
+use super::terms::Terms;
+use crate::server::{Time, failed, failure};
+
+/// A store, and a lock that knows of its object what it has seen.
+#[derive(Debug, Clone)]
+pub struct LoneLock {
+    store: Store,
+    election: Election<Version>,
+    /// A copy of what once stood there.
+    saved: Option<Body>,
+}
+
+impl LoneLock {
+    /// `hashed`: versions come back with their content. Wall clocks agree.
+    pub fn new(hashed: bool, longest: Duration) -> Self {
+        let mut store = Store::new(hashed, longest);
+        store.terms = Terms { longest, skew: Duration::ZERO };
+        Self { store, election: Election::default(), saved: None }
+    }
+
+    /// The greatest revision that the lock has seen.
+    pub fn newest(&self) -> Option<Revision> {
+        self.election.newest()
+    }
+
+    /// Does what `request` asks. The second answer: whether something was stored.
+    pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
+        let expected = match request {
+            Request::Write(write) => write.expected,
+            Request::Release(release) => Some(release.expected),
+            Request::Read { .. } => {
+                let read = self.look(now).map(|found| match found {
+                    Some(known) => Reading::Found(known.record()),
+                    None => Reading::Empty { proof: false },
+                });
+                return (Answer::Read(read.map_err(|kind| failure(kind, ""))), false);
+            }
+            Request::Concede(_) => return (Answer::Conceded(Ok(())), false),
+        };
+        let terms = self.store.terms;
+        let wall = Store::wall(now, 0);
+        let body = |number, _: Option<&Known<Version>>| body_of(request, number, terms, wall);
+        match (self.put(now, expected, body), request) {
+            (Err(kind), _) => (failed(request, failure(kind, "")), false),
+            (Ok(_), Request::Release(_)) => (Answer::Released(Ok(())), true),
+            (Ok(revision), _) => (Answer::Written(Ok(revision)), true),
+        }
+    }
+
+    /// An operator evicts whoever leads.
+    ///
+    /// # Errors
+    /// Where something else stands there, or nothing that can be read.
+    pub fn evict(&mut self, now: Time, expected: Revision) -> Result<(), LockErrorKind> {
+        let terms = self.store.terms;
+        let expiry = Store::wall(now, 0) + terms.told_of_an_eviction();
+        let body = |number, known: Option<&Known<Version>>| {
+            let said = match known.and_then(|known| terms.left_of(&known.content)) {
+                Some(left) => Said::Released { by: Nonce(0), left },
+                None => Said::Nobody,
+            };
+            Some(Body { number, expiry, said })
+        };
+        self.put(now, Some(expected), body).map(drop)
+    }
+
+    fn look(&self, now: Time) -> Result<Option<Known<Version>>, LockErrorKind> {
+        let before = self.election.before();
+        let Some(object) = &self.store.object else {
+            self.election.forget(&before);
+            return Ok(None);
+        };
+        let terms = self.store.terms;
+        let content = object.body.content(terms, Store::wall(now, 0));
+        let content = content.ok_or(LockErrorKind::Misconfigured)?;
+        let (version, number) = (object.version, object.body.number);
+        Ok(Some(self.election.found(&before, version, number, content, terms)))
+    }
+
+    fn put(
+        &mut self,
+        now: Time,
+        expected: Option<Revision>,
+        body: impl FnOnce(u64, Option<&Known<Version>>) -> Option<Body>,
+    ) -> Result<Revision, LockErrorKind> {
+        let known = match (expected, self.election.known()) {
+            (Some(_), None) => self.look(now)?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            return Err(LockErrorKind::Conflict);
+        }
+        let wall = Store::wall(now, 0);
+        let number = self.election.next_number(known.as_ref(), wall.as_millis() as u64);
+        let body = body(number, known.as_ref()).ok_or(LockErrorKind::Misconfigured)?;
+        let over = known.map(|known| known.version);
+        let version = self.store.put(over, &body).ok_or(LockErrorKind::Conflict)?;
+        let content = body.content(self.store.terms, wall).ok_or(LockErrorKind::Misconfigured)?;
+        let revision = Revision(number + 1);
+        self.election.wrote(Known { version, number, revision, content });
+        Ok(revision)
+    }
+
+    /// Somebody deletes the object.
+    pub fn delete(&mut self) {
+        self.store.delete();
+    }
+
+    /// Somebody writes over whatever stands there, as `identity` with a term that ends so much later.
+    pub fn overwrite(&mut self, now: Time, number: u64, identity: &str, term: Duration) {
+        let expiry = Store::wall(now, 0) + term;
+        self.store.overwrite(Body { number, expiry, said: Said::Named(identity.into()) });
+    }
+
+    /// Somebody writes what cannot be read.
+    pub fn spoil(&mut self) {
+        self.store.overwrite(Body { number: 0, expiry: Duration::ZERO, said: Said::Junk });
+    }
+
+    /// Somebody deletes the object, and puts the same content back.
+    pub fn put_back(&mut self) {
+        if let Some(object) = self.store.object.clone() {
+            self.store.delete();
+            self.store.overwrite(object.body);
+        }
+    }
+
+    /// Somebody keeps a copy of what stands there, if anything does.
+    pub fn save(&mut self) {
+        if let Some(object) = &self.store.object {
+            self.saved = Some(object.body.clone());
+        }
+    }
+
+    /// Somebody puts the copy back. Answers whether there is one.
+    pub fn restore(&mut self) -> bool {
+        let saved = self.saved.clone();
+        let restored = saved.map(|body| self.store.overwrite(body));
+        restored.is_some()
+    }
+}
