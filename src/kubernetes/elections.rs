@@ -17,7 +17,7 @@ pub(super) struct Known {
     /// All of it, to be written back.
     pub(super) object: Arc<Value>,
     /// Of the object.
-    version: u64,
+    pub(super) version: u64,
     /// Of the record: the version at which it was first seen as it is. Others may write to the rest of the object, which
     /// renews nobody's lease.
     pub(super) revision: Revision,

@@ -131,6 +131,18 @@ impl Inner {
         Ok(known.revision)
     }
 
+    /// The version of the object, where its record is still the one of this revision: others may have changed the rest of it.
+    pub(super) async fn version_of(
+        &self,
+        name: &str,
+        revision: Revision,
+        by: Instant,
+    ) -> Result<u64, LockError> {
+        let known = self.look(&self.elections.get(name), name, by).await?;
+        let known = known.filter(|known| known.revision == revision);
+        known.map(|known| known.version).ok_or_else(|| self.objects.written_by_somebody_else(name))
+    }
+
     pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let (by, name) = (from_now(release.timeout), self.object_of(name));
         let Release { expected, left, .. } = release;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::api::Objects;
 use super::carrier::{Carrier, OnConfigMap, OnEndpoints, OnLease, check_object_name};
@@ -20,12 +21,13 @@ use super::timing::LeaseTiming;
 use super::watch;
 use crate::by_name::ByName;
 use crate::lock::{
-    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
-    check_not_empty,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Subscription, Write, check_not_empty,
 };
 use crate::protocol::TimingOptions;
 use crate::says::LONGEST_IDENTITY;
 use crate::text::head;
+use crate::timer::from_now;
 
 /// The lock on a Lease of `coordination.k8s.io/v1`.
 pub type LeaseLock = ObjectLock<OnLease>;
@@ -186,8 +188,16 @@ impl<C: Carrier> Lock for ObjectLock<C> {
         expected: Revision,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        let object = self.inner.object_of(name);
-        ObjectLock::evict(self, object, expected.0, timeout).map_ok(|_| ()).boxed()
+        let by = from_now(timeout);
+        async move {
+            self.check_name(name)
+                .map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;
+            let object = self.inner.object_of(name);
+            let version = self.inner.version_of(object, expected, by).await?;
+            let left = by.saturating_duration_since(Instant::now());
+            ObjectLock::evict(self, object, version, left).await.map(drop)
+        }
+        .boxed()
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -13,7 +13,7 @@ use super::carrier::{Carrier, check_object_name};
 use super::entry::resource_version;
 use super::lock::ObjectLock;
 use super::mark;
-use super::record::{self, Place, RELEASED_SECONDS};
+use super::record::{self, Place, RELEASED_SECONDS, unannotate};
 use crate::advertisement::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
 use crate::timer::from_now;
@@ -195,6 +195,8 @@ impl<C: Carrier> ObjectLock<C> {
         // Another duration than that of a release, which nobody waits for.
         record.lease_duration_seconds = record.lease_duration_seconds.max(RELEASED_SECONDS + 1);
         C::PLACE.write(&mut object, &record);
+        // Where nobody held it the record may be as it was, and what its last holder left behind would still count.
+        unannotate(&mut object, mark::ANNOTATION);
         match objects.replace(name, &object, by).await {
             Ok(object) => {
                 self.tell_eviction(name, &object, &holder).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::kubernetes::{Holding, OfficeChange};
-use incumbent::lock::LockErrorKind;
+use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Tombstone};
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -49,6 +49,36 @@ async fn an_eviction_is_of_the_version_that_was_read() {
             LockErrorKind::Misconfigured
         );
     }
+}
+
+/// Of a lock, what counts is the record: others may write to the rest of the object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_eviction_by_a_lock_is_of_the_record_that_was_read() {
+    let scene = Scene::<InLease>::new(LEASE).await;
+    let lock = scene.cluster().await.lease_lock();
+    let read = async || match lock.read(OBJECT, LEASE).await.unwrap() {
+        Reading::Found(record) => record,
+        Reading::Empty { .. } => panic!("no Lease"),
+    };
+    let held = json!({ "metadata": { "name": OBJECT }, "spec": { "holderIdentity": "theirs" } });
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", scene.namespace);
+    scene.post(&leases, &held).await;
+    let before = read().await.revision;
+    scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    assert_eq!(read().await.revision, before);
+    Lock::evict(&lock, OBJECT, before, LEASE).await.unwrap();
+    assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
+    let refused = Lock::evict(&lock, OBJECT, before, LEASE).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict);
+
+    // What was released, and names nobody either.
+    let (expected, left) = (read().await.revision, Duration::from_secs(3));
+    let release = Release { expected, by: Nonce(7), left, cause: "stopped", timeout: LEASE };
+    lock.release(OBJECT, release).await.unwrap();
+    let released = read().await;
+    assert_eq!(released.content, Content::Vacant(Tombstone::Released { by: Nonce(7), left }));
+    Lock::evict(&lock, OBJECT, released.revision, LEASE).await.unwrap();
+    assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
 }
 
 /// A watch begins with what is there, and tells of deletions; of ConfigMaps it asks for the metadata only.
