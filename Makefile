@@ -33,7 +33,7 @@ verify: rust tools ## What CI checks besides: a part of the mutations, and the o
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
-differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3 or azure, OPERATIONS=10000 SEED=…)
+differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3, azure or kubernetes, OPERATIONS=10000 SEED=…)
 	$(CARGO) run --package incumbent-differential -- --store $(or $(STORE),nats-2.15.1) $(if $(OPERATIONS),--operations $(OPERATIONS)) \
 		$(if $(SEED),--seed $(SEED))
 

@@ -10,7 +10,7 @@ use incumbent_test_support::Version;
 /// Plays random operations on the model of a lock and on the real one, and prints what differs.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite; gcs, s3, azure.
+    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite; gcs, s3, azure; kubernetes.
     #[arg(long)]
     store: String,
     /// How many operations at the least.
@@ -57,6 +57,7 @@ async fn main() -> ExitCode {
 async fn start(store: &str) -> Option<Arc<dyn Store>> {
     match store {
         "postgres" => return Some(Arc::new(stores::Postgres::start().await)),
+        "kubernetes" => return Some(Arc::new(stores::Kubernetes::start().await)),
         "sqlite" => return Some(Arc::new(stores::Sqlite::start().await)),
         _ => {}
     }

@@ -46,3 +46,9 @@ async fn an_object_does_what_its_model_does() {
         agree(stores::objects::start(name).await.expect("a store of that name")).await;
     }
 }
+
+/// Versions of a Lease, creates over one that is there, what is changed beside the record, what the API server refuses, and its crash.
+#[tokio::test]
+async fn a_lease_does_what_its_model_does() {
+    agree(Arc::new(stores::Kubernetes::start().await)).await;
+}

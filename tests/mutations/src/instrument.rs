@@ -174,6 +174,7 @@ impl Instrument {
                 "a_table",
                 "a_sqlite_file",
                 "an_object",
+                "a_lease",
             ],
         }
     }

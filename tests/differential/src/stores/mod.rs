@@ -1,10 +1,12 @@
 //! The real locks.
 
+mod kubernetes;
 mod nats;
 pub mod objects;
 mod postgres;
 mod sqlite;
 
+pub use kubernetes::Kubernetes;
 pub use nats::Nats;
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;

@@ -49,4 +49,13 @@ pub(super) const OF_MODELS: &[Mutation] = &[
         )],
         noticed_by: &[Differential],
     },
+    Mutation {
+        name: "the model: a deleted Lease leaves something behind",
+        edits: &[edit(
+            "tests/sim/src/server.rs",
+            "Keeping::Forever => self.last = None,",
+            "Keeping::Forever if self.last.is_none() => {}",
+        )],
+        noticed_by: &[Differential],
+    },
 ];
