@@ -183,7 +183,13 @@ impl Branch {
                     (Err(model), Err(real)) => self.fails_alike(model, *real, sent, rules),
                     _ => false,
                 };
-                if agrees { vec![branch] } else { Vec::new() }
+                let mut after = if agrees { vec![branch] } else { Vec::new() };
+                let overdue = self.expires().is_some_and(|at| at <= answered + TOLERANCE);
+                if agrees && overdue && matches!(act, Act::Vanish) && rules.refuses_in_flight {
+                    // The replicas had agreed on a marker, which comes after the purge.
+                    after.push(self.expired());
+                }
+                after
             }
             _ => Vec::new(),
         }

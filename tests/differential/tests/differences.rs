@@ -76,6 +76,21 @@ fn an_entry_that_is_never_freed_is_a_difference() {
     held(Keeping::LeavesMarkers, TTL).observe(at(after + 0.1), &Act::Read, &still()).unwrap_err();
 }
 
+/// Of three replicas alone, which agree on it before it is stored.
+#[test]
+fn a_marker_that_is_under_way_outlives_a_purge() {
+    for (replicated, life) in [(true, 1), (true, 2), (false, 1)] {
+        let rules = Rules { refuses_in_flight: replicated, ..rules(Keeping::LeavesMarkers) };
+        let mut model = Model::new(rules);
+        let written = Outcome::Stored(Ok(Some(Revision(70))));
+        let entry = write(None, Duration::from_secs(life));
+        model.observe(at(1.0), &Act::Write(entry), &written).unwrap();
+        model.observe(at(2.5), &Act::Vanish, &Outcome::Stored(Ok(None))).unwrap();
+        let found = model.observe(at(2.6), &Act::Read, &finds(record(71, EXPIRED)));
+        assert_eq!(found.is_ok(), replicated && life == 1);
+    }
+}
+
 #[test]
 fn a_right_write_that_is_refused_and_a_wrong_one_that_is_stored_are_differences() {
     let mut model = held(Keeping::LeavesMarkers, TTL);
