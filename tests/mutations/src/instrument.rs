@@ -170,6 +170,7 @@ impl Instrument {
                 "incumbent-differential",
                 "--test",
                 "stores",
+                "--",
                 "a_bucket_does",
                 "a_table",
                 "a_sqlite_file",
