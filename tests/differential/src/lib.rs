@@ -1,9 +1,9 @@
 //! Plays random operations on the model of a lock and on the real one, and compares all that both say.
 //!
-//! The simulation and the model check are worth as much as their model of a lock. Here that model, [`incumbent_sim::Server`], is put beside the
-//! real thing: many elections side by side each get a random sequence of creates, renewals, releases, evictions, deletes and purges by others,
-//! races and waits, through the library's own [`Lock`](incumbent::lock::Lock). Every answer, every hint and whatever a read finds must be one
-//! that the model allows.
+//! The simulation and the model check are worth as much as their model of a lock. Here that model, [`incumbent_sim::Server`], or on an
+//! object [`incumbent_sim::LoneLock`], is put beside the real thing: many elections side by side each get a random sequence of creates,
+//! renewals, releases, evictions, races and waits through the library's own [`Lock`](incumbent::lock::Lock), and of what others do. Every
+//! answer, every hint and whatever a read finds must be one that the model allows.
 //!
 //! # What the model allows
 //! - A request takes effect at some instant between its sending and its answer. The model is asked at both ends.

@@ -57,7 +57,7 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
     }
     let mut upheavals = store.upheavals().iter().cycle();
     loop {
-        let played = each(keys, async move |key| key.play(options.steps).await).await;
+        let played = each(keys, Some(options.steps)).await;
         keys = report.take(played);
         report.operations = report.operations.max(keys.iter().map(|key| key.operations).sum());
         report.latest = keys.iter().map(|key| key.latest).max().unwrap_or_default();
@@ -69,7 +69,7 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
         match upheaval {
             Upheaval::Remade => {
                 store.take_away(*upheaval).await;
-                let played = each(keys, async |key| key.without_store().await).await;
+                let played = each(keys, None).await;
                 keys = report.take(played);
                 let made = began.elapsed();
                 store.bring_back(*upheaval).await;
@@ -89,7 +89,7 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
                     store.take_away(*upheaval).await;
                     store.bring_back(*upheaval).await;
                 };
-                let playing = each(keys, async |key| key.play(STEPS_OF_CRASH).await);
+                let playing = each(keys, Some(STEPS_OF_CRASH));
                 let (played, ()) = tokio::join!(playing, crash);
                 keys = report.take(played);
                 keys.iter_mut().for_each(|key| key.loses_server(false));
@@ -115,15 +115,18 @@ impl Report {
     }
 }
 
-/// Does the same with each election, side by side.
-async fn each<F>(keys: Vec<Key>, act: F) -> Vec<(Key, Result<(), Difference>)>
-where
-    F: AsyncFn(&mut Key) -> Result<(), Difference>,
-{
-    let act = &act;
-    let all = keys.into_iter().map(|mut key| async move {
-        let result = act(&mut key).await;
-        (key, result)
-    });
-    futures_util::future::join_all(all).await
+/// Has each election see so many operations, or one without a store, side by side: each in a task of its own, as one that goes
+/// through all of them was seen to sleep on while answers were there.
+async fn each(keys: Vec<Key>, steps: Option<u64>) -> Vec<(Key, Result<(), Difference>)> {
+    let mut playing = JoinSet::new();
+    for mut key in keys {
+        playing.spawn(async move {
+            let result = match steps {
+                Some(steps) => key.play(steps).await,
+                None => key.without_store().await,
+            };
+            (key, result)
+        });
+    }
+    playing.join_all().await
 }
