@@ -33,9 +33,9 @@ verify: rust tools ## What CI checks besides: a part of the mutations, and the o
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
-differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3, azure or kubernetes, OPERATIONS=10000 SEED=…)
+differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3, azure or kubernetes, OPERATIONS=10000 SEED=… STEPS=8)
 	$(CARGO) run --package incumbent-differential -- --store $(or $(STORE),nats-2.15.1) $(if $(OPERATIONS),--operations $(OPERATIONS)) \
-		$(if $(SEED),--seed $(SEED))
+		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
 soak: rust ## Thousands of campaigners on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CAMPAIGNERS=20)
 	@scripts/tools.sh 2.15.1

@@ -172,7 +172,7 @@ impl Server {
         self.tells_age && self.keeping.vouches(self.per_write_ttl)
     }
 
-    /// From when on whoever looks is told that the life of what stands there is over.
+    /// From when on a read reports the life of what stands there as over.
     pub fn judged_at(&self) -> Option<Time> {
         let Stored { record, expires, history, .. } = self.last.as_ref()?;
         let Content::Held(entry) = &record.content else { return None };

@@ -18,7 +18,7 @@ use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
 /// The lease that is said where nobody says another.
 const TTL: Duration = Duration::from_secs(2);
 
-const USER: &str = "campaigner";
+const USER: &str = "candidate";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 
@@ -47,7 +47,7 @@ impl Kubernetes {
 /// With no right to see how much of the past the server remembers: so nothing proves that nobody leads.
 async fn open(server: &KubeServer) -> LeaseLock {
     let cluster = Cluster::from_kubeconfig(server.kubeconfig_of(USER), None).await;
-    let cluster = cluster.expect("the campaigner's kubeconfig").in_namespace("default");
+    let cluster = cluster.expect("the candidate's kubeconfig").in_namespace("default");
     let timing = LeaseTiming::new(TTL, TTL * 4 / 5, TTL / 5).expect("client-go's inequalities");
     cluster.lease_lock().timing(timing).without_events()
 }

@@ -57,7 +57,7 @@ impl LoneLock {
         }
     }
 
-    /// An operator evicts whoever leads.
+    /// An operator evicts the holder.
     ///
     /// # Errors
     /// Where something else stands there, or nothing that can be read.
