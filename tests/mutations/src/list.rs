@@ -3,6 +3,7 @@
 mod databases;
 mod guards;
 mod histories;
+mod kubernetes;
 mod locks;
 mod models;
 
@@ -10,6 +11,7 @@ use crate::instrument::Instrument::{self, Elections, Locks, Model, Simulation, S
 use databases::OF_DATABASES;
 use guards::OF_GUARDS;
 use histories::OF_HISTORIES;
+use kubernetes::OF_KUBERNETES;
 use locks::OF_LOCKS;
 use models::OF_MODELS;
 
@@ -36,6 +38,7 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
 pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
     OF_THE_PROTOCOL
         .iter()
+        .chain(OF_KUBERNETES)
         .chain(OF_LOCKS)
         .chain(OF_DATABASES)
         .chain(OF_GUARDS)

@@ -1,0 +1,293 @@
+//! The ways to break a rule of the locks on Kubernetes.
+
+use super::{Mutation, edit};
+use crate::instrument::Instrument::{Objects, Records, Simulation, Stories};
+
+pub(super) const OF_KUBERNETES: &[Mutation] = &[
+    Mutation {
+        name: "Lease: a holder is judged by the time in its record, not by when we saw it change",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "let life = record.lease().unwrap_or(unsaid);",
+            "let renewed = record.renew_time.as_deref().and_then(|t| t.parse::<k8s_openapi::jiff::Timestamp>().ok());\n    let age = renewed.map_or(Duration::ZERO, |t| k8s_openapi::jiff::Timestamp::now().duration_since(t).unsigned_abs());\n    let life = record.lease().unwrap_or(unsaid).saturating_sub(age);",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder is waited for by our lease, not by its own",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "let life = record.lease().unwrap_or(unsaid);",
+            "let life = record.lease().map_or(unsaid, |_| unsaid);",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder that was seen to renew is waited for from when it was first seen",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
+            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
+        )],
+        noticed_by: &[Stories, Simulation],
+    },
+    Mutation {
+        name: "Lease: a record is looked at anew each time, as if it had changed",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
+            "Some(seen) if seen.is_of(&entry) && self.capabilities.expires => seen,",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a record that has expired is reported as a new leader each time it is read",
+        edits: &[edit(
+            "src/protocol/knowledge.rs",
+            "|| !self.has_outlived(at) {",
+            "|| at >= Instant::ORIGIN {",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "a read that succeeds shows that the write which failed before, and comes next, would too",
+        edits: &[edit(
+            "src/protocol/requests.rs",
+            "asks || matches!(trouble.kind",
+            "(asks && trouble.message.is_empty()) || matches!(trouble.kind",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a holder of client-go is waited for half as long as it says",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "None if !lock_expires => self.entry.life,",
+            "None if !lock_expires => self.entry.life / 2,",
+        )],
+        noticed_by: &[Simulation, Stories],
+    },
+    Mutation {
+        name: "Lease: a create of one's own that lands late is taken up as if nobody had come before it",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "if !created || number > self.last_over_nothing {",
+            "if !created || number > 0 {",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a leader leads on by a create of its own that lands late",
+        edits: &[edit(
+            "src/protocol/office.rs",
+            "if mark.token.is_none() {",
+            "if mark.token.is_none() && office.began && !office.began {",
+        )],
+        noticed_by: &[Stories],
+    },
+    Mutation {
+        name: "Lease: a write that was refused is sent again over whatever stands there",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "if known.as_ref().map(|known| known.revision) != expected {",
+            "if known.is_some() != expected.is_some() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release is of whatever stands there",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "let known = self.put(name, Some(expected), by, describe, &says).await?;",
+            "let now = self.look(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &says).await?;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a renewal does not say which object it means",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "Some(known) => {\n                    let mut object = Value::clone(&known.object);",
+            "Some(known) => {\n                    let mut object = Value::clone(&known.object);\n                    if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                        metadata.remove(\"uid\");\n                        metadata.remove(\"resourceVersion\");\n                    }",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release keeps the holder",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "holder_identity: if keep { old.holder_identity } else { String::new() },",
+            "holder_identity: old.holder_identity,",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release keeps the duration",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "if keep { whole_seconds(left) } else { RELEASED_SECONDS },",
+            "if keep { whole_seconds(left) } else { old.lease_duration_seconds },",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: the first term of all is a transition",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "let begins_anew = begins && old.is_some() && !again;",
+            "let begins_anew = begins && !again;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a renewal is a transition",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "let begins_anew = begins && old.is_some() && !again;",
+            "let begins_anew = old.is_some() && !again;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: one whose holder the API server chooses is stood for",
+        edits: &[edit(
+            "src/kubernetes/entry.rs",
+            "if found.record.strategy.is_some() {",
+            "if found.record.strategy.is_some() && name.is_empty() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: an emptied holder of ours counts as released",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "match released && !of_ours {",
+            "match released && !(of_ours && record.is_held()) {",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a release of client-go's counts as the end of its work",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "true => Tombstone::Released { by: FOREIGN, left: unsaid },",
+            "true => Tombstone::Released { by: FOREIGN, left: Duration::ZERO.min(unsaid) },",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a release of client-go's is waited for by our lease, not by its holder's",
+        edits: &[edit(
+            "src/kubernetes/elections.rs",
+            "Some((_, lease)) => *left = lease.max(*left),",
+            "Some((_, lease)) => *left = lease.min(*left),",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder is waited for however long it says",
+        edits: &[edit(
+            "src/kubernetes/record.rs",
+            "(seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_SPAN))",
+            "(seconds > 0).then(|| Duration::from_secs(seconds).max(LONGEST_SPAN / 9999))",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: one that is said to be new is, whatever the API server remembers",
+        edits: &[edit(
+            "src/kubernetes/fresh.rs",
+            "if was_held(place, &then) || uid(&then) != uid(object) {",
+            "if was_held(place, &then) && uid(&then) != uid(object) {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: one that was made is the first of its name, whatever the API server remembers",
+        edits: &[edit(
+            "src/kubernetes/witness.rs",
+            "return resource_version(&first) == resource_version(object);",
+            "return resource_version(&first) <= resource_version(object);",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a create over nothing that is found later had nobody before it, as was shown before it",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "if !(in_doubt && self.capabilities.empty_is_proof) {",
+            "if !in_doubt {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: whatever says 404 shows that there is no such object",
+        edits: &[edit(
+            "src/kubernetes/api.rs",
+            "Err(failure) if failure.is_absence_of(name) => Ok(None),",
+            "Err(failure) if failure.is_absence_of(name) || failure.code() == 404 => Ok(None),",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a mark counts for whatever record it stands beside",
+        edits: &[edit(
+            "src/kubernetes/mark.rs",
+            "Some(Annotation { says, of, .. }) if *of == record => said(says, &record, unsaid),",
+            "Some(Annotation { says, of, .. }) if *of == record || of.is_held() => said(says, &record, unsaid),",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a token that is refused is not read again",
+        edits: &[edit(
+            "src/kubernetes/access.rs",
+            "if current.token.as_ref() == Some(&token) {",
+            "if current.token.as_ref() == Some(&token) || !token.is_empty() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a pod takes the lock of one with its name for its own",
+        edits: &[edit(
+            "src/kubernetes/life/candidate.rs",
+            "if matches!(&*owners, [owner] if owner.uid == ours) {",
+            "if matches!(&*owners, [owner] if owner.name == self.pod) {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: an owner lives as long as there is a pod with its name",
+        edits: &[
+            edit(
+                "src/kubernetes/life/candidate.rs",
+                "let Some(pod) = pod.filter(|pod| pod::uid(pod) == owner.uid) else {",
+                "let Some(pod) = pod else {",
+            ),
+            edit(
+                "src/kubernetes/life/candidate.rs",
+                "owners.iter().filter(|owner| owner.uid != ours) {",
+                "owners.iter() {",
+            ),
+        ],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a stuck lock is deleted whatever has become of it",
+        edits: &[edit(
+            "src/kubernetes/life/candidate.rs",
+            "match self.locks.delete(&self.name, uid, Some(version), by()).await {",
+            "match self.locks.delete(&self.name, uid, Some(version).filter(|_| false), by()).await {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a release deletes the lock in whatever version",
+        edits: &[edit(
+            "src/kubernetes/life/leadership.rs",
+            "self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), by).await;",
+            "self.locks.delete(&self.name, &self.uid, None, by).await;",
+        )],
+        noticed_by: &[Objects],
+    },
+];
