@@ -381,8 +381,10 @@ fn voters_that_vote_too_soon_or_with_too_few_are_found_out() {
         Broken { votes_at_once: true, ..Broken::default() },
         Broken { small_majority: true, ..Broken::default() },
     ] {
-        let tally = play(0..40, broken, false);
-        println!("{broken:?}: {tally:?}");
-        assert!(tally.overlaps > 0, "{broken:?}: {tally:?}");
+        // As many as it takes: how soon it shows depends on all that is drawn.
+        let found =
+            (0..25).find(|part| play(part * 40..(part + 1) * 40, broken, false).overlaps > 0);
+        println!("{broken:?}: found in part {found:?}");
+        assert!(found.is_some(), "{broken:?}");
     }
 }

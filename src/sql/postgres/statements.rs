@@ -33,20 +33,30 @@ impl Display for Millis {
     }
 }
 
+/// How many servers, one after the other, the history is of; 1 where the server does not tell.
+macro_rules! timeline {
+    () => {
+        "coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1)"
+    };
+}
+
 /// The revision of a first write, or of one after which the past is not known any more: greater than any that was ever given out,
 /// as long as an election has not been written to a thousand times a second all along. Each server that takes over adds what
 /// its clock may be behind that of the one before: 11 days.
-const AFTER_ALL: &str = "(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
-    + 1000000000 * (coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1) - 1))";
-
-/// How many servers, one after the other, the history is of; 1 where the server does not tell.
-const TIMELINE: &str =
-    "coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1)";
+const AFTER_ALL: &str = concat!(
+    "(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000000000 * (",
+    timeline!(),
+    " - 1))"
+);
 
 /// The revision of a write over another one. Where that one is of another history, the server of before may have given out the
-/// next revisions as well.
-const NEXT: &str = "revision + CASE WHEN incarnation IS NOT DISTINCT FROM incumbent_incarnation()
-    THEN 1 ELSE 1000000 END";
+/// next revisions as well; and so may a server between the two, all of whose writes were lost, so each history has its own million.
+const NEXT: &str = concat!(
+    "revision + CASE WHEN incarnation IS NOT DISTINCT FROM incumbent_incarnation()
+    THEN 1 ELSE 1000000 * ",
+    timeline!(),
+    " END"
+);
 
 pub(super) fn read(name: &str) -> String {
     format!(
@@ -74,10 +84,11 @@ pub(super) fn read(name: &str) -> String {
 pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
-            revision = greatest(revision + 1000000 * {TIMELINE}, {after}, {AFTER_ALL}), token = NULL, nonce = NULL,
+            revision = greatest(revision + 1000000 * {timeline}, {after}, {AFTER_ALL}), token = NULL, nonce = NULL,
             write = NULL, released_by = NULL, released_left = NULL, released_cause = NULL,
             advertised = NULL, incarnation = incumbent_incarnation()
         WHERE name = {name} AND revision = {revision}",
+        timeline = timeline!(),
         name = Text(name),
         revision = column(revision),
         after = column(seen.saturating_add(1)),

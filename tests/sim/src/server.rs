@@ -248,7 +248,7 @@ impl Server {
         let mut history = self.last.as_ref().map_or(self.history, |last| last.history);
         if self.synchronous && history != self.history {
             // The server of before may have given out the next revision as well.
-            self.revision += 1_000_000;
+            self.revision += 1_000_000 * (self.history + 1);
             (previous, history) = (None, self.history);
         }
         let revision = Revision(self.revision);

@@ -122,8 +122,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: two primaries give out one revision",
         edits: &[edit(
             "src/sql/postgres/statements.rs",
-            "THEN 1 ELSE 1000000 END",
-            "THEN 1 ELSE 1 END",
+            "THEN 1 ELSE 1000000 * ",
+            "THEN 1 ELSE 0 * ",
         )],
         noticed_by: &[Databases],
     },
