@@ -13,7 +13,6 @@ use incumbent::lock::{
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, CoolDown, Election, ElectionBuilder, Stopped, new_election};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Notify;
 
 use crate::behaviour::{LEASE, change, leads, soon, won};
 
@@ -177,34 +176,26 @@ async fn a_term_that_is_over_is_handed_to_nobody() {
 /// Where everything runs on one thread, work that was to begin may come to its turn late.
 #[test]
 fn work_does_not_begin_in_a_term_that_is_over() {
-    let written = Arc::new(Notify::new());
-    let writes = Arc::clone(&written);
-    let lock = Watched::new(LEASE, move || writes.notify_one());
     let (told, begun) = mpsc::channel();
-    let blocks_once = AtomicBool::new(true);
-    let builder = campaign(lock, LEASE)
-        .on_campaign(move |_| {
-            let (written, first) =
-                (Arc::clone(&written), blocks_once.swap(false, Ordering::SeqCst));
-            async move {
-                if first {
-                    written.notified().await;
-                    std::thread::sleep(LEASE + LEASE / 2); // between the win and the start of the work
-                }
-            }
-        })
-        .on_won(move |leadership| {
-            let told = told.clone();
-            async move {
-                let _ = told.send(leadership.is_valid());
-                leadership.ended().await;
-            }
-        });
+    let lock = Watched::new(LEASE, || {});
+    let builder = campaign(lock, LEASE).on_won(move |leadership| {
+        let _ = told.send(leadership.is_valid());
+        async move {
+            leadership.ended().await;
+        }
+    });
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let valid = runtime.block_on(async move {
-        let _election = builder.start().unwrap();
+        let (election, mut changes) = builder.start_with_changes().unwrap();
+        let leads = election.clone();
+        let between = tokio::spawn(async move {
+            soon("the leader is known", changes.next()).await;
+            assert!(leads.is_leader(), "this runs between the win and the work");
+            std::thread::sleep(LEASE + LEASE / 2);
+        });
         let first =
             tokio::task::spawn_blocking(move || begun.recv_timeout(Duration::from_secs(40)));
+        between.await.unwrap();
         first.await.unwrap()
     });
     assert_eq!(valid, Ok(true), "work began in a term that was over");
