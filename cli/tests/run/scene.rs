@@ -188,6 +188,18 @@ impl Campaigner {
         marked(&format!("{MARK}={}", self.mark)).filter(of_term).map(|p| p.command).collect()
     }
 
+    /// Waits until a descendant is in uninterruptible sleep.
+    pub async fn one_sleeps(&self) {
+        let mark = format!("{MARK}={}", self.mark);
+        let sleeps = |process: Process| {
+            let pid = process.pid.as_raw_nonzero();
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
+        };
+        eventually("one waits for the disk", async || marked(&mark).any(sleeps).then_some(()))
+            .await;
+    }
+
     pub async fn nothing_is_left(&self) {
         eventually("no descendant is left", async || self.descendants().is_empty().then_some(()))
             .await;

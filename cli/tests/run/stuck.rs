@@ -14,6 +14,7 @@ async fn one_in_uninterruptible_sleep_holds_no_lease_for_ever() {
         format!("echo up; exec dd if=/dev/zero of={}/out 2>/dev/null", disk.path().display());
     let mut first = scene.run("my_app", &[], &script);
     first.says("up").await;
+    first.one_sleeps().await; // until then a signal ends it
     let mut second = scene.run("my_app", &[], "echo up; exec sleep 1000");
     first.signal(Signal::TERM);
     assert_eq!(first.exit_code().await, Some(1));
