@@ -10,6 +10,7 @@ mod both;
 mod both_fleet;
 mod clientgo;
 mod clientgo_cut;
+mod clientgo_model;
 mod faults;
 mod fleet;
 mod fresh;

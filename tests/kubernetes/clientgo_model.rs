@@ -1,0 +1,178 @@
+//! Two candidates of client-go's as processes on a real API server, beside the model of them that the simulation plays with.
+//!
+//! Each story is told by both: who stored a record when, and who was at work. The order must be the same. What the model promises to
+//! a candidate of ours must be so: a successor writes no sooner than in any run of the model, and work ends no later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent_sim::{Fault, Keeping, Scenario, World};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::behaviour::soon;
+use crate::peer::Peer;
+use crate::relay::{Relay, Way};
+use crate::scene::{InLease, Scene};
+use crate::ticks::{Tick, listen, now};
+
+const LEASE: Duration = Duration::from_secs(6);
+/// Its parts as in the model: a third, and a fifteenth.
+const TIMING: [&str; 3] = ["6s", "2s", "400ms"];
+/// How often the record is read, and what a busy machine may add.
+const LOOK: Duration = Duration::from_millis(10);
+const SLACK: Duration = Duration::from_secs(1);
+const RUNS: u64 = 200;
+
+/// How the first leader's term comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Cut,
+    Stopped,
+}
+
+/// What was seen of it.
+#[derive(Debug, Clone, Copy)]
+struct Story {
+    /// From the last record in which the first leader says that it leads, to the end of its work.
+    works_on: Duration,
+    /// The same, to the first record of its successor.
+    replaced: Duration,
+    /// Whether it emptied its record in between.
+    released: bool,
+}
+
+/// What the simulation makes of it; `None`: another one led first, or it was disturbed.
+fn in_the_model(end: End, seed: u64) -> Option<Story> {
+    let fault = match end {
+        End::Cut => Fault::PeerCut { which: 0, for_ms: 30_000 },
+        End::Stopped => Fault::PeerStop { which: 0 },
+    };
+    let scenario = Scenario {
+        seed,
+        bucket_ttl: LEASE,
+        keeping: Keeping::Forever,
+        per_write_ttl: true,
+        old_bucket: true,
+        synchronous: false,
+        chorias: None,
+        client_gos: 2,
+        vimeos: 0,
+        campaigners: Vec::new(),
+        faults: vec![(12_000, fault)],
+    };
+    let mut world = World::new(&scenario, true);
+    world.calm = true;
+    world.run(Duration::from_secs(22));
+    let history = world.history();
+    let lines: Vec<(f64, &str)> = (history.lines())
+        .filter_map(|line| line.trim_start().split_once("  "))
+        .filter_map(|(at, what)| Some((at.parse().ok()?, what)))
+        .collect();
+    let all = |text: &str| {
+        let found = lines.iter().filter(|(_, what)| what.contains(text)).map(|(at, _)| *at);
+        found.collect::<Vec<_>>()
+    };
+    let successor = *all("server: of go-1").first()?;
+    let stored = all("server: of go-0").into_iter().rfind(|at| *at < successor)?;
+    let ended = match end {
+        End::Cut => *all("go-0's work has ended").first()?,
+        End::Stopped => *all("go-0 stops leading").first()?,
+    };
+    let since = |at: f64| Duration::from_secs_f64((at - stored).max(0.0));
+    let released = !all("server: go-0 has released").is_empty();
+    Some(Story { works_on: since(ended), replaced: since(successor), released })
+}
+
+/// When records were stored, as soon as they are seen: the last one in which the first leader leads, whether it was emptied then, and
+/// the first of its successor.
+async fn watch(scene: Arc<Scene>) -> (u64, bool, u64) {
+    let (mut stored, mut released, mut last) = (0, false, None);
+    loop {
+        let record = scene.record().await.expect("a record");
+        let at = now();
+        match record["holderIdentity"].as_str().unwrap_or_default() {
+            "go-1" => return (stored, released, at),
+            "" => released = true,
+            _ if last.as_ref() != Some(&record) => stored = at,
+            _ => {}
+        }
+        last = Some(record);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What the processes make of it.
+async fn for_real(end: End) -> Story {
+    let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
+    let relay = Relay::start(scene.admin.clone(), "go-0").await;
+    let (tell, mut ticks) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    let file = relay.kubeconfig(&scene);
+    let (first, lines) = Peer::start_timed(&scene, &file, "go-0", TIMING).await.into_parts();
+    tasks.spawn(listen(lines, "go-0".to_owned(), tell.clone()));
+    works_until(&mut ticks, "go-0").await;
+    let watched = tokio::spawn(watch(Arc::clone(&scene)));
+    let kubeconfig = scene.kubeconfig.clone();
+    let (_second, lines) =
+        Peer::start_timed(&scene, &kubeconfig, "go-1", TIMING).await.into_parts();
+    tasks.spawn(listen(lines, "go-1".to_owned(), tell));
+    // Both have found their pace.
+    tokio::time::sleep(LEASE / 2).await;
+    match end {
+        End::Cut => relay.set(Way::Cut),
+        End::Stopped => {
+            let id = first.id().expect("it runs").to_string();
+            let mut kill = tokio::process::Command::new("kill");
+            assert!(kill.args(["-TERM", &id]).status().await.unwrap().success());
+        }
+    }
+    let (stored, released, successor) = soon("a successor", watched).await.unwrap();
+    let mut ended = works_until(&mut ticks, "go-1").await;
+    let until = Instant::now() + SLACK;
+    while let Ok(Some(tick)) = tokio::time::timeout_at(until, ticks.recv()).await {
+        if tick.who == "go-0" {
+            ended = ended.max(tick.at);
+        }
+    }
+    let since = |at: u64| Duration::from_nanos(at.saturating_sub(stored));
+    Story { works_on: since(ended), replaced: since(successor), released }
+}
+
+/// Waits until it works. Answers when another one was at work before, last.
+async fn works_until(ticks: &mut UnboundedReceiver<Tick>, who: &str) -> u64 {
+    soon("it works", async {
+        let mut before = 0;
+        loop {
+            match ticks.recv().await.expect("a tick") {
+                tick if tick.who == who => return before,
+                tick => before = tick.at,
+            }
+        }
+    })
+    .await
+}
+
+async fn is_as_in_the_model(end: End) {
+    let model: Vec<Story> = (0..RUNS).filter_map(|seed| in_the_model(end, seed)).collect();
+    assert!(model.len() > 20, "{end:?}: {} runs of the model", model.len());
+    let soonest = model.iter().map(|story| story.replaced).min().expect("some");
+    let latest = model.iter().map(|story| story.works_on).max().expect("some");
+    let seen = for_real(end).await;
+    println!("{end:?}: {seen:?}; in the model replaced after {soonest:?}, works until {latest:?}");
+    assert!(model.iter().all(|story| story.released == seen.released), "{end:?}: {seen:?}");
+    // The record was read a little after it was stored.
+    assert!(seen.replaced + LOOK * 5 >= soonest, "{end:?}: {seen:?}, in the model {soonest:?}");
+    assert!(seen.works_on <= latest + SLACK, "{end:?}: {seen:?}, in the model {latest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_that_is_cut_off_is_as_in_the_model() {
+    is_as_in_the_model(End::Cut).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_that_is_stopped_is_as_in_the_model() {
+    is_as_in_the_model(End::Stopped).await;
+}
