@@ -86,6 +86,8 @@ pub struct Campaigner {
     pub(crate) exchange: Option<Exchange>,
     /// The newest revision that its lock knew of when it asked for the office.
     pub knew: Option<Revision>,
+    /// When that create was sent.
+    pub asked: Time,
     /// The newest revision that it was told of.
     pub newest: Option<Revision>,
     /// On which history of the server it last found nothing.
@@ -124,6 +126,7 @@ impl Campaigner {
             room: Arc::default(),
             exchange: None,
             knew: None,
+            asked: Time::ZERO,
             newest: None,
             empty_on: None,
             found_empty_on: HashMap::new(),

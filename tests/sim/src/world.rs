@@ -352,9 +352,9 @@ impl World {
     /// Whether the last token was lost, and cannot be known to whoever begins a term.
     fn judge_token(&mut self, who: usize) {
         let clocks_agree = self.campaigners.iter().all(|it| it.setup.wall_ms == 0);
-        let knew = self.campaigners[who].knew;
+        let Campaigner { knew, asked, .. } = self.campaigners[who];
         if let (Some(store), Some(last)) = (&self.store, self.checker.last_token())
-            && store.excuses_token(last, knew, clocks_agree)
+            && store.excuses_token(last, knew, asked, clocks_agree)
         {
             self.checker.excuse_token();
         }

@@ -186,7 +186,7 @@ impl World {
             self.campaigners[who].applied(number);
         }
         if mark.token.is_none() {
-            self.campaigners[who].knew = newest;
+            (self.campaigners[who].knew, self.campaigners[who].asked) = (newest, sent);
         }
     }
 

@@ -105,6 +105,8 @@ pub struct Store {
     greatest: Revision,
     /// Whether the object was ever deleted or overwritten without regard to what stood there.
     pub disturbed: bool,
+    /// When somebody last did something to the object.
+    pub touched: Time,
     /// Until when it answers so, and whether it says when to come again.
     pub busy: (Time, u16, Option<Duration>),
 }
@@ -122,6 +124,7 @@ impl Store {
             set_backs: Vec::new(),
             greatest: Revision(0),
             disturbed: false,
+            touched: Time::ZERO,
             busy: (Time::ZERO, 0, None),
         }
     }
@@ -214,8 +217,16 @@ impl Store {
         ends.max().filter(|ends| now < *ends)
     }
 
-    /// Whether a token may be no greater than `last`: where it was lost, the campaigner never saw it, and its clock is another.
-    pub fn excuses_token(&self, last: Token, newest: Option<Revision>, clocks_agree: bool) -> bool {
-        self.disturbed && !clocks_agree && newest.is_none_or(|newest| newest.0 < last.0)
+    /// Whether a token may be no greater than `last`: where it was lost, the candidate never saw it, and its clock is another, or its
+    /// create was under way (`sent` then) before the object was touched.
+    pub fn excuses_token(
+        &self,
+        last: Token,
+        newest: Option<Revision>,
+        sent: Time,
+        clocks_agree: bool,
+    ) -> bool {
+        let unaware = newest.is_none_or(|newest| newest.0 < last.0);
+        self.disturbed && unaware && (!clocks_agree || sent <= self.touched)
     }
 }

@@ -11,8 +11,10 @@ use crate::world::World;
 impl World {
     /// The store, while it can be reached.
     fn living_store(&mut self) -> Option<&mut Store> {
-        let up = self.server.is_up(self.now);
-        self.store.as_mut().filter(|_| up)
+        let (now, up) = (self.now, self.server.is_up(self.now));
+        let store = self.store.as_mut().filter(|_| up)?;
+        store.touched = now;
+        Some(store)
     }
 
     pub(crate) fn store_is_busy(&mut self, status: u16, after: Option<Duration>, lasts: Duration) {
@@ -62,11 +64,12 @@ impl World {
     /// Junk is deleted, or what stood there before is put back.
     pub(crate) fn object_is_mended(&mut self, restored: bool) {
         let (now, fleet) = (self.now, &self.campaigners);
-        if let Some(store) = self.store.as_mut().filter(|store| store.is_junk())
-            && !(restored
-                && store.set_back(now, 0, |version, to| Self::unaware(fleet, version, to)))
-        {
-            store.delete();
+        if let Some(store) = self.store.as_mut().filter(|store| store.is_junk()) {
+            store.touched = now;
+            let unaware = |version, to| Self::unaware(fleet, version, to);
+            if !(restored && store.set_back(now, 0, unaware)) {
+                store.delete();
+            }
         }
         self.log(|| "the object is mended".to_owned());
     }
@@ -74,6 +77,7 @@ impl World {
     pub(crate) fn object_is_set_back(&mut self, by: u8) {
         let (now, fleet) = (self.now, &self.campaigners);
         if let Some(store) = self.store.as_mut().filter(|_| self.server.is_up(now)) {
+            store.touched = now;
             store.set_back(now, usize::from(by), |version, to| Self::unaware(fleet, version, to));
         }
     }
