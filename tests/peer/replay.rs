@@ -1,4 +1,4 @@
-//! Datagrams that somebody has recorded, and sends again.
+//! Datagrams that somebody has recorded, and sends again; and what a start that follows another one must wait for.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,6 +22,26 @@ fn voter(name: &str, incarnation: u64) -> Voter {
     })
 }
 
+const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
+
+/// They hear what each of them says a moment later; that is answered, with who said it.
+fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
+    *now = *now + Duration::from_millis(10);
+    let mut all = Vec::new();
+    for from in 0..3 {
+        voters[from].handle(*now, VoterEvent::Wake);
+        for said in said(&mut voters[from]) {
+            for to in (0..3).filter(|to| *to != from) {
+                let from_address = SocketAddr::from(ADDRESS);
+                let heard = VoterEvent::Heard { id: NAMES[from], from: from_address, said: &said };
+                voters[to].handle(*now, heard);
+            }
+            all.push((from, said));
+        }
+    }
+    all
+}
+
 fn said(voter: &mut Voter) -> Vec<Value> {
     let actions = std::iter::from_fn(|| voter.poll_action());
     let said = |action| match action {
@@ -35,23 +55,13 @@ fn said(voter: &mut Voter) -> Vec<Value> {
 /// have heard of the later one.
 #[test]
 fn a_word_that_was_given_to_an_earlier_start_gives_no_seat() {
-    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    let address = SocketAddr::from(ADDRESS);
     let mut voters = NAMES.map(|name| voter(name, 7));
     let mut now = Instant::from_origin(Duration::from_secs(100));
     voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
     let mut recorded = Vec::new();
     while !voters.iter().all(|voter| voter.votes(now)) {
-        now = now + Duration::from_millis(10);
-        for from in 0..3 {
-            voters[from].handle(now, VoterEvent::Wake);
-            for said in said(&mut voters[from]) {
-                for to in (0..3).filter(|to| *to != from) {
-                    let heard = VoterEvent::Heard { id: NAMES[from], from: address, said: &said };
-                    voters[to].handle(now, heard);
-                }
-                recorded.push((from, said));
-            }
-        }
+        recorded.extend(talk(&mut voters, &mut now));
         assert!(now < Instant::from_origin(Duration::from_secs(110)), "they vote");
     }
 
@@ -66,4 +76,23 @@ fn a_word_that_was_given_to_an_earlier_start_gives_no_seat() {
         }
     }
     assert!(!again.votes(now), "nobody has heard of it");
+}
+
+/// What a replacement would vote for, the one before it may have voted against within the lease.
+#[test]
+fn a_replacement_that_has_its_seat_is_silent_for_longer_than_a_lease() {
+    let mut voters = NAMES.map(|name| voter(name, 7));
+    let mut now = Instant::from_origin(Duration::from_secs(100));
+    voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
+    while !voters.iter().all(|voter| voter.votes(now)) {
+        talk(&mut voters, &mut now);
+    }
+    voters[1] = voter(NAMES[1], 8);
+    voters[1].handle(now, VoterEvent::Start);
+    let began = now;
+    while !voters[1].votes(now) {
+        talk(&mut voters, &mut now);
+    }
+    let waited = now.saturating_since(began);
+    assert!(waited > LEASE, "{waited:?}");
 }
