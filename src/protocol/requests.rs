@@ -17,6 +17,8 @@ pub(super) struct Outstanding {
     pub kind: Kind,
     /// What a write is to replace.
     pub over: Option<Revision>,
+    /// Until when those might lead who had been seen by then.
+    pub rights_seen_end: Instant,
     /// When to take it for unanswered, whatever the lock promised.
     pub gives_up_at: Instant,
 }
@@ -102,7 +104,9 @@ impl Campaign {
         };
         // Later than the lock's own timeout, which says more of why.
         let gives_up_at = now + timeout + timeout / 2 + Duration::from_millis(100);
-        self.outstanding = Some(Outstanding { id, sent: now, kind, over, gives_up_at });
+        let rights_seen_end = self.rights_seen_end;
+        self.outstanding =
+            Some(Outstanding { id, sent: now, kind, over, rights_seen_end, gives_up_at });
         self.act(Action::Request { id, request });
     }
 

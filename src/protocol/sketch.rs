@@ -119,7 +119,8 @@ impl Campaign {
         let longest = capabilities.longest_lease;
         let mut pen = Pen { now, timing, longest, to };
         let sent = outstanding.as_ref().map(|outstanding| outstanding.sent);
-        pen.flags(&[*stopping, *heard_from_lock, *learned_at == now]);
+        let saw_others = outstanding.as_ref().is_some_and(|o| *rights_seen_end > o.rights_seen_end);
+        pen.flags(&[*stopping, *heard_from_lock, *learned_at == now, saw_others]);
         pen.to.word(sent.map_or(9, |sent| learned_at.cmp(&sent) as i8 as u64));
         pen.to.word(*coverage as u64);
         pen.to.word(nanos(hearing.window()));
@@ -203,7 +204,8 @@ impl Pen<'_> {
     }
 
     fn outstanding(&mut self, outstanding: &Outstanding) {
-        let Outstanding { id: _, sent, kind, over: _, gives_up_at } = outstanding;
+        let Outstanding { id: _, sent, kind, over: _, rights_seen_end: _, gives_up_at } =
+            outstanding;
         self.since(*sent, self.timing.lease());
         self.until(*gives_up_at);
         match kind {

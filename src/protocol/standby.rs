@@ -239,7 +239,8 @@ impl Campaign {
         // deposed before the answer came
         {
             let mut wait = self.blind(wait);
-            if heard_meanwhile {
+            // Both may have been at one instant.
+            if heard_meanwhile || self.rights_seen_end > outstanding.rights_seen_end {
                 // An entry that came and went while the create was under way: purged, as it left nothing that refuses us.
                 wait.not_before(self.rights_seen_end);
             }

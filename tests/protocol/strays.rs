@@ -62,6 +62,27 @@ fn a_create_that_lands_after_its_term_waits_for_who_may_have_come_between() {
 }
 
 /// The same, found by who leads: what it held is gone, and it must not lead on by what it did not write in this term.
+/// A process that was stopped may send its create, and then hear at the same instant of who leads; the key is purged, and the create
+/// lands.
+#[test]
+fn a_holder_that_is_heard_of_at_the_instant_of_a_create_is_waited_for() {
+    let mut desk = Desk::started();
+    desk.holds = true;
+    desk.next_request();
+    desk.serve(); // there is nothing
+    desk.next_write();
+    let heard = desk.other_writes(LEASE);
+    desk.server.vanish();
+    desk.serve();
+    assert!(!desk.leads(), "another one may lead, by {heard:?}");
+    let sent = desk.now;
+    desk.holds = false;
+    desk.run(LEASE * 2);
+    let began = desk.begins();
+    assert!(began.iter().all(|began| *began >= sent + LEASE), "{began:?}");
+    assert!(!began.is_empty());
+}
+
 #[test]
 fn a_leader_does_not_lead_on_by_a_create_that_lands_late() {
     let (mut desk, hangs) = leading_with_a_create_under_way();
