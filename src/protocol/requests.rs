@@ -46,7 +46,12 @@ impl Refusals {
         if self.over != over {
             *self = Self { over, count: 0 };
         }
-        self.count = self.count.saturating_add(1);
+        self.count = self.count.saturating_add(1).min(Self::PASSING + 1);
+    }
+
+    /// All that what follows depends on.
+    pub fn parts(&self) -> (u8, Option<Revision>) {
+        (self.count, self.over)
     }
 
     /// An entry was seen.

@@ -111,10 +111,10 @@ impl Campaign {
             leader: _,             // only told
             trouble: _,            // only told
             only_reading_fails: _, // only told
-            refusals: _,           // only told
-            actions: _,            // drained after each event
-            next_request: _,       // greater than all
-            next_write: _,         // greater than all
+            refusals,
+            actions: _,      // drained after each event
+            next_request: _, // greater than all
+            next_write: _,   // greater than all
         } = self;
         let longest = capabilities.longest_lease;
         let mut pen = Pen { now, timing, longest, to };
@@ -132,6 +132,9 @@ impl Campaign {
         pen.to.word(nanos(*refused_wait));
         pen.to.write(*last_over_nothing);
         pen.each(known_create, Pen::revision);
+        let (refused, over) = refusals.parts();
+        pen.to.word(refused.into());
+        pen.each(&over, Pen::revision);
         pen.each(outstanding, Pen::outstanding);
         pen.each(pending, Pen::pending);
         pen.each(last_seen, Pen::sighting);
