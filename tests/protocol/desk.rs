@@ -82,6 +82,16 @@ impl Desk {
         desk
     }
 
+    /// Started, with its create over nothing under way.
+    pub fn asking(lock: Capabilities) -> Self {
+        let mut desk = Self::started_with(settings(), lock);
+        desk.holds = true;
+        desk.next_request();
+        desk.serve(); // there is nothing
+        desk.next_write();
+        desk
+    }
+
     /// In office.
     pub fn leading() -> Self {
         let mut desk = Self::started();

@@ -66,11 +66,7 @@ fn a_create_that_lands_after_its_term_waits_for_who_may_have_come_between() {
 /// lands.
 #[test]
 fn a_holder_that_is_heard_of_at_the_instant_of_a_create_is_waited_for() {
-    let mut desk = Desk::started();
-    desk.holds = true;
-    desk.next_request();
-    desk.serve(); // there is nothing
-    desk.next_write();
+    let mut desk = Desk::asking(capabilities());
     let heard = desk.other_writes(LEASE);
     desk.server.vanish();
     desk.serve();

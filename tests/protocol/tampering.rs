@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Capabilities, Content, Coverage, Hint, Nonce, Tombstone};
+use incumbent::lock::{Capabilities, Content, Hint, Nonce, Tombstone};
 use incumbent::protocol::Event;
 
-use super::desk::{Desk, LEASE, OTHER, capabilities, of_other, settings};
+use super::desk::{Desk, LEASE, OTHER, capabilities, of_other};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -50,13 +50,7 @@ fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
 /// The entry of another candidate is heard while our create is under way, purged, and then our create is stored.
 #[test]
 fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
-    let mut desk = Desk::new(settings(), capabilities());
-    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    desk.event(Event::Start);
-    desk.holds = true;
-    desk.next_request();
-    desk.serve();
-    desk.next_write();
+    let mut desk = Desk::asking(capabilities());
     desk.run(SECOND / 100);
     let written = desk.now;
     desk.stores(of_other(LEASE));
@@ -72,13 +66,7 @@ fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
 #[test]
 fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
     let lock = Capabilities { empty_is_proof: true, ..capabilities() };
-    let mut desk = Desk::new(settings(), lock);
-    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    desk.event(Event::Start);
-    desk.holds = true;
-    desk.next_request();
-    desk.serve();
-    desk.next_write();
+    let mut desk = Desk::asking(lock);
     desk.run(SECOND / 100);
     let written = desk.now;
     desk.stores(of_other(LEASE));
