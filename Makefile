@@ -23,8 +23,12 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 	$(CARGO) build --package incumbent-demo $(if $(filter sqlite,$(LOCK)),--features sqlite)
 	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
-test: rust lint tools ## Lint, then run every test, against real servers
-	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features --no-fail-fast
+# A warning does not keep the tests from running: one run shows all that is wrong.
+test: rust tools ## Lint, then run every test, against real servers
+	@failed=; $(MAKE) --no-print-directory lint || failed=lint; \
+	echo "$(CARGO) test --workspace --all-features --no-fail-fast"; \
+	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features --no-fail-fast || failed="$$failed tests"; \
+	[ -z "$$failed" ] || { echo "failed: $$failed" >&2; exit 1; }
 
 verify: rust tools ## What CI checks besides: a part of the mutations, and the oldest Rust
 	@$(MAKE) --no-print-directory mutations PART=$(PART_OF_COMMIT)

@@ -49,7 +49,8 @@ impl Refusals {
         self.count = self.count.saturating_add(1).min(Self::PASSING + 1);
     }
 
-    /// All that what follows depends on.
+    /// All that later decisions depend on.
+    #[cfg(feature = "_model")]
     pub fn parts(&self) -> (u8, Option<Revision>) {
         (self.count, self.over)
     }
