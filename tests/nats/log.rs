@@ -1,9 +1,10 @@
 //! What the library logs, for the tests of a runtime with one thread.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use tracing::subscriber::DefaultGuard;
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::EnvFilter;
 
 /// What has been logged on this thread since it was made.
@@ -11,6 +12,10 @@ pub struct Log {
     lines: Lines,
     _guard: DefaultGuard,
 }
+
+/// While a process has one subscriber, `tracing` asks the thread that reaches a log statement first whether it is of
+/// interest, for good. A test without a log would switch the statement off for all: with two, every one is asked.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -33,6 +38,7 @@ impl Log {
 
     /// What the modules log that are told as `RUST_LOG` tells them.
     pub fn of(modules: &str) -> Self {
+        LazyLock::force(&SECOND);
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -50,4 +56,13 @@ impl Log {
         let lines = text.lines().filter(|line| words.iter().all(|word| line.contains(word)));
         lines.map(str::to_owned).collect()
     }
+}
+
+#[test]
+fn a_log_has_what_a_thread_without_one_logged_first() {
+    let warns = || tracing::warn!(target: "incumbent", "logged twice");
+    let log = Log::start();
+    std::thread::spawn(warns).join().unwrap();
+    warns();
+    assert_eq!(log.lines(&["logged twice"]).len(), 1);
 }
