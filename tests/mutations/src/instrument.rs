@@ -51,6 +51,10 @@ impl Instrument {
         self.builds().contains(&"--all-features")
     }
 
+    pub fn draws_schedules(self) -> bool {
+        matches!(self, Self::Simulation | Self::Model)
+    }
+
     fn builds(self) -> &'static [&'static str] {
         match self {
             Self::Simulation => &["build", "--package", "incumbent-sim"],

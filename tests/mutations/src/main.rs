@@ -134,7 +134,37 @@ fn all_are_noticed(
             restore(sources, tree, edit.file)?;
         }
     }
-    Ok(all_noticed)
+    Ok(nothing_is_noticed_in_what_is_whole(args, tree, mutations)? && all_noticed)
+}
+
+/// An instrument that fails by itself would have noticed everything.
+fn nothing_is_noticed_in_what_is_whole(
+    args: &Args,
+    tree: &Path,
+    mutations: &[&Mutation],
+) -> Result<bool, String> {
+    let mut asked = Vec::new();
+    for instrument in mutations.iter().flat_map(|mutation| args.asks(mutation)) {
+        // A simulation and a model check without a finding take minutes, and run by themselves in other tests.
+        if instrument.draws_schedules() || asked.contains(instrument) {
+            continue;
+        }
+        asked.push(*instrument);
+    }
+    let mut none = true;
+    for instrument in asked {
+        match instrument.look(tree).map_err(|why| format!("unchanged sources: {why}"))? {
+            Verdict::Unnoticed(took) => {
+                println!("| nothing | not by the {instrument} | | {:.1} s |", took.as_secs_f64());
+            }
+            Verdict::Noticed(how, took) => {
+                none = false;
+                let took = took.as_secs_f64();
+                println!("| nothing | WRONGLY by the {instrument} | {how} | {took:.1} s |");
+            }
+        }
+    }
+    Ok(none)
 }
 
 fn tell(mutation: &Mutation, by: &str, how: &str, took: Duration) {
