@@ -19,7 +19,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=sqlite: in a file; LOCK=memory: in one process; neither needs a server)
-	@[ "$(LOCK)" = memory ] || [ "$(LOCK)" = sqlite ] || scripts/tools.sh 2.15.1
+	@[ "$(LOCK)" = memory ] || [ "$(LOCK)" = sqlite ] || scripts/install-nats.sh 2.15.1
 	$(CARGO) build --package incumbent-demo $(if $(filter sqlite,$(LOCK)),--features sqlite)
 	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
@@ -32,7 +32,7 @@ test: rust tools ## Lint, then run every test, against real servers
 
 verify: rust tools ## What CI checks besides: a part of the mutations, and the oldest Rust
 	@$(MAKE) --no-print-directory mutations PART=$(PART_OF_COMMIT)
-	@scripts/oldest-rust.sh
+	@scripts/check-msrv.sh
 
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
@@ -42,7 +42,7 @@ differential: rust tools ## Play random operations on a store and on its model (
 		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
 soak: rust ## Thousands of campaigners on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CAMPAIGNERS=20)
-	@scripts/tools.sh 2.15.1
+	@scripts/install-nats.sh 2.15.1
 	$(CARGO) run --release --package incumbent-soak -- run $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CAMPAIGNERS),--campaigners $(CAMPAIGNERS))
 
@@ -61,25 +61,26 @@ fuzz: export BOLERO_RANDOM_TEST_TIME_MS = $(shell awk 'BEGIN { print int($(or $(
 fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES=10
 	RUST_TEST_THREADS=64 $(CARGO) test --profile fuzz --package incumbent --package incumbent-cli --lib --bins --test protocol -- fuzz:: --nocapture
 
-lint: rust ## Formatting, clippy, documentation: no warnings
-	@scripts/rust.sh fmt clippy
+lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
+	@scripts/check-rust.sh fmt clippy
+	@scripts/check-links.py
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --package incumbent --lib --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude incumbent-cli --all-features --no-deps
 
 bench: rust ## Measure
-	@scripts/tools.sh 2.15.1
-	@scripts/databases.sh
-	@scripts/object-stores.sh >/dev/null
+	@scripts/install-nats.sh 2.15.1
+	@scripts/install-postgres.sh
+	@scripts/install-object-stores.sh >/dev/null
 	$(CARGO) bench --package incumbent --all-features
 
 model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)
 	$(CARGO) run --release --package incumbent-model -- --campaigners $(or $(CAMPAIGNERS),2) --minutes $(or $(MINUTES),5)
 
 chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print what became of them
-	@scripts/tools.sh 2.15.1
-	@tests/chaos/clocknats/build.sh .tools/clocknats-2.15.1/nats-server
+	@scripts/install-nats.sh 2.15.1
+	@tests/programs/nats-with-clock/build.sh .tools/clocknats-2.15.1/nats-server
 	$(CARGO) build --release --package incumbent-chaos
 	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
@@ -92,17 +93,17 @@ cli-doc: rust ## Write docs/cli.md from what the program says of itself
 	mv docs/cli.md.new docs/cli.md
 
 tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL and the object stores, and build the Kubernetes API server (minutes, once)
-	@scripts/tools.sh
-	@scripts/databases.sh
-	@scripts/democracy.sh
-	@tests/kubeserver/build.sh
-	@tests/kubeserver/build.sh clientgo
-	@scripts/object-stores.sh
+	@scripts/install-nats.sh
+	@scripts/install-postgres.sh
+	@scripts/install-democracy.sh
+	@tests/programs/build.sh kube-apiserver
+	@tests/programs/build.sh clientgo
+	@scripts/install-object-stores.sh
 
 clean: ## Remove what was built, and .tools
 	rm -rf .tools
 	$(CARGO) clean
 
 rust:
-	@scripts/rust.sh
+	@scripts/check-rust.sh
 	@scripts/fresh.sh

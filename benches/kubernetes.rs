@@ -4,7 +4,7 @@
 //! Ours run in this process, each on a runtime and a connection of its own, so a crash is a runtime that is gone;
 //! client-go's are processes.
 
-mod campaigner;
+mod support;
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use incumbent_test_support::{KubeServer, go_program};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use campaigner::{Campaigner, End, load, show, takeover};
+use support::{Campaigner, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
 const TRIALS: u32 = 6;

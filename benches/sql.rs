@@ -4,7 +4,7 @@
 //! Each of our campaigners has a runtime and connections of its own in this process, so a crash is a runtime that is gone; River's
 //! are processes.
 
-mod campaigner;
+mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,7 @@ use incumbent_test_support::{PostgresServer, go_program};
 use sqlx::{Connection, PgConnection, Row};
 use tokio::runtime::Runtime;
 
-use campaigner::{Campaigner, End, load, show, takeover};
+use support::{Campaigner, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
 const RELEASES: u32 = 30;

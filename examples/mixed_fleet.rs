@@ -5,7 +5,7 @@
 //! cargo run --example mixed_fleet --features kubernetes-latest -- nats://127.0.0.1:4222
 //! ```
 //!
-//! It reaches the API server as `kubectl` does. `docs/mixed-fleets.md` says why each step is safe, and shows what this prints.
+//! It reaches the API server as `kubectl` does. `docs/multiple-locks.md` says why each step is safe, and shows what this prints.
 
 use std::error::Error;
 use std::sync::Arc;

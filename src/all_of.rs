@@ -1,7 +1,7 @@
 //! Several locks as one: leader only while all of them are held.
 //!
 //! For moving a fleet from one lock to another without a moment in which two may lead, and for fleets in which not everybody
-//! sees every lock. `docs/mixed-fleets.md` of the repository walks through such a move.
+//! sees every lock. `docs/multiple-locks.md` of the repository walks through such a move.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

@@ -54,7 +54,7 @@ fn what_names_no_lock_is_refused_with_the_reason() {
 ))]
 #[test]
 fn every_url_of_the_documentation_names_a_lock() {
-    let documentation = include_str!("../../docs/locks.md");
+    let documentation = include_str!("../../docs/choosing-a-lock.md");
     let urls: Vec<_> = documentation
         .split("--lock '")
         .skip(1)

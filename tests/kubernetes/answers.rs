@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::behaviour::leads;
+use crate::conformance::leads;
 use crate::faults::{busy_cluster, cluster_at};
 use crate::scene::{InLease, OBJECT, Scene};
 

@@ -10,7 +10,7 @@ use incumbent::{Cause, Change, Election, Leadership, all_of, best_effort, new_el
 use incumbent_test_support::Server;
 use serde_json::{Value, json};
 
-use crate::behaviour::{Service, change, leads, soon, working};
+use crate::conformance::{Service, change, leads, soon, working};
 use crate::nats_scene::{self, BUCKET};
 use crate::scene::{InLease, OBJECT, Scene};
 
@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(8);
 /// Whoever does not say who it is, is an operator; campaigners have the documented rights.
 const RIGHTS: &str = concat!(
     "no_auth_user: admin\nADMIN_PASSWORD: pw\nCAMPAIGNER_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
-    include_str!("../../docs/permissions.conf")
+    include_str!("../../deploy/nats-permissions.conf")
 );
 /// The right to write entries.
 const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;

@@ -8,8 +8,8 @@ use incumbent::{Election, all_of, new_election};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
-use crate::behaviour::soon;
 use crate::both::{Both, Which};
+use crate::conformance::soon;
 use crate::peer::Peer;
 use crate::ticks::{self, Own, Tick, listen, work};
 

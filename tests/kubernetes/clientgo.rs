@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::Cause;
 use serde_json::Value;
 
-use crate::behaviour::{change, leads, lost, sees, soon};
+use crate::conformance::{change, leads, lost, sees, soon};
 use crate::peer::Peer;
 use crate::scene::{InLease, Scene};
 
@@ -60,7 +60,7 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
     let scene = std::sync::Arc::new(Scene::<InLease>::new(LEASE).await);
     let mut go = Peer::start(&scene, "go").await;
     go.says("won").await;
-    let first = crate::behaviour::Process::start(&scene, "ours").await;
+    let first = crate::conformance::Process::start(&scene, "ours").await;
     sees(&first.election, "go").await;
     go.kill().await;
     drop(leads(&first.election).await);

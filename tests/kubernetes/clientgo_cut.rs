@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 
-use crate::behaviour::{Service, soon};
+use crate::conformance::{Service, soon};
 use crate::peer::Peer;
 use crate::relay::{Relay, Way};
 use crate::scene::{InLease, Scene};
@@ -52,7 +52,7 @@ impl Cut {
         let mut cut =
             Self { scene, relay, ours, ticks, all: Vec::new(), _process: process, _tasks: tasks };
         cut.works(GO).await;
-        crate::behaviour::sees(&cut.ours, GO).await;
+        crate::conformance::sees(&cut.ours, GO).await;
         cut
     }
 

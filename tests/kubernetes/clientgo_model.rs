@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::peer::Peer;
 use crate::relay::{Relay, Way};
 use crate::scene::{InLease, Scene};

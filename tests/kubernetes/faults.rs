@@ -13,7 +13,7 @@ use incumbent::{Cause, new_election};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Process, Service, leads, lost, sees, soon, working};
+use crate::conformance::{Process, Service, leads, lost, sees, soon, working};
 use crate::gate::{Busy, Gate};
 use crate::scene::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, Scene, timing};
 

@@ -12,7 +12,7 @@ use tokio::process::Child;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
-use crate::behaviour::{Service, soon};
+use crate::conformance::{Service, soon};
 use crate::peer::Peer;
 use crate::scene::{InLease, OBJECT, Scene};
 use crate::ticks::{self, Own, Tick, listen, work};

@@ -11,7 +11,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::behaviour::{Process, Service, leads, lost, working};
+use crate::conformance::{Process, Service, leads, lost, working};
 use crate::relay::{Relay, Way};
 use crate::scene::{InConfigMap, InLease, Kind, OBJECT, Scene};
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::behaviour::{Service, soon, working};
+use crate::conformance::{Service, soon, working};
 use crate::gate::Busy;
 use crate::scene::{InLease, OBJECT, Scene, timing};
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Event, LimitRange};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::life_scene::{Life, start};
 use crate::scene::OBJECT;
 

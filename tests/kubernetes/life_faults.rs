@@ -7,7 +7,7 @@ use incumbent::kubernetes::{Cluster, LifeErrorKind, leader_for_life};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::faults::busy_cluster;
 use crate::gate::Gate;
 use crate::life_scene::{Life, start};

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::faults::busy_cluster;
 use crate::life_faults::lacks;
 use crate::life_scene::{Life, start};

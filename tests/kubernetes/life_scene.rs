@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::instrument::WithSubscriber;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::scene::{ForLife, OBJECT, Scene};
 
 /// So long that only a watch can have told.

@@ -2,8 +2,6 @@
 #![cfg(feature = "kubernetes")]
 
 mod answers;
-#[path = "../behaviour/mod.rs"]
-mod behaviour;
 #[cfg(feature = "nats")]
 mod both;
 #[cfg(feature = "nats")]
@@ -11,11 +9,13 @@ mod both_fleet;
 mod clientgo;
 mod clientgo_cut;
 mod clientgo_model;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod faults;
 mod fleet;
 mod fresh;
 mod gate;
-#[path = "../behaviour/listening.rs"]
+#[path = "../conformance/listening.rs"]
 mod heard;
 mod in_pod;
 mod life;

@@ -7,7 +7,7 @@ use incumbent::kubernetes::leader_for_life;
 use incumbent::new_election;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-use crate::behaviour::{Service, leads, lost, soon, working};
+use crate::conformance::{Service, leads, lost, soon, working};
 use crate::life_scene::Life;
 use crate::metrics_seen::{seen, shows_a_leader, shows_a_loss};
 use crate::scene::{InLease, Scene};

@@ -8,7 +8,7 @@ use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Tom
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::behaviour::{leads, soon};
+use crate::conformance::{leads, soon};
 use crate::scene::{InConfigMap, InLease, OBJECT, Scene};
 
 const LEASE: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ async fn a_watch_tells_what_is_there_and_what_is_deleted() {
         matches!(&office.holding, Holding::Held(holder) if holder.token == Some(token)),
         "{office:?}"
     );
-    crate::behaviour::Service::evict(&scene, "my_app").await;
+    crate::conformance::Service::evict(&scene, "my_app").await;
     soon("a deletion", async {
         while let Some(change) = watch.next().await {
             if let OfficeChange::Deleted(office) = change.unwrap() {

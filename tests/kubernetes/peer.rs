@@ -7,7 +7,7 @@ use incumbent_test_support::go_program;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::scene::{Kind, OBJECT, Scene};
 
 pub struct Peer {

@@ -6,7 +6,7 @@ use incumbent::lock::{Content, Lock, Mark, Nonce, Reading, Release, Tombstone, W
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
-use crate::behaviour::{Service, leads};
+use crate::conformance::{Service, leads};
 use crate::scene::{InConfigMap, InLease, Kind, Scene};
 
 const LEASE: Duration = Duration::from_secs(5);

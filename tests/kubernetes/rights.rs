@@ -7,7 +7,7 @@ use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Service, change, soon};
+use crate::conformance::{Service, change, soon};
 use crate::scene::{InLease, Scene};
 
 const LEASE: Duration = Duration::from_secs(5);
@@ -117,7 +117,7 @@ async fn the_documented_role_has_no_right_too_many() {
     .await;
     // Without it the campaigner polls, and stands all the same.
     let ours = scene.stand("ours").await;
-    drop(crate::behaviour::leads(&ours).await);
+    drop(crate::conformance::leads(&ours).await);
 }
 
 /// A token without any right is told so, and nothing else happens.
@@ -147,7 +147,7 @@ async fn a_campaigner_without_rights_says_which_one_it_misses() {
 async fn the_manifest_of_a_deployment_is_taken_and_has_the_documented_role() {
     let scene = Scene::<InLease>::new(LEASE).await;
     let namespace = &scene.namespace;
-    let manifests: Vec<_> = include_str!("../../docker/kubernetes.yaml").split("---\n").collect();
+    let manifests: Vec<_> = include_str!("../../deploy/kubernetes.yaml").split("---\n").collect();
     let places = [
         "/api/v1",
         "/apis/rbac.authorization.k8s.io/v1",

@@ -19,7 +19,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{Service, working};
+use crate::conformance::{Service, working};
 
 /// The object of the election, as the Role of the documentation names it.
 pub const OBJECT: &str = "my-app";

@@ -14,7 +14,7 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, CoolDown, Election, ElectionBuilder, Stopped, new_election};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::behaviour::{LEASE, change, leads, soon, won};
+use crate::conformance::{LEASE, change, leads, soon, won};
 
 /// So long that nothing but a word of the campaign ends a term within a test.
 const LONG: Duration = Duration::from_secs(3600);

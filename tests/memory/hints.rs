@@ -11,7 +11,7 @@ use incumbent::lock::{
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 
-use crate::behaviour::{LEASE, leads, sees, soon};
+use crate::conformance::{LEASE, leads, sees, soon};
 
 /// A lock whose subscriptions begin with many hints at once.
 #[derive(Debug)]

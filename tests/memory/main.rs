@@ -1,14 +1,14 @@
 //! The behaviours that every lock must show, on the in-process lock.
 
-#[path = "../behaviour/mod.rs"]
-mod behaviour;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod guard;
 mod hints;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use behaviour::{LEASE, Service, leads, sees};
+use conformance::{LEASE, Service, leads, sees};
 use futures_util::future::BoxFuture;
 use incumbent::lock::{Capabilities, Lock, LockError, Reading, Release, Revision, Write};
 use incumbent::memory::MemoryLock;

@@ -10,7 +10,7 @@ use incumbent::new_election;
 use incumbent_test_support::Server;
 use tokio::task::JoinHandle;
 
-use crate::behaviour::{leads, working};
+use crate::conformance::{leads, working};
 use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);

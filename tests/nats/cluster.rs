@@ -6,7 +6,7 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Change, Election, new_election};
 use incumbent_test_support::{Cluster, eventually};
 
-use crate::behaviour::{leads, sees, working};
+use crate::conformance::{leads, sees, working};
 use crate::scene::BUCKET;
 
 const TTL: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use async_nats::jetstream;
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Changes, Election, Leadership};
 
-use crate::behaviour::{leads, lost, sees, soon};
+use crate::conformance::{leads, lost, sees, soon};
 use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{Proxy, Server, Version};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Witness, leads, lost, sees, soon};
+use crate::conformance::{Witness, leads, lost, sees, soon};
 use crate::log::Log;
 use crate::raw::Raw;
 use crate::scene::{BUCKET, Scene, lock_at};

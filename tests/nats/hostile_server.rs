@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 
-use crate::behaviour::{change, leads, soon, working};
+use crate::conformance::{change, leads, soon, working};
 use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{Proxy, Request};
 
-use crate::behaviour::{leads, lost, sees, working};
+use crate::conformance::{leads, lost, sees, working};
 use crate::scene::{KEY, Scene, lock_at};
 
 const TTL: Duration = Duration::from_secs(6);

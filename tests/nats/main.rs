@@ -1,13 +1,14 @@
 //! Elections on real nats-servers.
 #![cfg(feature = "nats")]
 
-#[path = "../behaviour/mod.rs"]
-mod behaviour;
 mod choria;
 mod cluster;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod entry;
 mod hostile;
 mod hostile_server;
+mod lock;
 mod log;
 mod lost_replies;
 mod outage;

@@ -7,7 +7,7 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Change, Election, new_election};
 use incumbent_test_support::{Proxy, Server, eventually};
 
-use crate::behaviour::{change, leads, lost, sees, soon, working};
+use crate::conformance::{change, leads, lost, sees, soon, working};
 use crate::scene::{BUCKET, Scene};
 
 const SHORT: Duration = Duration::from_secs(2);

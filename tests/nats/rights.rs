@@ -6,7 +6,7 @@ use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
 use incumbent::{Cause, Change, Election, State, new_election, observe};
 use incumbent_test_support::Server;
 
-use crate::behaviour::{change, leads, lost, sees, working};
+use crate::conformance::{change, leads, lost, sees, working};
 use crate::log::Log;
 use crate::scene::{BUCKET, Scene};
 
@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(2);
 /// The documented rights, as a server takes them.
 const DOCUMENTED: &str = concat!(
     "ADMIN_PASSWORD: pw\nCAMPAIGNER_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
-    include_str!("../../docs/permissions.conf")
+    include_str!("../../deploy/nats-permissions.conf")
 );
 
 /// The right to write entries.

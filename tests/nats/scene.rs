@@ -10,7 +10,7 @@ use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, ElectionBuilder, new_election};
 use incumbent_test_support::{Server, Version};
 
-use crate::behaviour::{LEASE, Service, working};
+use crate::conformance::{LEASE, Service, working};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 pub const KEY: &str = "$KV.CHORIA_LEADER_ELECTION.my_app";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::Lock;
 use incumbent_test_support::Version;
 
-use crate::behaviour::{self, LEASE, Service, leads};
+use crate::conformance::{self, LEASE, Service, leads};
 use crate::scene::Scene;
 use crate::suite;
 
@@ -49,14 +49,14 @@ impl Service for Oldest {
 async fn every_server_version_carries_an_election() {
     for version in Version::ALL {
         let scene = Arc::new(Scene::of_version(version, Duration::from_secs(1)).await);
-        let crashing = behaviour::Process::start(&scene, "crashes").await;
+        let crashing = conformance::Process::start(&scene, "crashes").await;
         drop(leads(&crashing.election).await);
         let second = scene.start("second").await;
-        behaviour::sees(&second, "crashes").await;
+        conformance::sees(&second, "crashes").await;
         crashing.crash();
         let leadership = leads(&second).await;
         let third = scene.start("third").await;
-        behaviour::sees(&third, "second").await;
+        conformance::sees(&third, "second").await;
         scene.delete_key().await;
         let next = leads(&third).await;
         assert!(next.token() > leadership.token(), "{version:?}");

@@ -8,7 +8,7 @@ use incumbent::lock_url::{LockUrlError, LockUrlErrorKind};
 use incumbent::{LockUrl, new_election};
 use incumbent_test_support::{Server, Version};
 
-use crate::behaviour::leads;
+use crate::conformance::leads;
 
 async fn open(url: &str) -> Result<Arc<dyn Lock>, LockUrlError> {
     url.parse::<LockUrl>()?.open().await

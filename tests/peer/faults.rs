@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use incumbent::peer::{Peer, PeerBuilder};
 use serde_json::json;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::node::Node;
 use crate::scene::{Net, TIMEOUT, elected, follows, quick, resigned, sees};
 use crate::switchboard::{Faults, Switchboard};

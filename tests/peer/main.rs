@@ -1,7 +1,7 @@
 //! Groups of peers: with members of the npm package `democracy`, with faults between them, and with a quorum.
 
-#[path = "../behaviour/mod.rs"]
-mod behaviour;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod faults;
 mod hostile;
 mod late;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::scene::{INTERVAL, TIMEOUT};
 
 const VERSION: &str = "democracy-3.1.3";
@@ -44,7 +44,7 @@ impl Node {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("Node.js and democracy: run scripts/democracy.sh");
+            .expect("Node.js and democracy: run scripts/install-democracy.sh");
         let orders = child.stdin.take().expect("its input");
         let events = BufReader::new(child.stdout.take().expect("its output")).lines();
         let mut node = Self { id, child, orders, events };

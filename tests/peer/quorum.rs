@@ -8,7 +8,7 @@ use incumbent::{Cause, Change, CoolDown, Election, new_election};
 use incumbent_test_support::eventually;
 use serde_json::json;
 
-use crate::behaviour::{change, lost, soon, working};
+use crate::conformance::{change, lost, soon, working};
 use crate::node::Node;
 use crate::scene::{Net, quick};
 use crate::switchboard::{Faults, Switchboard};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::peer::{Change, Changes, Peer, PeerBuilder};
 
-use crate::behaviour::{change, soon};
+use crate::conformance::{change, soon};
 
 pub const INTERVAL: Duration = Duration::from_millis(100);
 pub const TIMEOUT: Duration = Duration::from_millis(600);

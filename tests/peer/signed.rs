@@ -8,7 +8,7 @@ use incumbent::peer::{Change, Peer, PeerBuilder, PeerStartError, QuorumPeer};
 use serde_json::json;
 use tokio::net::UdpSocket;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::log::Log;
 use crate::scene::{INTERVAL, Net, follows, quick, sees};
 use crate::switchboard::Switchboard;

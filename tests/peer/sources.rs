@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use incumbent::peer::{Change, Dns, Peer, PeerSource, PeerStartError, SourceError};
 
-use crate::behaviour::change;
+use crate::conformance::change;
 use crate::scene::{Net, follows, quick, sees};
 
 /// A source whose answer a test changes; `None`: it fails.

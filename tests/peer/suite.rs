@@ -9,7 +9,7 @@ use incumbent::lock::{
 };
 use incumbent::peer::QuorumPeer;
 
-use crate::behaviour::{LEASE, Service};
+use crate::conformance::{LEASE, Service};
 use crate::scene::Net;
 use crate::suite;
 
@@ -23,7 +23,7 @@ struct Quorum {
 impl Quorum {
     async fn found(&self, name: &str) -> Option<(Revision, Content)> {
         let lock = self.members[0].lock();
-        let found = crate::behaviour::soon("a quorum answers", async {
+        let found = crate::conformance::soon("a quorum answers", async {
             loop {
                 match lock.read(name, TIMEOUT).await {
                     Ok(reading) => return reading,

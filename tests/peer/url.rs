@@ -8,7 +8,7 @@ use incumbent::lock_url::LockUrlErrorKind;
 use incumbent::{LockUrl, new_election};
 use incumbent_test_support::Port;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 
 const LEASE: Duration = Duration::from_secs(1);
 

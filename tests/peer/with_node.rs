@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::peer::{Change, Peer};
 use serde_json::{Value, json};
 
-use crate::behaviour::change;
+use crate::conformance::change;
 use crate::node::Node;
 use crate::scene::{Net, elected, follows, resigned, sees};
 

@@ -11,7 +11,7 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Witness, sees, soon, working};
+use crate::conformance::{Witness, sees, soon, working};
 use crate::gate::Gate;
 use crate::scene::{Scene, run};
 
@@ -99,7 +99,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     pair.scene.server.kill();
     pair.replica.resume();
     pair.replica_takes_over(&gate);
-    let cause = crate::behaviour::lost(&mut changes).await;
+    let cause = crate::conformance::lost(&mut changes).await;
     assert!(matches!(cause, Cause::Evicted | Cause::Expired { .. }), "{cause:?}");
     let third = soon("a leader on the new primary", wins.recv()).await.unwrap();
     let next = eventually("its token", async || of(&third).token()).await;
@@ -174,7 +174,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let gate = Gate::to(pair.scene.server.port()).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let leader = pair.stand("leader", lock);
-    let leadership = crate::behaviour::leads(&leader).await;
+    let leadership = crate::conformance::leads(&leader).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let stand_by = pair.stand("stand-by", lock);
     sees(&stand_by, "leader").await;
@@ -185,7 +185,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     assert!(leadership.is_valid());
     drop(leadership);
     leader.stop().await;
-    drop(crate::behaviour::leads(&stand_by).await);
+    drop(crate::conformance::leads(&stand_by).await);
 }
 
 /// The old primary goes on beside the new one. Without a replica that confirms, it confirms no renewal either.
@@ -218,10 +218,10 @@ async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are
     let (old, new) =
         (Gate::to(pair.scene.server.port()).await, Gate::to(pair.scene.server.port()).await);
     let first = pair.stand("old", pair.lock_through(&old).await);
-    drop(crate::behaviour::leads(&first).await);
+    drop(crate::conformance::leads(&first).await);
     let second = pair.stand("new", pair.lock_through(&new).await);
     sees(&second, "old").await;
     pair.replica_takes_over(&new);
-    drop(crate::behaviour::leads(&second).await);
+    drop(crate::conformance::leads(&second).await);
     assert!(first.is_leader() && second.is_leader());
 }

@@ -11,7 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
-use crate::behaviour::{LEASE, Service, working};
+use crate::conformance::{LEASE, Service, working};
 use crate::scene::{ROW, deletion_of, usurpation_of};
 
 pub struct FileScene {

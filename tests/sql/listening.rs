@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use incumbent::sql::{Sqlite, Tables};
 
-use crate::behaviour::LEASE;
+use crate::conformance::LEASE;
 use crate::heard::{hints_go_on, one_task_tells};
 use crate::scene::Scene;
 

@@ -1,11 +1,11 @@
 //! Elections in SQL databases: on real PostgreSQL servers, and in SQLite files.
 
-#[path = "../behaviour/mod.rs"]
-mod behaviour;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod failover;
 mod file;
 mod gate;
-#[path = "../behaviour/listening.rs"]
+#[path = "../conformance/listening.rs"]
 mod heard;
 mod listening;
 mod names;

@@ -11,7 +11,7 @@ use incumbent_test_support::{eventually, not_run};
 use rustix::process::Signal;
 use sqlx::Row;
 
-use crate::behaviour::{leads, soon};
+use crate::conformance::{leads, soon};
 use crate::file::FileScene;
 use crate::sqlite::Campaigner;
 

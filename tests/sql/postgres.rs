@@ -10,7 +10,7 @@ use incumbent_test_support::{Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::behaviour::{leads, lost, sees, soon, won};
+use crate::conformance::{leads, lost, sees, soon, won};
 use crate::gate::Gate;
 use crate::scene::{Scene, run};
 
@@ -184,13 +184,13 @@ async fn the_least_rights_are_enough() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the tables of elections cannot be made at {place}: run sql/postgres.sql as who may"
+            "the tables of elections cannot be made at {place}: run deploy/postgres.sql as who may"
         )
     );
     let error = Postgres::connect_with(&url, Tables::existing()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("there are no tables of elections at {place}: run sql/postgres.sql")
+        format!("there are no tables of elections at {place}: run deploy/postgres.sql")
     );
     let lock = scene.lock_of_campaigner().await;
     let (first, second) =
@@ -217,7 +217,7 @@ async fn tables_that_are_dropped_are_told_of_and_nobody_leads() {
     soon("the end", leadership.ended()).await;
     let trouble = eventually("the trouble", async || election.trouble()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
-    assert!(trouble.message.contains("run sql/postgres.sql"), "{}", trouble.message);
+    assert!(trouble.message.contains("run deploy/postgres.sql"), "{}", trouble.message);
     drop(leadership);
     scene.open().await; // makes them again
     let leadership = leads(&election).await;

@@ -12,9 +12,9 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
 
-use crate::behaviour::{LEASE, Service, working};
+use crate::conformance::{LEASE, Service, working};
 
-const FILE: &str = include_str!("../../sql/postgres.sql");
+const FILE: &str = include_str!("../../deploy/postgres.sql");
 
 /// One server serves all tests that do not break it.
 async fn shared_server() -> Arc<PostgresServer> {

@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use sqlx::Row;
 
-use crate::behaviour::{leads, sees, soon};
+use crate::conformance::{leads, sees, soon};
 use crate::file::FileScene;
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -139,7 +139,7 @@ async fn a_full_disk_ends_the_term_and_is_told_of() {
     let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
     let lock = Sqlite::open_with(disk.path().join("elections.db"), Tables::make()).await.unwrap();
     let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
-    let election = crate::behaviour::working(election).start().unwrap();
+    let election = crate::conformance::working(election).start().unwrap();
     let leadership = leads(&election).await;
     let filler = disk.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();

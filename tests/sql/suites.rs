@@ -18,7 +18,7 @@ mod operators {
     use incumbent::lock::{Content, LockErrorKind, Reading, Revision, Tombstone};
     use incumbent::{Cause, new_election};
 
-    use crate::behaviour::{Service, leads, sees, soon, working};
+    use crate::conformance::{Service, leads, sees, soon, working};
     use crate::file::FileScene;
     use crate::scene::Scene;
 

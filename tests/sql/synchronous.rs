@@ -10,7 +10,7 @@ use incumbent::sql::{Postgres, PostgresLock, Tables};
 use incumbent_test_support::eventually;
 use sqlx::Row;
 
-use crate::behaviour::{leads, soon};
+use crate::conformance::{leads, soon};
 use crate::failover::Pair;
 use crate::gate::Gate;
 use crate::scene::run;

@@ -8,7 +8,7 @@ use incumbent::sql::{Postgres, SqlError, SqlErrorKind, Tables};
 use incumbent_test_support::{Authority, PostgresServer};
 use tempfile::TempDir;
 
-use crate::behaviour::{LEASE, leads, sees, working};
+use crate::conformance::{LEASE, leads, sees, working};
 
 /// A server that knows its users by their certificates, and what a campaigner has in its files.
 struct Secured {

@@ -11,7 +11,7 @@ use incumbent_test_support::eventually;
 use sqlx::Row;
 use tokio::sync::mpsc;
 
-use crate::behaviour::soon;
+use crate::conformance::soon;
 use crate::failover::Pair;
 use crate::gate::Gate;
 use crate::scene::{Scene, run};

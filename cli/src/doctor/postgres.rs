@@ -23,7 +23,7 @@ const OLDEST: i32 = 120_000;
 /// How long a notification may take, which a campaigner waits for too.
 const HEARS_WITHIN: Duration = Duration::from_secs(5);
 /// The file that makes the tables.
-const FILE: &str = "sql/postgres.sql";
+const FILE: &str = "deploy/postgres.sql";
 
 /// Examines the server, then the tables.
 pub async fn examine(probe: &PostgresProbe, tables: Tables, exam: Exam<'_>, report: &mut Report) {

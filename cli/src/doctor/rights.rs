@@ -146,7 +146,7 @@ fn judge(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &m
         refused.map(Right::named).collect::<Vec<_>>().join(", ")
     };
     let (needed, useful) = (lacking(|right| right.needed_by), lacking(|right| right.useful_to));
-    let mend = "grant it: docs/permissions.conf has all that each role needs";
+    let mend = "grant it: deploy/nats-permissions.conf has all that each role needs";
     let lacks =
         Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful: mend.to_owned() };
     lacks.tell(of, ours, report);

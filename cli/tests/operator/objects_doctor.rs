@@ -24,7 +24,7 @@ pub struct Store {
 impl Store {
     async fn start() -> Self {
         let programs = tokio::task::spawn_blocking(|| {
-            let script = checkout().join("scripts/object-stores.sh");
+            let script = checkout().join("scripts/install-object-stores.sh");
             let output = Command::new(&script).output().expect("bash");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             String::from_utf8(output.stdout).expect("text")

@@ -5,7 +5,7 @@ use incumbent_test_support::{Pooler, PostgresServer, eventually};
 use crate::doctor::{doctor, line};
 use crate::shell::Shell;
 
-const FILE: &str = include_str!("../../../sql/postgres.sql");
+const FILE: &str = include_str!("../../../deploy/postgres.sql");
 /// What docs/sql.md has an administrator grant.
 const GRANTS: [&str; 2] = [
     "GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO campaigner",
@@ -38,7 +38,7 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
     line(
         &told,
         "error    tables ",
-        "there are none, and we may not make them; run sql/postgres.sql as who may",
+        "there are none, and we may not make them; run deploy/postgres.sql as who may",
     );
     server.sql("postgres", &[FILE]);
     let told = doctor(&shell, &["--lock", &campaigner], 2);

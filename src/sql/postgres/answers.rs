@@ -40,7 +40,7 @@ pub(super) fn failed(error: Error, does: Does, place: &str) -> Failed {
         "25006" => (LockErrorKind::Unavailable, read_only(place)),
         "42P01" | "42703" | "42883" | "42P10" | "3F000" => (
             LockErrorKind::Misconfigured,
-            format!("the tables at {place} are not those of this version: run sql/postgres.sql"),
+            format!("the tables at {place} are not those of this version: run deploy/postgres.sql"),
         ),
         "57014" => (LockErrorKind::Unavailable, format!("{place} did not do it in time")),
         // The server ends the connection, maybe after it has written what it was told to.

@@ -123,7 +123,7 @@ impl Inner {
     pub(super) async fn look(&self, name: &str, timeout: Duration) -> Result<Found, Failed> {
         let rows = self.connections.ask(&statements::read(name), Does::Read, timeout).await?;
         let Some(row) = rows.first() else {
-            let what = "incumbent_settings is empty: run sql/postgres.sql";
+            let what = "incumbent_settings is empty: run deploy/postgres.sql";
             return Err(Failed::new(LockErrorKind::Misconfigured, what));
         };
         let odd = |error| answers::failed(error, Does::Read, self.connections.place());

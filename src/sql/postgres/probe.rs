@@ -85,7 +85,7 @@ pub struct TableFacts {
     pub first_schema: Option<String>,
     /// Whether we may make them.
     pub may_create: bool,
-    /// Whether tables, function and triggers are all there. Where not, `sql/postgres.sql` mends it.
+    /// Whether tables, function and triggers are all there. Where not, `deploy/postgres.sql` mends it.
     pub complete: bool,
     /// The rights that we lack of those that a campaigner needs, as in `UPDATE` on `incumbent_elections`.
     pub lacking: Vec<TableRight>,

@@ -14,7 +14,7 @@ use crate::sql::tables::Tables;
 
 /// The version of the tables that is understood here.
 const VERSION: i32 = 1;
-const MAKE: &str = include_str!("../../../sql/postgres.sql");
+const MAKE: &str = include_str!("../../../deploy/postgres.sql");
 /// What it says of the longest lease.
 const ITS_LONGEST_LEASE: &str = "interval '60 seconds'";
 /// What the channels of notifications begin with; the schema follows.
@@ -46,7 +46,7 @@ pub(super) async fn open(
             None if tables.make => {}
             None => {
                 let what = format!(
-                    "there are no tables of elections at {}: run sql/postgres.sql",
+                    "there are no tables of elections at {}: run deploy/postgres.sql",
                     connections.place()
                 );
                 return Err(SqlError::new(SqlErrorKind::Misconfigured, what));
@@ -60,7 +60,7 @@ pub(super) async fn open(
             }
             Err(failed) => {
                 let what = format!(
-                    "the tables of elections cannot be made at {}: run sql/postgres.sql as who may",
+                    "the tables of elections cannot be made at {}: run deploy/postgres.sql as who may",
                     connections.place()
                 );
                 return Err(Failed { message: what, ..failed }.into());
@@ -104,7 +104,7 @@ pub(super) async fn longest_lease(
     let rows = connections.ask(&statements::read("any"), Does::Read, timeout).await?;
     let misconfigured = |what| Failed::new(LockErrorKind::Misconfigured, what);
     let Some(row) = rows.first() else {
-        let what = "incumbent_settings is empty: run sql/postgres.sql".to_owned();
+        let what = "incumbent_settings is empty: run deploy/postgres.sql".to_owned();
         return Err(misconfigured(what));
     };
     let version: i32 = row.try_get("version").map_err(odd)?;

@@ -6,7 +6,7 @@ use super::scene::{OBSERVER, Scene};
 use crate::shell::Shell;
 use serde_json::json;
 
-const MANIFEST: &str = include_str!("../../../../docker/kubernetes.yaml");
+const MANIFEST: &str = include_str!("../../../../deploy/kubernetes.yaml");
 
 /// Its first leader does not wait out its lease, which is an hour here.
 fn is_led_at_once(scene: &Scene, kind: &str) {

@@ -231,7 +231,7 @@ async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
 async fn the_manifest_of_candidates_for_life_is_taken_and_has_the_documented_roles() {
     let scene = Scene::new().await;
     let documented = manifest("\n### Rights for it\n");
-    let text = include_str!("../../../../docker/kubernetes-life.yaml");
+    let text = include_str!("../../../../deploy/kubernetes-life.yaml");
     let manifests: Vec<&str> = text.split("---\n").collect();
     assert_eq!(manifests.len(), 2 + documented.len());
     let namespaced = format!("namespaces/{}/", scene.namespace);

@@ -1,0 +1,110 @@
+//! Who listens for all subscribers of a lock, where its runtime ends, and in which order they are told.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use incumbent::lock::{
+    Content, Coverage, Hint, HintSink, Lock, Mark, Nonce, Release, Subscription, Tombstone, Write,
+    WriteId,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+
+use crate::conformance::soon;
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+struct Heard {
+    hints: mpsc::UnboundedReceiver<Hint>,
+    _subscription: Subscription,
+}
+
+impl Heard {
+    fn about(lock: &dyn Lock, name: &str) -> Self {
+        let (told, hints) = mpsc::unbounded_channel();
+        let sink = HintSink::new(move |hint| {
+            let _ = told.send(hint);
+        });
+        Self { hints, _subscription: lock.subscribe(name, sink) }
+    }
+
+    async fn until(&mut self, what: &str, is_it: impl Fn(&Hint) -> bool) {
+        soon(what, async { while !is_it(&self.hints.recv().await.expect("more")) {} }).await;
+    }
+
+    async fn coverage(&mut self, coverage: Coverage) {
+        let what = format!("{coverage:?}");
+        self.until(&what, |hint| *hint == Hint::Coverage(coverage)).await;
+    }
+}
+
+fn write(lease: Duration) -> Write {
+    let write = WriteId { nonce: Nonce(7), number: 1 };
+    Write {
+        identity: "c".into(),
+        mark: Mark { write, lease, token: None, since_unix_ms: 0 },
+        life: lease,
+        expected: None,
+        advertisement: None,
+        timeout: TIMEOUT,
+    }
+}
+
+/// A subscriber of one election on a runtime that ends, and one of another on this one. `writer`: the same elections, by connections of its own.
+pub async fn hints_go_on(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&str; 2]) {
+    let first = runtime();
+    let mut on_first = {
+        let _entered = first.enter();
+        Heard::about(&*lock, names[0])
+    };
+    on_first.coverage(Coverage::Full).await;
+    let mut heard = Heard::about(&*lock, names[1]);
+    heard.coverage(Coverage::Full).await;
+    first.shutdown_background();
+    heard.coverage(Coverage::None).await;
+    heard.coverage(Coverage::Full).await;
+    let expected =
+        writer.write(names[1], write(lock.capabilities().longest_lease)).await.expect("a write");
+    heard
+        .until(
+            "the write",
+            |hint| matches!(hint, Hint::Stored { record, .. } if record.revision == expected),
+        )
+        .await;
+    let left = Duration::ZERO;
+    let release = Release { expected, by: Nonce(7), left, cause: "stopped", timeout: TIMEOUT };
+    writer.release(names[1], release).await.expect("a release");
+    let released = |hint: &Hint| {
+        let Hint::Stored { record, .. } = hint else { return false };
+        matches!(record.content, Content::Vacant(Tombstone::Released { by: Nonce(7), .. }))
+    };
+    heard.until("the release", released).await;
+    // Those who come later are told as well, and the first one's end harms nobody.
+    drop(on_first);
+    Heard::about(&*lock, names[0]).coverage(Coverage::Full).await;
+    drop(heard);
+    Heard::about(&*lock, names[1]).coverage(Coverage::Full).await;
+}
+
+/// By several tasks, what was told last could come before what it replaces.
+pub async fn one_task_tells(lock: Arc<dyn Lock>, names: &[&str]) {
+    let tasks = Arc::new(Mutex::new(Vec::new()));
+    let mut subscriptions = Vec::new();
+    for name in names {
+        let (tasks, (told, mut tellings)) = (Arc::clone(&tasks), mpsc::unbounded_channel());
+        let sink = HintSink::new(move |hint| {
+            tasks.lock().unwrap().push(tokio::task::try_id());
+            let _ = told.send(hint);
+        });
+        subscriptions.push(lock.subscribe(name, sink));
+        let full = async { while tellings.recv().await != Some(Hint::Coverage(Coverage::Full)) {} };
+        soon("it is told", full).await;
+    }
+    let tasks = tasks.lock().unwrap();
+    assert!(tasks.iter().all(|task| *task == tasks[0]), "{tasks:?}");
+    assert_ne!(tasks[0], tokio::task::try_id());
+}

@@ -1,0 +1,243 @@
+//! What every lock must show, written once: [`suite!`] makes a test of each behaviour for one kind of lock.
+
+mod callbacks;
+mod causes;
+mod exclusion;
+mod finding;
+mod guard;
+mod settings;
+mod takeover;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "_history")]
+use incumbent::history::Replay;
+use incumbent::lock::Lock;
+use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
+
+pub use callbacks::*;
+pub use causes::*;
+pub use exclusion::Witness;
+pub use finding::*;
+pub use guard::*;
+pub use settings::*;
+pub use takeover::*;
+
+/// The lease of the suite's elections: the least there is.
+pub const LEASE: Duration = Duration::from_secs(1);
+
+/// How long to wait for something that must happen. No test measures this time.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// One lock service, with what an operator does to it.
+pub trait Service: Send + Sync + Sized + 'static {
+    /// The lease of its elections: longer where writes are so slow that leaders would come and go on a busy machine.
+    const LEASE: Duration = LEASE;
+
+    /// Whether a leader hears of a deletion as such, though another one may have written since.
+    const HEARS_DELETIONS: bool = true;
+
+    /// A fresh service without elections.
+    fn start() -> impl Future<Output = Self>;
+
+    /// The lock as another process would open it.
+    fn lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send;
+
+    /// The same for an operator, who may do more than a campaigner.
+    fn operators_lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
+        self.lock()
+    }
+
+    /// Deletes the entry of an election.
+    fn evict(&self, name: &str) -> impl Future<Output = ()> + Send;
+
+    /// Writes over the entry of an election.
+    fn overwrite(&self, name: &str, identity: &str) -> impl Future<Output = ()> + Send;
+
+    /// The identity in the entry of an election.
+    fn holder(&self, name: &str) -> impl Future<Output = Option<String>> + Send;
+
+    /// Describes a campaigner of the suite's election, whose work goes on until it is told to stop.
+    fn campaigner(&self, identity: &str) -> impl Future<Output = ElectionBuilder> + Send {
+        async move {
+            let builder = new_election("my_app", self.lock().await).identity(identity);
+            working(builder.lease(Self::LEASE))
+        }
+    }
+}
+
+/// Fails the test if `what` has not come to pass in time.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+/// A campaigner whose work goes on until it is told to stop.
+pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
+    replayed(builder).on_won(|leadership| async move {
+        leadership.ended().await;
+    })
+}
+
+/// A candidate whose history is replayed while it is recorded. Its campaign ends with a panic where the replay differs.
+#[cfg(feature = "_history")]
+fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
+    let mut replay = None;
+    builder.record_history(move |line| match &mut replay {
+        None => replay = Some(Replay::new(line).expect("the header of a history")),
+        Some(replay) => drop(replay.step(line).expect("the same once more")),
+    })
+}
+
+#[cfg(not(feature = "_history"))]
+fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
+    builder
+}
+
+/// Waits until it leads.
+pub async fn leads(election: &Election) -> Leadership {
+    soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
+}
+
+/// The first change that `wanted` takes.
+pub async fn change<C, T>(
+    changes: &mut Changes<C>,
+    what: &str,
+    mut wanted: impl FnMut(&C) -> Option<T>,
+) -> T {
+    soon(what, async {
+        loop {
+            let change = changes.next().await.unwrap_or_else(|| panic!("{what}: it has ended"));
+            if let Some(found) = wanted(&change) {
+                return found;
+            }
+        }
+    })
+    .await
+}
+
+/// Why the next term ends.
+pub async fn lost(changes: &mut Changes) -> Cause {
+    change(changes, "the loss is told", |change| match change {
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    })
+    .await
+}
+
+/// Waits until a term begins.
+pub async fn won(changes: &mut Changes) {
+    change(changes, "the win is told", |c| matches!(c, Change::Won { .. }).then_some(())).await;
+}
+
+/// Waits until `election` knows that `identity` leads.
+pub async fn sees(election: &Election, identity: &str) {
+    let mut changes = election.changes();
+    if election.leader().is_some_and(|leader| &*leader.identity == identity) {
+        return;
+    }
+    change(&mut changes, "somebody sees the leader", |change| match change {
+        Change::Leader(Some(leader)) if &*leader.identity == identity => Some(()),
+        _ => None,
+    })
+    .await;
+}
+
+/// A campaigner in a runtime of its own, which can die without a last word.
+pub struct Process {
+    runtime: Option<tokio::runtime::Runtime>,
+    pub election: Election,
+}
+
+impl Process {
+    pub async fn start<S: Service>(service: &Arc<S>, identity: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let (service, identity) = (Arc::clone(service), identity.to_owned());
+        let election = runtime
+            .spawn(async move { service.campaigner(&identity).await.start().expect("a start") })
+            .await
+            .expect("a campaigner");
+        Self { runtime: Some(runtime), election }
+    }
+
+    /// Blocks its only thread until what is returned is dropped.
+    pub fn block(&self) -> std::sync::mpsc::Sender<()> {
+        let (goes_on, until) = std::sync::mpsc::channel();
+        let runtime = self.runtime.as_ref().expect("it has not crashed");
+        runtime.spawn(async move {
+            let _ = until.recv(); // an error, once the other end is dropped
+        });
+        goes_on
+    }
+
+    /// Ends all of its tasks where they stand.
+    pub fn crash(mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Until they are gone: its campaign must not see that the election is dropped, and stop.
+            let gone = std::thread::spawn(move || runtime.shutdown_timeout(PATIENCE));
+            gone.join().expect("an end");
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A test of each behaviour, for the lock service `$service`.
+#[macro_export]
+macro_rules! suite {
+    ($service:ty) => {
+        suite!($service:
+            one_leader_of_ten,
+            a_crashed_leader_is_replaced,
+            a_leader_whose_runtime_is_blocked_is_none_and_is_replaced,
+            a_stopped_leader_is_replaced,
+            a_leader_that_resigned_is_replaced_and_stands_again,
+            an_evicted_leader_is_replaced_and_stands_again,
+            an_operator_lists_elections_and_evicts_the_leader_that_was_seen,
+            the_last_handle_dropped_releases_the_office,
+            tokens_grow_from_term_to_term,
+            two_campaigners_with_one_visible_identity_are_two,
+            an_observer_sees_who_leads_and_never_stands,
+            everybody_learns_where_the_leader_can_be_reached,
+            who_hears_from_the_start_misses_no_change,
+            a_campaigner_stands_again_after_stop_and_start,
+            wins_and_losses_alternate_and_each_loss_has_its_cause,
+            a_leader_whose_entry_is_overwritten_is_usurped,
+            work_that_ends_ends_the_term,
+            work_that_panics_ends_the_term,
+            a_guard_is_told_and_its_work_dropped,
+            work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_gone,
+            work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_blocked,
+            callbacks_may_call_every_method_of_the_election,
+            panics_in_callbacks_end_the_term_and_not_the_campaign,
+            a_callback_that_never_returns_is_dropped_and_stop_returns,
+            a_call_of_on_campaign_ends_with_the_campaign,
+            work_that_blocks_its_thread_does_not_keep_the_office,
+            the_loss_is_told_after_the_work_has_stopped_and_before_the_release,
+            stop_goes_on_when_its_caller_is_cancelled,
+            bad_settings_are_refused_in_the_users_words,
+        );
+    };
+    ($service:ty: $($behaviour:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+            async fn $behaviour() {
+                $crate::conformance::$behaviour::<$service>().await;
+            }
+        )*
+    };
+}

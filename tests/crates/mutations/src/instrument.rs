@@ -1,0 +1,278 @@
+//! What may notice that a rule is broken.
+
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Something that fails when a promise is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Instrument {
+    /// Random schedules in `tests/crates/sim`.
+    Simulation,
+    /// Every schedule of small elections, in `tests/crates/model`.
+    Model,
+    /// Single stories of the protocol machine.
+    Stories,
+    /// The NATS lock against real servers.
+    Locks,
+    /// Elections in process.
+    Elections,
+    /// Elections on several locks.
+    Several,
+    /// What objects of Kubernetes say, as they are read and written.
+    Records,
+    /// Locks on Kubernetes, against a real API server.
+    Objects,
+    /// Stories and random schedules of a quorum of peers, in virtual time.
+    Voters,
+    /// Locks on object storage, against real stores.
+    Stores,
+    /// Locks in databases, against real servers and files.
+    Databases,
+    /// The models of locks beside the locks themselves.
+    Differential,
+}
+
+/// What an instrument said.
+pub enum Verdict {
+    /// It noticed: what, and after how long.
+    Noticed(String, Duration),
+    Unnoticed(Duration),
+}
+
+/// An instrument that neither ends nor fails within this time has met a campaign that hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+impl Instrument {
+    pub fn builds_all_features(self) -> bool {
+        self.builds().contains(&"--all-features")
+    }
+
+    pub fn draws_schedules(self) -> bool {
+        matches!(self, Self::Simulation | Self::Model)
+    }
+
+    fn builds(self) -> &'static [&'static str] {
+        match self {
+            Self::Simulation => &["build", "--package", "incumbent-sim"],
+            Self::Model => &["test", "--package", "incumbent-model", "--test", "check", "--no-run"],
+            Self::Stories => &["test", "--all-features", "--test", "protocol", "--no-run"],
+            Self::Locks => &["test", "--all-features", "--test", "nats", "--no-run"],
+            Self::Elections => &["test", "--all-features", "--test", "memory", "--no-run"],
+            Self::Several => &["test", "--all-features", "--test", "multi_lock", "--no-run"],
+            Self::Records => &["test", "--all-features", "--lib", "--no-run"],
+            Self::Objects => &["test", "--all-features", "--test", "kubernetes", "--no-run"],
+            Self::Voters => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "peer",
+                "--test",
+                "peer",
+                "--no-run",
+            ],
+            Self::Stores => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "object-store",
+                "--test",
+                "object_storage",
+                "--no-run",
+            ],
+            Self::Databases => {
+                &["test", "--no-default-features", "--features", "sql", "--test", "sql", "--no-run"]
+            }
+            Self::Differential => {
+                &["test", "--package", "incumbent-differential", "--test", "stores", "--no-run"]
+            }
+        }
+    }
+
+    fn runs(self) -> &'static [&'static str] {
+        match self {
+            // Schedules of each fleet: the rarest mutation needs some hundreds of one.
+            Self::Simulation => {
+                &["run", "--package", "incumbent-sim", "--", "--from", "0", "--schedules", "4000"]
+            }
+            Self::Model => {
+                &["test", "--package", "incumbent-model", "--test", "check", "--", "one_leads"]
+            }
+            Self::Stories => &["test", "--all-features", "--test", "protocol"],
+            Self::Locks => &["test", "--all-features", "--test", "nats", "--", "lock::"],
+            Self::Elections => &["test", "--all-features", "--test", "memory"],
+            Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],
+            Self::Records => &["test", "--all-features", "--lib", "--", "kubernetes::"],
+            // Those that need neither many terms nor long leases.
+            Self::Objects => &[
+                "test",
+                "--all-features",
+                "--test",
+                "kubernetes",
+                "--",
+                "answers::",
+                "fresh::",
+                "record::",
+                "conditional",
+                "conditions",
+                "a_renewal_does_not_bring_a_deleted_object_back",
+                "a_lease_of_coordinated_elections_is_left_alone",
+                "a_pod_with_the_leaders_name_is_a_stranger",
+                "a_refused_token_is_read_again",
+            ],
+            Self::Voters => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "peer",
+                "--test",
+                "peer",
+                "--",
+                "simulated::",
+                "late::",
+                "replay::",
+                "signed::",
+            ],
+            Self::Stores => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "object-store",
+                "--test",
+                "object_storage",
+                "--",
+                "what_others_wrote_stays",
+                "ones_own_older_entry_is_not_ones_term",
+                "a_go_leader_is_waited_for",
+                "a_slow_store",
+                "another_version_of_the_same_content",
+            ],
+            Self::Databases => &[
+                "test",
+                "--no-default-features",
+                "--features",
+                "sql",
+                "--test",
+                "sql",
+                "--",
+                "a_missing_row_proves_nothing",
+                "a_row_of_before_a_failover",
+                "a_leader_whose_runtime_is_blocked",
+                "one_leader_of_ten",
+                "another_boot_identifier",
+                "names::",
+                "synchronous::",
+                "trust::",
+                "a_backup_that_is_put_back",
+            ],
+            Self::Differential => &[
+                "test",
+                "--package",
+                "incumbent-differential",
+                "--test",
+                "stores",
+                "--",
+                "a_bucket_does",
+                "a_table",
+                "a_sqlite_file",
+                "an_object",
+                "a_lease",
+            ],
+        }
+    }
+
+    /// Lets it look at the sources in `tree`.
+    ///
+    /// # Errors
+    /// What does not build shows nothing.
+    pub fn look(self, tree: &Path) -> Result<Verdict, String> {
+        let built = cargo(tree, self.builds()).output().map_err(|error| error.to_string())?;
+        if !built.status.success() {
+            return Err(String::from_utf8_lossy(&built.stderr).into_owned());
+        }
+        let began = Instant::now();
+        let mut child = cargo(tree, self.runs())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut stdout = child.stdout.take();
+        let reader = thread::spawn(move || {
+            let mut said = Vec::new();
+            if let Some(stdout) = &mut stdout {
+                // What was read before an error is as good.
+                let _ = stdout.read_to_end(&mut said);
+            }
+            String::from_utf8_lossy(&said).into_owned()
+        });
+        let succeeded = ends(&mut child, began + PATIENCE).map_err(|error| error.to_string())?;
+        let took = began.elapsed();
+        let said = reader.join().unwrap_or_default();
+        Ok(match succeeded {
+            Some(true) => Verdict::Unnoticed(took),
+            Some(false) => Verdict::Noticed(gist(&said), took),
+            None => Verdict::Noticed("it hangs".to_owned(), took),
+        })
+    }
+}
+
+fn cargo(tree: &Path, args: &[&str]) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What is built here is broken: cargo would take it to be fresh in the checkout, were it in the same place.
+    cargo.env("CARGO_TARGET_DIR", tree.join("target")).env("RUST_BACKTRACE", "0");
+    cargo.current_dir(tree).args(args).stdin(Stdio::null());
+    cargo
+}
+
+/// Whether it succeeds; `None` if it does not end in time.
+fn ends(child: &mut Child, by: Instant) -> std::io::Result<Option<bool>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if Instant::now() >= by {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Which test failed, or after how many schedules one did.
+fn gist(said: &str) -> String {
+    let failed = said.lines().filter_map(|line| line.strip_suffix(" ... FAILED"));
+    let mut failed = failed.map(|line| line.trim_start_matches("test "));
+    let schedules = said.lines().find_map(|line| line.strip_prefix("found after "));
+    let schedules = schedules.and_then(|rest| rest.split(',').next());
+    match (failed.next(), schedules) {
+        (Some(test), _) => match failed.count() {
+            0 => format!("`{test}`"),
+            more => format!("`{test}` and {more} more"),
+        },
+        (None, Some(schedules)) => schedules.to_owned(),
+        (None, None) => "it fails".to_owned(),
+    }
+}
+
+impl fmt::Display for Instrument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Simulation => "simulation",
+            Self::Model => "model check",
+            Self::Stories => "stories",
+            Self::Locks => "lock tests",
+            Self::Elections => "behaviour tests",
+            Self::Several => "tests of several locks",
+            Self::Records => "tests of records",
+            Self::Objects => "tests on Kubernetes",
+            Self::Voters => "voters in virtual time",
+            Self::Stores => "tests on object stores",
+            Self::Databases => "tests on databases",
+            Self::Differential => "models beside stores",
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! A fleet moves from one lock to another, a campaigner at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use incumbent::lock::{Lock, Member};
+use incumbent::memory::MemoryLock;
+use incumbent::{Election, all_of, best_effort, required};
+use tokio::sync::watch;
+
+use crate::conformance::{leads, soon};
+use crate::scene::{campaigner, memory};
+
+/// Who works, and whether two ever did.
+#[derive(Default)]
+struct Floor {
+    overlaps: AtomicUsize,
+    at_work: AtomicUsize,
+    terms: watch::Sender<usize>,
+}
+
+impl Floor {
+    fn start(self: &Arc<Self>, lock: impl Lock, identity: &str) -> Election {
+        let floor = Arc::clone(self);
+        campaigner(lock, identity)
+            .on_won(move |leadership| {
+                let floor = Arc::clone(&floor);
+                async move {
+                    if floor.at_work.fetch_add(1, Ordering::SeqCst) > 0 {
+                        floor.overlaps.fetch_add(1, Ordering::SeqCst);
+                    }
+                    floor.terms.send_modify(|terms| *terms += 1);
+                    leadership.ended().await;
+                    floor.at_work.fetch_sub(1, Ordering::SeqCst);
+                }
+            })
+            .start()
+            .expect("a start")
+    }
+
+    /// Waits for a term that begins from now on, or goes on.
+    async fn is_led(&self, fleet: &[Election]) {
+        let mut terms = self.terms.subscribe();
+        soon("somebody leads", async {
+            while !fleet.iter().any(Election::is_leader) {
+                let _ = terms.changed().await;
+            }
+        })
+        .await;
+    }
+}
+
+/// One step of the way: the locks of a campaigner that has been upgraded.
+type Step = fn(&MemoryLock, &MemoryLock) -> Vec<Member>;
+
+const STEPS: [Step; 5] = [
+    |a, _| vec![required(a.clone())],
+    |a, b| vec![required(a.clone()), best_effort(b.clone())],
+    |a, b| vec![required(a.clone()), required(b.clone())],
+    |a, b| vec![best_effort(a.clone()), required(b.clone())],
+    |_, b| vec![required(b.clone())],
+];
+
+/// From A alone to B alone, campaigner by campaigner: each step shares a required lock with the one before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_fleet_moves_from_one_lock_to_another_and_never_has_two_leaders() {
+    for turn in 0..4 {
+        let (a, b) = (memory(), memory());
+        let floor = Arc::new(Floor::default());
+        let start = |step: Step, who: usize| floor.start(all_of(step(&a, &b)), &format!("c{who}"));
+        let mut fleet: Vec<Election> = (0..3).map(|who| start(STEPS[0], who)).collect();
+        floor.is_led(&fleet).await;
+        for (number, step) in STEPS.iter().enumerate().skip(1) {
+            // The leader first, in the midst or last: each in turn.
+            for upgraded in 0..fleet.len() {
+                let who = (upgraded + turn) % fleet.len();
+                fleet[who].stop().await;
+                fleet[who] = start(*step, number * 10 + who);
+                floor.is_led(&fleet).await;
+            }
+        }
+        assert!(fleet.iter().any(Election::is_leader));
+        for election in &fleet {
+            election.stop().await;
+        }
+        assert_eq!(floor.overlaps.load(Ordering::SeqCst), 0, "two led at once");
+    }
+}
+
+/// What the way must not be: from A to B without a step at which both are required.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn without_a_required_lock_in_common_two_may_lead() {
+    let (a, b) = (memory(), memory());
+    let (old, new) = (campaigner(a, "old").start().unwrap(), campaigner(b, "new").start().unwrap());
+    let _leads = leads(&old).await;
+    let _leads_as_well = leads(&new).await;
+    assert!(old.is_leader() && new.is_leader(), "which is why \"any of\" is not offered");
+}

@@ -1,0 +1,159 @@
+//! A lock in process and one on a real nats-server.
+
+use std::sync::Arc;
+
+use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::memory::MemoryLock;
+use incumbent::{Cause, Change, Election, all_of, best_effort, required};
+
+use crate::conformance::{LEASE, Service, change, leads, sees, soon};
+use crate::nats_scene::{BUCKET, Scene};
+use crate::scene::{NAME, campaigner, held, memory};
+use crate::suite;
+
+mod nats_second {
+    use super::*;
+    suite!(MemoryAndNats);
+}
+
+mod nats_first {
+    use super::*;
+    suite!(NatsAndMemory:
+        one_leader_of_ten,
+        a_crashed_leader_is_replaced,
+        an_evicted_leader_is_replaced_and_stands_again,
+        wins_and_losses_alternate_and_each_loss_has_its_cause,
+        the_loss_is_told_after_the_work_has_stopped_and_before_the_release,
+    );
+}
+
+/// Operators and rivals come to NATS.
+struct MemoryAndNats {
+    memory: MemoryLock,
+    nats: Scene,
+}
+
+impl Service for MemoryAndNats {
+    async fn start() -> Self {
+        Self { memory: memory(), nats: Scene::with_ttl(LEASE).await }
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        Arc::new(all_of([required(self.memory.clone()), required(Scene::lock(&self.nats).await)]))
+    }
+
+    async fn evict(&self, name: &str) {
+        Service::evict(&self.nats, name).await;
+    }
+
+    async fn overwrite(&self, name: &str, identity: &str) {
+        Service::overwrite(&self.nats, name, identity).await;
+    }
+
+    async fn holder(&self, name: &str) -> Option<String> {
+        self.memory.holder(name)
+    }
+}
+
+/// Operators and rivals come to the memory.
+struct NatsAndMemory(MemoryAndNats);
+
+impl Service for NatsAndMemory {
+    async fn start() -> Self {
+        Self(MemoryAndNats::start().await)
+    }
+
+    async fn lock(&self) -> Arc<dyn Lock> {
+        let nats = Scene::lock(&self.0.nats).await;
+        Arc::new(all_of([required(nats), required(self.0.memory.clone())]))
+    }
+
+    async fn evict(&self, name: &str) {
+        self.0.memory.evict(name);
+    }
+
+    async fn overwrite(&self, name: &str, identity: &str) {
+        self.0.memory.overwrite(name, identity);
+    }
+
+    async fn holder(&self, name: &str) -> Option<String> {
+        Service::holder(&self.0.nats, name).await
+    }
+}
+
+async fn trouble(election: &Election) -> LockErrorKind {
+    let mut changes = election.changes();
+    if let Some(trouble) = election.trouble() {
+        return trouble.kind;
+    }
+    change(&mut changes, "the trouble is told", |change| match change {
+        Change::Trouble(failure) => Some(failure.kind),
+        _ => None,
+    })
+    .await
+}
+
+/// A server that stands still ends the term before anybody else can lead, and the lock in process is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_paused_server_ends_the_term_where_it_is_required() {
+    let (memory, nats) = (memory(), Scene::with_ttl(LEASE).await);
+    let both = all_of([required(memory.clone()), required(nats.lock().await)]);
+    let election = campaigner(both, "only").start().unwrap();
+    let leadership = leads(&election).await;
+    nats.server.pause();
+    let loss = soon("the end", leadership.ended()).await;
+    assert!(matches!(loss.cause, Cause::Expired { .. }), "{loss:?}");
+    drop(leadership);
+    held(&memory, None).await;
+    nats.server.resume();
+    drop(leads(&election).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_server_that_dies_and_returns_is_ridden_out_where_it_is_best_effort() {
+    let (memory, nats) = (memory(), Scene::with_ttl(LEASE).await);
+    let both = all_of([required(memory.clone()), best_effort(nats.lock().await)]);
+    let election = campaigner(both, "only").start().unwrap();
+    let leadership = leads(&election).await;
+    assert!(leadership.tokens()[1].is_some());
+    nats.server.kill();
+    trouble(&election).await;
+    soon("its token is gone", async {
+        let mut deadline = leadership.deadline();
+        while leadership.tokens()[1].is_some() {
+            deadline = leadership.renewed(deadline).await.unwrap();
+        }
+    })
+    .await;
+    nats.server.start_again().await;
+    soon("it is taken again", async {
+        let mut deadline = leadership.deadline();
+        while leadership.tokens()[1].is_none() {
+            deadline = leadership.renewed(deadline).await.unwrap();
+        }
+    })
+    .await;
+    assert!(leadership.is_valid() && election.is_leader());
+    assert_eq!(Service::holder(&nats, NAME).await.as_deref(), Some("only"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_bucket_that_is_missing_is_reported_and_handled_as_chosen() {
+    let nats = Scene::with_ttl(LEASE).await;
+    let (lock, other) = (nats.lock().await, nats.lock().await);
+    let js = async_nats::jetstream::new(nats.client().await);
+    js.delete_key_value(BUCKET).await.expect("a deletion");
+    let strict = memory();
+    let needs_it = all_of([required(strict.clone()), required(lock)]);
+    let needs_it = campaigner(needs_it, "strict").start().unwrap();
+    trouble(&needs_it).await;
+    let lenient = campaigner(all_of([required(memory()), best_effort(other)]), "lenient");
+    let lenient = lenient.start().unwrap();
+    drop(leads(&lenient).await);
+    assert!(lenient.trouble().is_some());
+    // Who needs no bucket leads by the other lock meanwhile.
+    let plain = campaigner(strict, "plain").start().unwrap();
+    drop(leads(&plain).await);
+    sees(&needs_it, "plain").await;
+    assert!(!needs_it.is_leader());
+}

@@ -1,0 +1,294 @@
+//! Order, deadline, tokens, and what each need means.
+
+use std::time::Duration;
+
+use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::memory::MemoryLock;
+use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
+
+use crate::conformance::{LEASE, change, leads, lost, sees, soon, won};
+use crate::scene::{Diary, Door, Failing, NAME, campaigner, held, memory};
+
+const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
+
+/// Two locks and the way to them.
+struct Pair {
+    locks: [MemoryLock; 2],
+    doors: [Door; 2],
+    diary: Diary,
+}
+
+fn pair() -> Pair {
+    let diary = Diary::default();
+    let locks = [memory(), memory()];
+    let doors = [Door::new(&locks[0], "a", &diary), Door::new(&locks[1], "b", &diary)];
+    Pair { locks, doors, diary }
+}
+
+#[tokio::test]
+async fn locks_are_taken_in_order_and_released_in_reverse() {
+    let Pair { doors, diary, .. } = pair();
+    let election = campaigner(all_of(doors), "only").start().unwrap();
+    let mut changes = election.changes();
+    won(&mut changes).await;
+    assert_eq!(diary.take(), ["a took", "b took"]);
+    election.resign();
+    assert_eq!(lost(&mut changes).await, Cause::Resigned);
+    won(&mut changes).await;
+    assert_eq!(diary.take(), ["b released", "a released", "a took", "b took"]);
+    election.stop().await;
+    assert_eq!(diary.take(), ["b released", "a released"]);
+}
+
+#[tokio::test]
+async fn a_later_lock_is_given_back_when_an_earlier_one_is_lost_before_the_term() {
+    let Pair { locks: [a, b], doors, diary } = pair();
+    b.overwrite(NAME, "somebody");
+    b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
+    let election = campaigner(all_of(doors), "only").start().unwrap();
+    held(&b, Some("only")).await;
+    assert!(!election.is_leader());
+    a.evict(NAME);
+    drop(leads(&election).await);
+    assert_eq!(diary.take(), ["a took", "b took", "b released", "a took", "b took"]);
+}
+
+#[tokio::test]
+async fn each_lock_has_its_token_and_the_deadline_is_the_earlier_one() {
+    let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+    b.overwrite("another", "somebody"); // so that revisions differ
+    let election = campaigner(all_of([to_a.clone(), to_b.clone()]), "only").start().unwrap();
+    let leadership = leads(&election).await;
+    let token = |lock: &MemoryLock| {
+        let lock = lock.clone();
+        async move {
+            let reading = lock.read(NAME, LEASE).await.unwrap();
+            let incumbent::lock::Reading::Found(record) = reading else { panic!("{reading:?}") };
+            let incumbent::lock::Content::Held(entry) = record.content else { panic!("free") };
+            entry.mark.unwrap().token.unwrap_or(record.revision.into())
+        }
+    };
+    let tokens = [Some(token(&a).await), Some(token(&b).await)];
+    assert_ne!(tokens[0], tokens[1]);
+    assert_eq!(leadership.tokens(), tokens);
+    assert_eq!(election.tokens(), tokens);
+    assert_eq!(Some(leadership.token()), tokens[0]);
+    assert_eq!(election.token(), tokens[0]);
+
+    // The second lock cannot be renewed any more: its deadline is the earlier one.
+    to_b.fail(OUT_OF_REACH);
+    let first = leadership.deadline();
+    let loss = soon("the end", leadership.ended()).await;
+    assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
+    assert!(loss.stop_by <= leadership.deadline());
+    // One renewal of the second may have been under way; the first was renewed all the time.
+    assert!(leadership.deadline() <= first + LEASE / 3 + Duration::from_millis(250));
+    assert_eq!(loss.tokens, tokens);
+    assert!(!election.is_leader() && election.tokens().is_empty());
+}
+
+#[tokio::test]
+async fn locks_without_a_required_one_are_refused() {
+    let none = |lock| new_election(NAME, lock).start().unwrap_err();
+    let refused = none(all_of([best_effort(memory()), best_effort(memory())]));
+    assert_eq!(refused, StartError::NothingRequired);
+    assert_eq!(none(all_of(<[MemoryLock; 0]>::default())), StartError::NothingRequired);
+    let nested = all_of([best_effort(all_of([memory(), memory()])), best_effort(memory())]);
+    assert_eq!(none(nested), StartError::NothingRequired);
+}
+
+#[tokio::test]
+async fn every_lock_must_allow_the_lease_and_hold_the_name() {
+    let long = MemoryLock::with_ttl(LEASE * 10);
+    let refused = new_election(NAME, all_of([long.clone(), memory()])).lease(LEASE * 5).start();
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "a lease of 5s is longer than the lock keeps an entry, 1s"
+    );
+    let unnamed = new_election("", all_of([long, memory()])).start();
+    assert!(matches!(unnamed, Err(StartError::Name { .. })));
+}
+
+#[tokio::test]
+async fn a_lock_made_of_several_answers_nothing_itself() {
+    let both = all_of([memory(), memory()]);
+    let error = both.read(NAME, LEASE).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured);
+    assert_eq!(both.members().map(<[_]>::len), Some(2));
+}
+
+#[tokio::test]
+async fn nobody_leads_without_a_required_lock_and_it_is_said_which() {
+    for kind in [LockErrorKind::Unavailable, LockErrorKind::Unknown, LockErrorKind::Misconfigured] {
+        let Pair { locks: [a, _], doors: [to_a, to_b], .. } = pair();
+        to_b.fail(Failing::All(kind));
+        let election = campaigner(all_of([to_a, to_b.clone()]), "only").start().unwrap();
+        let mut changes = election.changes();
+        let trouble = change(&mut changes, "the trouble is told", |change| match change {
+            Change::Trouble(failure) => Some(failure.clone()),
+            _ => None,
+        })
+        .await;
+        assert_eq!(trouble.kind, kind);
+        assert_eq!(&*trouble.message, "lock 2 of 2 (required): so the test wants it");
+        assert_eq!(election.trouble(), Some(trouble));
+        // Others, who do not need the second, lead by the first meanwhile.
+        let other = campaigner(a.clone(), "other").start().unwrap();
+        drop(leads(&other).await);
+        assert!(!election.is_leader());
+        to_b.fail(Failing::Nothing);
+        other.stop().await;
+        drop(leads(&election).await);
+        assert_eq!(election.trouble(), None);
+        election.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_required_lock_that_denies_is_reported_and_what_is_held_given_back() {
+    let Pair { locks: [a, _], doors: [to_a, to_b], diary } = pair();
+    to_b.fail(Failing::Writes(LockErrorKind::Denied));
+    let election = campaigner(all_of([to_a, to_b.clone()]), "only").start().unwrap();
+    let mut changes = election.changes();
+    let denied = |change: &Change| match change {
+        Change::Trouble(failure) => Some(failure.kind),
+        _ => None,
+    };
+    let kind = change(&mut changes, "the trouble is told", denied).await;
+    assert_eq!(kind, LockErrorKind::Denied);
+    let other = campaigner(a, "other").start().unwrap();
+    drop(leads(&other).await);
+    sees(&election, "other").await;
+    other.stop().await;
+    // It is tried again after a rest, and once the right is there it leads.
+    to_b.fail(Failing::Nothing);
+    drop(leads(&election).await);
+    assert_eq!(&diary.take()[..2], ["a took", "a released"]);
+}
+
+#[tokio::test]
+async fn a_term_begins_and_goes_on_without_a_best_effort_lock_that_cannot_be_had() {
+    for fails in [
+        OUT_OF_REACH,
+        Failing::All(LockErrorKind::Misconfigured),
+        Failing::Writes(LockErrorKind::Denied),
+    ] {
+        let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+        to_b.fail(fails);
+        let lock = all_of([required(to_a), best_effort(to_b.clone())]);
+        let election = campaigner(lock, "only").start().unwrap();
+        let leadership = leads(&election).await;
+        assert_eq!(leadership.tokens()[1], None);
+        let trouble = election.trouble().expect("it is reported");
+        assert_eq!(&*trouble.message, "lock 2 of 2 (best effort): so the test wants it");
+        assert_eq!(b.holder(NAME), None);
+
+        to_b.fail(Failing::Nothing); // it is taken in the midst of the term
+        held(&b, Some("only")).await;
+        soon("its token is told", async {
+            let mut deadline = leadership.deadline();
+            while leadership.tokens()[1].is_none() {
+                deadline = leadership.renewed(deadline).await.unwrap();
+            }
+        })
+        .await;
+
+        to_b.fail(OUT_OF_REACH); // and lost again
+        held(&b, None).await;
+        assert!(election.is_leader() && leadership.is_valid());
+        assert_eq!(leadership.tokens()[1], None);
+        assert_eq!(a.holder(NAME).as_deref(), Some("only"));
+        election.resign();
+        drop(leadership);
+    }
+}
+
+#[tokio::test]
+async fn a_best_effort_lock_that_somebody_else_holds_keeps_a_term_from_beginning() {
+    for writes_denied in [false, true] {
+        let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+        if writes_denied {
+            to_b.fail(Failing::Writes(LockErrorKind::Denied));
+        }
+        let rival = campaigner(b.clone(), "rival").start().unwrap();
+        drop(leads(&rival).await);
+        let lock = all_of([required(to_a), best_effort(to_b)]);
+        let election = campaigner(lock, "only").start().unwrap();
+        held(&a, Some("only")).await;
+        held(&a, None).await; // it has given back what it held in vain
+        assert!(rival.is_leader() && !election.is_leader());
+        rival.stop().await;
+        drop(leads(&election).await);
+    }
+}
+
+#[tokio::test]
+async fn a_best_effort_lock_that_somebody_else_is_found_to_hold_ends_the_term() {
+    let Pair { locks: [_, b], doors: [to_a, to_b], .. } = pair();
+    to_b.fail(OUT_OF_REACH);
+    let election =
+        campaigner(all_of([required(to_a), best_effort(to_b.clone())]), "only").start().unwrap();
+    let leadership = leads(&election).await;
+    let rival = campaigner(b, "rival").start().unwrap();
+    drop(leads(&rival).await);
+    to_b.fail(Failing::Nothing);
+    let loss = soon("the end", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::Usurped { by: Some("rival".into()) });
+}
+
+#[tokio::test]
+async fn a_best_effort_lock_may_come_first() {
+    let Pair { locks: [_, b], doors: [to_a, to_b], diary } = pair();
+    let lock = || all_of([best_effort(to_a.clone()), required(to_b.clone())]);
+    let election = campaigner(lock(), "first").start().unwrap();
+    let leadership = leads(&election).await;
+    assert_eq!(diary.take(), ["a took", "b took"]);
+    assert_eq!(Some(leadership.token()), leadership.tokens()[1], "of the first required one");
+    drop(leadership);
+    election.stop().await;
+    assert_eq!(diary.take(), ["b released", "a released"]);
+    to_a.fail(OUT_OF_REACH);
+    let election = campaigner(lock(), "second").start().unwrap();
+    drop(leads(&election).await);
+    assert_eq!(b.holder(NAME).as_deref(), Some("second"));
+}
+
+#[tokio::test]
+async fn campaigners_with_different_orders_do_not_block_each_other_for_ever() {
+    let [a, b] = [memory(), memory()];
+    // Each holds the first lock of its own order when it asks for the second.
+    let diary = Diary::default();
+    let stuck = Failing::Writes(LockErrorKind::Unavailable);
+    let p = [Door::new(&a, "a", &diary), Door::new(&b, "b", &diary)];
+    let q = [Door::new(&b, "b", &diary), Door::new(&a, "a", &diary)];
+    p[1].fail(stuck);
+    q[1].fail(stuck);
+    let first = campaigner(all_of(p.clone()), "p").start().unwrap();
+    let second = campaigner(all_of(q.clone()), "q").start().unwrap();
+    held(&a, Some("p")).await;
+    held(&b, Some("q")).await;
+    p[1].fail(Failing::Nothing);
+    q[1].fail(Failing::Nothing);
+    soon("one of them leads", async {
+        tokio::select! {
+            leads = first.won() => drop(leads),
+            leads = second.won() => drop(leads),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_sees_one_lock_keeps_nobody_from_leading_who_sees_both() {
+    let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+    to_b.fail(OUT_OF_REACH);
+    let sees_one = campaigner(all_of([to_a, to_b]), "sees one").start().unwrap();
+    let mut changes = sees_one.changes();
+    let trouble = |change: &Change| matches!(change, Change::Trouble(_)).then_some(());
+    if sees_one.trouble().is_none() {
+        change(&mut changes, "the trouble is told", trouble).await;
+    }
+    let sees_both = campaigner(all_of([a.clone(), b]), "sees both").start().unwrap();
+    drop(leads(&sees_both).await);
+    assert!(!sees_one.is_leader());
+}

@@ -1,0 +1,191 @@
+//! Locks that refuse and fail where a test says so, and that tell what was asked of them, in the order of all of them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt, ready};
+use incumbent::lock::{
+    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Subscription, Write,
+};
+use incumbent::memory::MemoryLock;
+use incumbent::{ElectionBuilder, new_election};
+use tokio::sync::watch;
+
+use crate::conformance::{LEASE, soon, working};
+
+pub const NAME: &str = "my_app";
+
+/// What has been granted, such as `a took` and `b released`.
+#[derive(Clone, Default)]
+pub struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Diary {
+    pub fn note(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    /// What has been granted since the last time.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// A lock in process as one campaigner reaches it: it can be denied writes and be cut off while others are not.
+#[derive(Clone)]
+pub struct Door {
+    pub lock: MemoryLock,
+    name: &'static str,
+    diary: Diary,
+    fails: Arc<watch::Sender<Failing>>,
+}
+
+/// How requests fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failing {
+    Nothing,
+    /// Writes only.
+    Writes(LockErrorKind),
+    All(LockErrorKind),
+}
+
+impl Door {
+    pub fn new(lock: &MemoryLock, name: &'static str, diary: &Diary) -> Self {
+        let fails = Arc::new(watch::Sender::new(Failing::Nothing));
+        Self { lock: lock.clone(), name, diary: diary.clone(), fails }
+    }
+
+    pub fn fail(&self, fails: Failing) {
+        self.fails.send_replace(fails);
+    }
+
+    fn pass(&self, writes: bool) -> Result<(), LockError> {
+        match *self.fails.borrow() {
+            Failing::Writes(kind) if writes => Err(LockError::new(kind, "so the test wants it")),
+            Failing::All(kind) => Err(LockError::new(kind, "so the test wants it")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Lock for Door {
+    fn capabilities(&self) -> Capabilities {
+        self.lock.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.lock.check_name(name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        match self.pass(false) {
+            Ok(()) => self.lock.read(name, timeout),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        async move {
+            self.pass(true)?;
+            let creates = write.mark.token.is_none();
+            let revision = self.lock.write(name, write).await?;
+            if creates {
+                self.diary.note(format!("{} took", self.name));
+            }
+            Ok(revision)
+        }
+        .boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        async move {
+            self.pass(true)?;
+            self.lock.release(name, release).await?;
+            self.diary.note(format!("{} released", self.name));
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn concede<'a>(
+        &'a self,
+        name: &'a str,
+        concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.lock.concede(name, concession)
+    }
+
+    /// Hints of what is stored come through whatever fails; they tell no less than a read.
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        let (lock, fails) = (
+            self.lock.subscribe(name, {
+                let (fails, sink) = (Arc::clone(&self.fails), sink.clone());
+                HintSink::new(move |hint| {
+                    if !matches!(*fails.borrow(), Failing::All(_)) {
+                        sink.send(hint);
+                    }
+                })
+            }),
+            self.fails.subscribe(),
+        );
+        let task = tokio::spawn(tell_coverage(fails, sink));
+        Subscription::new((lock, AbortOnDrop(task)))
+    }
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// As a connection that is lost and found does.
+async fn tell_coverage(mut fails: watch::Receiver<Failing>, sink: HintSink) {
+    use incumbent::lock::{Coverage, Hint};
+    while fails.changed().await.is_ok() {
+        let cut = matches!(*fails.borrow(), Failing::All(_));
+        sink.send(Hint::Coverage(if cut { Coverage::None } else { Coverage::Full }));
+        sink.send(Hint::Look);
+    }
+}
+
+pub fn memory() -> MemoryLock {
+    MemoryLock::with_ttl(LEASE)
+}
+
+/// A campaigner whose work goes on until it is told to stop.
+pub fn campaigner(lock: impl Lock, identity: &str) -> ElectionBuilder {
+    working(new_election(NAME, lock).identity(identity).lease(LEASE))
+}
+
+/// Waits until `lock` is held by `identity`, or by nobody.
+pub async fn held(lock: &MemoryLock, identity: Option<&str>) {
+    let observer = incumbent::observe(NAME, lock.clone()).expect("an observer");
+    let mut changes = observer.changes();
+    soon(&format!("{identity:?} holds the lock"), async {
+        while lock.holder(NAME).as_deref() != identity {
+            changes.next().await.expect("a change");
+        }
+    })
+    .await;
+}

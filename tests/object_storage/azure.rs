@@ -1,0 +1,152 @@
+//! What Azurite answers in Azure's own words, and how a campaigner of Azure finds its account.
+
+use std::process::Command;
+
+use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Write};
+use incumbent::objects::Bucket;
+
+use crate::conformance::{leads, working};
+use crate::gate::{Fault, refusal};
+use crate::raw::{Message, ask};
+use crate::scene::{Azure, LEASE, Scene, TIMEOUT, azure, write};
+use crate::server::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
+
+/// An account SAS with the rights that `docs/object-storage.md` asks for: to read, create and write objects.
+const LEAST_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
+
+/// Of the kind, in one line, with these words, and without what signs.
+fn says(error: &LockError, kind: LockErrorKind, words: &[&str]) {
+    let text = format!("{error} {error:?}");
+    assert_eq!(error.kind(), kind, "{text}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word}: {text}");
+    }
+    for secret in [ACCOUNT_KEY, "sig=", "StringToSign", "RequestId"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    assert!(!error.to_string().contains("\\n") && !error.to_string().contains('\n'), "{text}");
+}
+
+/// A key that was changed, a container that is not there, a SAS that may not do it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_azure_refuses_is_told_in_its_words() {
+    let scene = Scene::<Azure>::new(LEASE).await;
+    let port = scene.gate.port;
+
+    let other = azure(port).with_access_key("YW5vdGhlciBzZWNyZXQ=");
+    let lock = Bucket::azure(other).unwrap().lock();
+    // Azurite's code for it is AuthorizationFailure, Azure's is AuthenticationFailed; the message is the same.
+    let words = ["does not accept the credentials", "Server failed to authenticate"];
+    says(&lock.read("my_app", TIMEOUT).await.unwrap_err(), LockErrorKind::Denied, &words);
+    says(&lock.write("my_app", write(1)).await.unwrap_err(), LockErrorKind::Denied, &words);
+
+    let lock = Bucket::azure(azure(port).with_container_name("elsewhere")).unwrap().lock();
+    let words = ["make the bucket", "ContainerNotFound"];
+    says(&lock.read("my_app", TIMEOUT).await.unwrap_err(), LockErrorKind::Misconfigured, &words);
+    let error = lock.write("my_app", write(1)).await.unwrap_err();
+    says(&error, LockErrorKind::Misconfigured, &words);
+
+    // An election may have any name, that of a refusal too.
+    let lock = scene.bucket().lock();
+    let found = lock.read("ContainerNotFound", TIMEOUT).await.unwrap();
+    assert!(matches!(found, Reading::Empty { proof: false }), "{found:?}");
+    assert_eq!(lock.names(TIMEOUT).await.unwrap(), Vec::<String>::new());
+    lock.write("my_app", write(1)).await.unwrap();
+    assert_eq!(lock.names(TIMEOUT).await.unwrap(), ["my_app"]);
+}
+
+/// A blob with a lease of Azure's own can be written by its lessee alone: that is no rival's write, and reading does not help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_blob_that_azure_has_leased_is_no_conflict() {
+    let scene = Scene::<Azure>::new(LEASE).await;
+    let lock = scene.bucket().lock();
+    let expected = Some(lock.write("my_app", write(1)).await.unwrap());
+    let before = scene.object().await;
+    let target = format!("/{ACCESS_KEY}/{BUCKET}/{}?comp=lease&{ACCOUNT_SAS}", scene.path());
+    let lease = |action: &str| {
+        Message::new(format!("PUT {target} HTTP/1.1"))
+            .with("host", format!("127.0.0.1:{}", scene.server.port()))
+            .with("x-ms-lease-action", action)
+            .with("x-ms-lease-duration", "-1")
+            .with("x-ms-lease-break-period", "0")
+    };
+    let leased = ask(scene.server.port(), &lease("acquire")).await.unwrap();
+    assert_eq!(leased.second(), "201", "{leased:?}");
+    let next = Write { expected, ..write(2) };
+    let error = lock.write("my_app", next.clone()).await.unwrap_err();
+    says(&error, LockErrorKind::Misconfigured, &["LeaseIdMissing"]);
+    assert_eq!(scene.object().await, before);
+    let broken = ask(scene.server.port(), &lease("break")).await.unwrap();
+    assert_eq!(broken.second(), "202", "{broken:?}");
+    lock.write("my_app", next).await.unwrap();
+}
+
+/// Nor are these, which Azurite does not know. After an answer that was none, the first try may have been applied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn refusals_that_last_are_no_conflicts() {
+    let scene = Scene::<Azure>::new(LEASE).await;
+    let lock = scene.bucket().lock();
+    for code in ["BlobImmutableDueToPolicy", "BlobArchived", "ContainerBeingDeleted"] {
+        let refused = refusal("409 Conflict", code, "as it is");
+        scene.gate.once("PUT", Fault::Answer(refused.clone()));
+        let error = lock.write("my_app", write(1)).await.unwrap_err();
+        says(&error, LockErrorKind::Misconfigured, &[code]);
+
+        let busy = refusal("503 Service Unavailable", "ServerBusy", "later");
+        scene.gate.once("PUT", Fault::Answer(busy.with("retry-after", "0")));
+        scene.gate.once("PUT", Fault::Answer(refused));
+        let error = lock.write("my_app", write(1)).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
+    }
+    assert_eq!(scene.gate.left(), 0);
+}
+
+const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
+
+/// `az://` has its account from the environment, which only a process of its own can be given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_environment_with_the_least_rights_is_enough() {
+    let scene = Scene::<Azure>::new(LEASE).await;
+    let port = scene.gate.port;
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("AZURE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(["--exact", "azure::campaigns_by_the_environment", "--ignored", "--nocapture"])
+        .env(PREFIX, &scene.prefix)
+        .env("AZURE_STORAGE_ACCOUNT_NAME", ACCESS_KEY)
+        .env("AZURE_STORAGE_SAS_TOKEN", LEAST_SAS)
+        .env("AZURE_STORAGE_ENDPOINT", format!("http://127.0.0.1:{port}/{ACCESS_KEY}"))
+        .env("AZURE_ALLOW_HTTP", "true");
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(scene.object().await.is_some(), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "is started by the test before it"]
+async fn campaigns_by_the_environment() {
+    let Ok(prefix) = std::env::var(PREFIX) else { return };
+    let bucket = Bucket::from_url(&format!("az://{BUCKET}/{prefix}")).unwrap();
+    let lock = bucket.longest_lease(LEASE).lock();
+    let builder = incumbent::new_election("my_app", lock.clone()).lease(LEASE);
+    let only = working(builder).start().unwrap();
+    let leadership = leads(&only).await;
+    let deadline = leadership.deadline();
+    crate::conformance::soon("a renewal", leadership.renewed(deadline)).await.unwrap();
+    drop(leadership);
+    only.stop().await;
+    let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
+    let left = format!("{:?}", record.content);
+    assert!(left.contains("Released"), "{left}");
+    lock.evict("my_app", record.revision, TIMEOUT).await.unwrap();
+
+    // The container is not theirs to list.
+    let error = lock.names(TIMEOUT).await.unwrap_err();
+    says(&error, LockErrorKind::Denied, &["az://bucket"]);
+}

@@ -1,0 +1,207 @@
+//! What becomes of entries that others write over, put back or delete.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::Cause;
+use incumbent::lock::{Lock, LockError, LockErrorKind, Nonce, Reading, Release, Write};
+use incumbent_test_support::eventually;
+use tokio::time::Instant;
+
+use crate::conformance::{Process, leads, lost, soon, won};
+use crate::scene::{Azure, Gcs, Kind, LEASE, S3, Scene, TIMEOUT, write};
+
+/// A write, a renewal and a release name what they replace, so that what somebody else has written since stays.
+async fn what_others_wrote_stays<K: Kind>() {
+    let scene = Scene::<K>::new(LEASE).await;
+    let (ours, theirs) = (scene.bucket().lock(), scene.bucket().lock());
+    let conflict = |error: LockError| {
+        assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}");
+    };
+    let first = ours.write("my_app", write(1)).await.unwrap();
+    conflict(theirs.write("my_app", write(2)).await.unwrap_err());
+    let over = |number| Write { expected: Some(first), ..write(number) };
+    theirs.write("my_app", over(3)).await.unwrap();
+    let theirs = scene.object().await;
+    conflict(ours.write("my_app", over(4)).await.unwrap_err());
+    conflict(ours.evict("my_app", first, TIMEOUT).await.unwrap_err());
+    let release = Release {
+        expected: first,
+        by: Nonce(7),
+        left: Duration::ZERO,
+        cause: "stopped",
+        timeout: TIMEOUT,
+    };
+    conflict(ours.release("my_app", release).await.unwrap_err());
+    assert_eq!(scene.object().await, theirs);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_others_wrote_stays_on_s3() {
+    what_others_wrote_stays::<S3>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_others_wrote_stays_on_gcs() {
+    what_others_wrote_stays::<Gcs>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_others_wrote_stays_on_azure() {
+    what_others_wrote_stays::<Azure>().await;
+}
+
+/// What no campaigner has written is not taken for an election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_object_of_something_else_is_left_alone() {
+    let scene = Scene::<S3>::new(LEASE).await;
+    for body in [b"{\"holder\": 1}".to_vec(), vec![b'x'; 100_000]] {
+        scene.put(body.clone()).await;
+        let error = scene.bucket().lock().read("my_app", TIMEOUT).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+        let stands = scene.stand("c1");
+        eventually("it says what is wrong", async || stands.trouble()).await;
+        stands.stop().await;
+        assert_eq!(scene.object().await, Some(body));
+    }
+}
+
+/// Tokens grow when the object is deleted, by who has seen it and by who has not.
+async fn tokens_grow_over_a_deletion<K: Kind>() {
+    let scene = Scene::<K>::new(LEASE).await;
+    let first = scene.stand("first");
+    let token = leads(&first).await.token();
+    scene.delete().await;
+    let again = eventually("it leads again", async || {
+        let leadership = leads(&first).await;
+        (leadership.token() > token).then_some(leadership)
+    })
+    .await;
+    let token = again.token();
+    drop(again);
+    first.stop().await;
+    scene.delete().await;
+    let newcomer = scene.stand("newcomer");
+    assert!(leads(&newcomer).await.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn tokens_grow_over_a_deletion_on_s3() {
+    tokens_grow_over_a_deletion::<S3>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn tokens_grow_over_a_deletion_on_gcs() {
+    tokens_grow_over_a_deletion::<Gcs>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn tokens_grow_over_a_deletion_on_azure() {
+    tokens_grow_over_a_deletion::<Azure>().await;
+}
+
+/// An older version put back in the place of the last one deposes the leader, whose term it does not tell of; whoever has
+/// seen a later one waits out a lease, and nobody takes it for a fresh start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_object_that_was_set_back_is_noticed() {
+    let scene = Scene::<S3>::new(LEASE).await;
+    let first = scene.stand("first");
+    drop(leads(&first).await);
+    let old = scene.object().await.unwrap();
+    first.stop().await;
+    let second = scene.stand("second");
+    let token = leads(&second).await.token();
+    let mut changes = second.changes();
+    let set_back = Instant::now();
+    scene.put(old).await;
+    let cause = lost(&mut changes).await;
+    assert_eq!(cause, Cause::Usurped { by: Some("first".into()) });
+    won(&mut changes).await;
+    assert!(set_back.elapsed() >= LEASE, "{:?}", set_back.elapsed());
+    assert!(second.token().unwrap() > token);
+}
+
+/// The holder's own last write, put back while it leads, is not taken for its present entry either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn ones_own_older_entry_is_not_ones_term() {
+    let scene = Scene::<Gcs>::new(LEASE).await;
+    let only = scene.stand("only");
+    let token = leads(&only).await.token();
+    let old = scene.object().await.unwrap();
+    eventually("a renewal", async || scene.object().await.filter(|object| *object != old)).await;
+    let mut changes = only.changes();
+    scene.put(old).await;
+    assert!(matches!(lost(&mut changes).await, Cause::Usurped { .. }));
+    won(&mut changes).await;
+    assert!(only.token().unwrap() > token);
+}
+
+/// Every write differs from every other, so that no ETag comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn every_write_has_its_own_content() {
+    let scene = Scene::<S3>::new(LEASE).await;
+    let mut changes = 0;
+    for _ in 0..2 {
+        let only = scene.stand("only");
+        let mut leadership = leads(&only).await;
+        let mut deadline = leadership.deadline();
+        for _ in 0..2 {
+            deadline = soon("a renewal", leadership.renewed(deadline)).await.unwrap();
+            leadership = leads(&only).await;
+            changes += 1;
+        }
+        drop(leadership);
+        only.stop().await;
+    }
+    let written = scene.gate.requests().into_iter().filter(|r| r.method() == "PUT");
+    // Each campaigner tries once, with two writes of nobody, whether conditions are checked.
+    let mut bodies: Vec<_> = written
+        .inspect(|r| {
+            let condition = r.header("if-match").or(r.header("if-none-match"));
+            assert!(condition.is_some(), "an unconditional write: {r:?}");
+        })
+        .map(|r| r.body)
+        .collect();
+    let all = bodies.len();
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!(bodies.len(), all - 2, "but for the checks");
+    assert!(all >= changes + 4);
+    assert!(scene.gate.requests().iter().all(|r| r.method() != "DELETE"));
+}
+
+/// A campaigner whose process stands still while it leads is out of office when it wakes up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_that_stood_still_does_not_write_over_its_successor() {
+    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
+    let process = Process::start(&scene, "blocked").await;
+    let old = leads(&process.election).await;
+    let blocked = process.block();
+    let next = scene.stand("next");
+    let leadership = leads(&next).await;
+    drop(blocked);
+    soon("the loss", old.ended()).await;
+    assert!(leadership.is_valid() && leadership.token() > old.token());
+    let deadline = leadership.deadline();
+    soon("a renewal", leadership.renewed(deadline)).await.unwrap();
+}
+
+/// An operator's eviction is told from a release, and the next leader waits until the evicted one knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_operator_evicts_under_a_condition() {
+    let scene = Scene::<S3>::new(LEASE).await;
+    let only = scene.stand("only");
+    drop(leads(&only).await);
+    let mut changes = only.changes();
+    let lock = scene.bucket().lock();
+    let evicted = loop {
+        let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
+        match lock.evict("my_app", record.revision, TIMEOUT).await {
+            Ok(()) => break Instant::now(),
+            Err(error) => assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}"), // renewed
+        }
+    };
+    assert_eq!(lost(&mut changes).await, Cause::Evicted);
+    won(&mut changes).await;
+    assert!(evicted.elapsed() >= LEASE - Duration::from_millis(100), "{:?}", evicted.elapsed());
+}

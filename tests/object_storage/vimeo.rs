@@ -1,0 +1,258 @@
+//! In one election with the campaigners of vimeo/leaderelection.
+//!
+//! Where their module cannot be had these tests say so, and pass.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::{Cause, Election};
+use incumbent_test_support::{eventually, go_program, not_run};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::conformance::{Process, Service, leads, sees, soon};
+use crate::scene::{Fields, Gcs, LEASE, Scene, unix_ms};
+use crate::server::BUCKET;
+
+struct Peer {
+    process: Child,
+    lines: mpsc::UnboundedReceiver<(Instant, String)>,
+}
+
+async fn program() -> Option<PathBuf> {
+    let built = tokio::task::spawn_blocking(|| std::panic::catch_unwind(|| go_program("vimeo")));
+    let built = built.await.expect("a thread").ok();
+    if built.is_none() {
+        not_run("elections beside vimeo/leaderelection", "its module cannot be built here");
+    }
+    built
+}
+
+impl Peer {
+    fn start(program: &PathBuf, scene: &Scene<Gcs>, identity: &str) -> Self {
+        let mut process = Command::new(program)
+            .env("STORAGE_EMULATOR_HOST", format!("127.0.0.1:{}", scene.server.port()))
+            .args(["-bucket", BUCKET, "-object", scene.path().as_ref(), "-identity", identity])
+            .args(["-term", &format!("{}s", scene.lease.as_secs())])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("vimeo's campaigner");
+        let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
+        let (tell, lines) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = said.next_line().await {
+                let _ = tell.send((Instant::now(), line));
+            }
+        });
+        Self { process, lines }
+    }
+
+    async fn says(&mut self, wanted: &str) -> Instant {
+        soon(&format!("vimeo's campaigner says {wanted:?}"), async {
+            loop {
+                let (at, line) = self.lines.recv().await.expect("it runs");
+                if line == wanted {
+                    return at;
+                }
+            }
+        })
+        .await
+    }
+
+    /// When it was last at work, of what it has said so far.
+    fn last_at_work(&mut self) -> Option<Instant> {
+        let mut last = None;
+        while let Ok((at, line)) = self.lines.try_recv() {
+            if line == "tick" || line == "context" {
+                last = Some(at);
+            }
+        }
+        last
+    }
+
+    async fn signal(&self, signal: &str) {
+        let id = self.process.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &*id]).status().await;
+        assert!(sent.unwrap().success());
+    }
+}
+
+/// Offices go from one to the other and back, by a crash and by a release, and nobody is at work beside another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn offices_go_both_ways() {
+    let Some(program) = program().await else { return };
+    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
+    let mut number = 0;
+    let mut token = None;
+    for turn in 0..2 {
+        let mut go = Peer::start(&program, &scene, "go");
+        go.says("won").await;
+        let ours = scene.stand("ours");
+        sees(&ours, "go").await;
+        let said = ours.leader().and_then(|leader| leader.advertisement).expect("an address");
+        assert_eq!(said.address(), "10.0.0.9:1");
+        go.process.kill().await.unwrap();
+        let leadership = leads(&ours).await;
+        assert!(Some(leadership.token()) > token);
+        token = Some(leadership.token());
+        let worked = go.last_at_work().expect("it was at work");
+        assert!(worked.elapsed() >= LEASE, "turn {turn}: {:?}", worked.elapsed());
+
+        let mut go = Peer::start(&program, &scene, "go-again");
+        tokio::time::sleep(LEASE * 2).await;
+        assert!(leadership.is_valid(), "nobody takes it while it is renewed");
+        drop(leadership);
+        ours.stop().await;
+        let released = Instant::now();
+        let won = go.says("won").await;
+        assert!(won >= released);
+        let entry = Fields::of(&scene.object().await.unwrap());
+        assert_eq!(entry.text(2).as_deref(), Some("go-again"));
+        assert!(entry.number(1) > number, "the numbers go on");
+        number = entry.number(1);
+        drop(go);
+        eventually("its term is over", async || {
+            let entry = Fields::of(&scene.object().await.unwrap());
+            (entry.expiry_ms() <= unix_ms()).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Where ours crashes, Go's campaigner takes over when the time is over that ours has written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_crash_of_ours_is_noticed_by_go_and_not_too_early() {
+    let Some(program) = program().await else { return };
+    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
+    let process = Process::start(&scene, "ours").await;
+    let leadership = leads(&process.election).await;
+    let mut go = Peer::start(&program, &scene, "go");
+    tokio::time::sleep(LEASE).await;
+    process.crash();
+    let won = go.says("won").await;
+    assert!(
+        won <= Instant::now() && !leadership.is_valid(),
+        "ours is out of office by its own clock"
+    );
+}
+
+/// A Go leader that stood still finds, when it wakes up, that it is out of office, and leaves ours alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_go_leader_that_stood_still_finds_its_successor() {
+    let Some(program) = program().await else { return };
+    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
+    let mut go = Peer::start(&program, &scene, "go");
+    go.says("won").await;
+    let ours = scene.stand("ours");
+    sees(&ours, "go").await;
+    go.signal("STOP").await;
+    let leadership = leads(&ours).await;
+    go.signal("CONT").await;
+    go.says("lost").await;
+    let deadline = leadership.deadline();
+    soon("a renewal", leadership.renewed(deadline)).await.unwrap();
+    assert!(leadership.is_valid());
+}
+
+/// Two of each; all of one kind leave, by release or by crash, and come back, over and over: at no time are two at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_mixed_fleet_has_one_leader() {
+    let Some(program) = program().await else { return };
+    let scene = Arc::new(Scene::<Gcs>::new(Duration::from_secs(2)).await);
+    let (told, mut tellings) = mpsc::unbounded_channel::<(Instant, Instant)>();
+    let stand = |name: &str| {
+        let told = told.clone();
+        let working = move |leadership: incumbent::Leadership| {
+            let told = told.clone();
+            async move {
+                let began = Instant::now();
+                leadership.ended().await;
+                let _ = told.send((began, Instant::now()));
+            }
+        };
+        scene.describe(name).on_won(working).start().unwrap()
+    };
+    let holder = async |prefix: &str| {
+        eventually(&format!("one of {prefix} leads"), async || {
+            scene.holder("my_app").await.filter(|holder| holder.starts_with(prefix))
+        })
+        .await;
+    };
+    let mut spans: Vec<(Instant, Instant, &str)> = Vec::new();
+    for _ in 0..4 {
+        let ours = ["ours-1", "ours-2"].map(stand);
+        holder("ours").await;
+        let mut go = ["go-1", "go-2"].map(|name| Peer::start(&program, &scene, name));
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            ours.iter().for_each(Election::resign);
+        }
+        for election in ours {
+            election.stop().await;
+        }
+        holder("go").await;
+        let ours = ["ours-3", "ours-4"].map(stand);
+        tokio::time::sleep(scene.lease * 2).await;
+        for peer in &mut go {
+            peer.process.kill().await.unwrap();
+        }
+        holder("ours").await;
+        for election in ours {
+            election.stop().await;
+        }
+        for (peer, name) in go.iter_mut().zip(["go-1", "go-2"]) {
+            collect(peer, name, &mut spans);
+        }
+    }
+    let of_go = spans.len();
+    while let Ok((began, ended)) = tellings.try_recv() {
+        spans.push((began, ended, "ours"));
+    }
+    spans.sort();
+    println!("{} terms of ours, {of_go} of Go's", spans.len() - of_go);
+    assert!(of_go >= 4 && spans.len() >= of_go + 8, "both lead at times");
+    // A line of Go's is read a little after it was written.
+    let slack = Duration::from_millis(20);
+    for two in spans.windows(2) {
+        let [(_, ended, who), (began, _, next)] = two else { unreachable!() };
+        assert!(*began + slack >= *ended, "{next} began {:?} before {who} ended", *ended - *began);
+    }
+}
+
+/// The spans of time in which a peer was at work: ticks that follow each other closely.
+fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant, &'a str)>) {
+    let mut span: Option<(Instant, Instant)> = None;
+    while let Ok((at, line)) = peer.lines.try_recv() {
+        match (&mut span, &*line) {
+            (Some((_, last)), "tick" | "context") => *last = at,
+            (None, "tick" | "context") => span = Some((at, at)),
+            (_, "lost") => {
+                if let Some((began, ended)) = span.take() {
+                    spans.push((began, ended, name));
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some((began, ended)) = span {
+        spans.push((began, ended, name));
+    }
+}
+
+/// A leader whose object a Go campaigner takes is out of office, whatever made that one think that it may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_go_campaigner_with_a_fast_clock_usurps() {
+    let scene = Scene::<Gcs>::new(LEASE).await;
+    let ours = scene.stand("ours");
+    let leadership = leads(&ours).await;
+    let number = Fields::of(&scene.object().await.unwrap()).number(1);
+    scene.put(crate::scene::of_go(number + 1000, "go", LEASE)).await;
+    let loss = soon("the end", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::Usurped { by: Some("go".into()) });
+}
