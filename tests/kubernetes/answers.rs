@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::conformance::leads;
+use crate::env::{InLease, OBJECT, TestEnv};
 use crate::faults::{busy_cluster, cluster_at};
-use crate::scene::{InLease, OBJECT, Scene};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -103,13 +103,13 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
 /// One write to the object must not keep everybody from the office for decades.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_of_decades_is_believed_for_two_hours() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
     ours.stop().await;
     let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": i32::MAX });
-    scene.patch(json!({ "spec": spec })).await;
-    let office = scene.cluster().await.lease_lock().office(OBJECT, LEASE).await.unwrap();
+    env.patch(json!({ "spec": spec })).await;
+    let office = env.cluster().await.lease_lock().office(OBJECT, LEASE).await.unwrap();
     let Holding::Held(holder) = office.expect("a record").holding else { panic!() };
     assert_eq!(holder.lease, Duration::from_secs(2 * 3600));
 }

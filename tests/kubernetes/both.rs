@@ -11,8 +11,8 @@ use incumbent_test_support::Server;
 use serde_json::{Value, json};
 
 use crate::conformance::{Service, change, leads, soon, working};
-use crate::nats_scene::{self, BUCKET};
-use crate::scene::{InLease, OBJECT, Scene};
+use crate::env::{InLease, OBJECT, TestEnv};
+use crate::nats_env::{self, BUCKET};
 
 const NAME: &str = "my_app";
 const LEASE: Duration = Duration::from_secs(8);
@@ -50,15 +50,15 @@ impl Which {
 
 /// Both servers, and what befalls them.
 pub struct Both {
-    pub kube: Scene<InLease>,
-    pub nats: nats_scene::Scene,
+    pub kube: TestEnv<InLease>,
+    pub nats: nats_env::TestEnv,
 }
 
 impl Both {
     pub async fn new(lease: Duration) -> Self {
         let server = Server::builder().config(RIGHTS).start().await;
-        let nats = nats_scene::Scene::on(server, lease).await;
-        Self { kube: Scene::alone(lease).await, nats }
+        let nats = nats_env::TestEnv::on(server, lease).await;
+        Self { kube: TestEnv::alone(lease).await, nats }
     }
 
     /// One of the two, as a campaigner of its own reaches it.

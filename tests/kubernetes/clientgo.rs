@@ -6,48 +6,48 @@ use incumbent::Cause;
 use serde_json::Value;
 
 use crate::conformance::{change, leads, lost, sees, soon};
+use crate::env::{InLease, TestEnv};
 use crate::peer::Peer;
-use crate::scene::{InLease, Scene};
 
 /// As the peers have it.
 const LEASE: Duration = Duration::from_secs(5);
 
-async fn transitions(scene: &Scene) -> i64 {
-    scene.record().await.expect("a record")["leaseTransitions"].as_i64().expect("a number")
+async fn transitions(env: &TestEnv) -> i64 {
+    env.record().await.expect("a record")["leaseTransitions"].as_i64().expect("a number")
 }
 
 /// Releases hand over in either direction, and each term adds one to leaseTransitions, whoever begins it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn offices_are_handed_over_both_ways_and_transitions_are_exact() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let mut go = Peer::start(&scene, "go").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
-    assert_eq!(transitions(&scene).await, 0);
+    assert_eq!(transitions(&env).await, 0);
     let mut last = 0;
     for turn in 0..3 {
-        let ours = scene.stand("ours").await;
+        let ours = env.stand("ours").await;
         sees(&ours, "go").await;
         go.stop().await;
         let leadership = leads(&ours).await;
         assert!(leadership.token().0 > last);
         last = leadership.token().0;
-        assert_eq!(transitions(&scene).await, 2 * turn + 1);
-        go = Peer::start(&scene, "go").await;
+        assert_eq!(transitions(&env).await, 2 * turn + 1);
+        go = Peer::start(&env, "go").await;
         go.says("sees ours").await;
         drop(leadership);
         ours.stop().await;
         go.says("won").await;
-        assert_eq!(transitions(&scene).await, 2 * turn + 2);
+        assert_eq!(transitions(&env).await, 2 * turn + 2);
     }
 }
 
 /// A release of client-go's may come while its work goes on, so it is waited for as long as its own lease lasts, and no longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
-    let scene = Scene::<InLease>::new(Duration::from_secs(3600)).await;
-    let mut go = Peer::start(&scene, "go").await;
+    let env = TestEnv::<InLease>::new(Duration::from_secs(3600)).await;
+    let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     sees(&ours, "go").await;
     go.stop().await;
     // Had it to wait out its own longest lease, it would be an hour.
@@ -57,20 +57,20 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
 /// Crashes on either side are noticed by the other, by the lease of who crashed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn crashes_on_either_side_are_replaced_by_the_other() {
-    let scene = std::sync::Arc::new(Scene::<InLease>::new(LEASE).await);
-    let mut go = Peer::start(&scene, "go").await;
+    let env = std::sync::Arc::new(TestEnv::<InLease>::new(LEASE).await);
+    let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
-    let first = crate::conformance::Process::start(&scene, "ours").await;
+    let first = crate::conformance::Process::start(&env, "ours").await;
     sees(&first.election, "go").await;
     go.kill().await;
     drop(leads(&first.election).await);
-    let mut go = Peer::start(&scene, "go-again").await;
+    let mut go = Peer::start(&env, "go-again").await;
     go.says("sees ours").await;
     first.crash();
     go.says("won").await;
-    assert_eq!(transitions(&scene).await, 2);
+    assert_eq!(transitions(&env).await, 2);
     // The mark of the term that crashed still stands there.
-    let next = scene.stand("next").await;
+    let next = env.stand("next").await;
     sees(&next, "go-again").await;
     assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
 }
@@ -78,16 +78,16 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
 /// What ours wrote beside the record stays when client-go takes over, and is not believed any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_mark_left_behind_is_taken_for_nobodys() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
-    let mut go = Peer::start(&scene, "go").await;
+    let mut go = Peer::start(&env, "go").await;
     go.says("sees ours").await;
     ours.stop().await;
     go.says("won").await;
-    let object = scene.object().await.unwrap();
+    let object = env.object().await.unwrap();
     assert!(object["metadata"]["annotations"]["incumbent/mark"].is_string(), "{object}");
-    let next = scene.stand("next").await;
+    let next = env.stand("next").await;
     sees(&next, "go").await;
     assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
     go.stop().await;
@@ -98,17 +98,17 @@ async fn a_mark_left_behind_is_taken_for_nobodys() {
 /// that is ours: our leader stands down, and nobody leads beside it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_suspended_client_go_leader_that_wakes_up_takes_nobody_by_surprise() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let mut go = Peer::start(&scene, "go").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     sees(&ours, "go").await;
     go.signal("STOP").await;
     let leadership = leads(&ours).await;
     go.signal("TERM").await;
     go.signal("CONT").await;
     go.says("lost").await;
-    let record = scene.record().await.unwrap();
+    let record = env.record().await.unwrap();
     if record["holderIdentity"] == "" {
         assert_eq!(leadership.ended().await.cause, Cause::Evicted);
         drop(leadership);
@@ -122,15 +122,15 @@ async fn a_suspended_client_go_leader_that_wakes_up_takes_nobody_by_surprise() {
 /// An administrator who empties the holder of one of ours evicts it, and the next leader waits until its lease is out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_emptied_holder_is_an_eviction_and_no_release() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
     let mut changes = ours.changes();
-    let mut record = scene.record().await.unwrap();
+    let mut record = env.record().await.unwrap();
     record["holderIdentity"] = Value::from("");
     record["leaseDurationSeconds"] = Value::from(1);
     let emptied = tokio::time::Instant::now();
-    scene.write_record(record).await;
+    env.write_record(record).await;
     assert_eq!(lost(&mut changes).await, Cause::Evicted);
     let won = |change: &incumbent::Change| {
         matches!(change, incumbent::Change::Won { .. }).then(tokio::time::Instant::now)

@@ -12,9 +12,9 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 
 use crate::conformance::{Service, soon};
+use crate::env::{InLease, TestEnv};
 use crate::peer::Peer;
 use crate::relay::{Relay, Way};
-use crate::scene::{InLease, Scene};
 use crate::ticks::{self, Tick, listen, work};
 
 const LEASE: Duration = Duration::from_secs(6);
@@ -25,7 +25,7 @@ const GO: &str = "go-behind-the-relay";
 
 /// A leader of client-go behind a relay, one of ours that stands by, and who worked when.
 struct Cut {
-    scene: Arc<Scene>,
+    env: Arc<TestEnv>,
     relay: Relay,
     ours: incumbent::Election,
     ticks: UnboundedReceiver<Tick>,
@@ -36,21 +36,21 @@ struct Cut {
 
 impl Cut {
     async fn new() -> Self {
-        let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
-        let relay = Relay::start(scene.admin.clone(), GO).await;
-        let file = relay.kubeconfig(&scene);
+        let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
+        let relay = Relay::start(env.admin.clone(), GO).await;
+        let file = relay.kubeconfig(&env);
         let (tell, ticks) = mpsc::unbounded_channel();
-        let (process, lines) = Peer::start_timed(&scene, &file, GO, TIMING).await.into_parts();
+        let (process, lines) = Peer::start_timed(&env, &file, GO, TIMING).await.into_parts();
         let mut tasks = JoinSet::new();
         tasks.spawn(listen(lines, GO.to_owned(), tell.clone()));
-        let lock = Service::lock(&*scene).await;
+        let lock = Service::lock(&*env).await;
         let ours = new_election("my_app", lock)
             .identity("ours")
             .on_won(move |leadership| work(leadership, "ours".to_owned(), tell.clone()))
             .start()
             .expect("a start");
         let mut cut =
-            Self { scene, relay, ours, ticks, all: Vec::new(), _process: process, _tasks: tasks };
+            Self { env, relay, ours, ticks, all: Vec::new(), _process: process, _tasks: tasks };
         cut.works(GO).await;
         crate::conformance::sees(&cut.ours, GO).await;
         cut
@@ -105,7 +105,7 @@ async fn a_release_of_client_go_that_could_not_renew_is_not_taken_for_the_end_of
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_record_of_client_go_that_another_one_has_emptied_is_waited_out() {
     let cut = Cut::new().await;
-    let mut record = cut.scene.record().await.unwrap();
+    let mut record = cut.env.record().await.unwrap();
     cut.relay.set(Way::Cut);
     // As it writes it: LeaderElector.tryRelease, with what it has just read.
     let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
@@ -113,6 +113,6 @@ async fn a_record_of_client_go_that_another_one_has_emptied_is_waited_out() {
     record["leaseDurationSeconds"] = json!(1);
     record["acquireTime"] = json!(now);
     record["renewTime"] = json!(now);
-    cut.scene.write_record(record).await;
+    cut.env.write_record(record).await;
     cut.ours_takes_over().await;
 }

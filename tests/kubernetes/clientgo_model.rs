@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::conformance::soon;
+use crate::env::{InLease, TestEnv};
 use crate::peer::Peer;
 use crate::relay::{Relay, Way};
-use crate::scene::{InLease, Scene};
 use crate::ticks::{Tick, listen, now};
 
 const LEASE: Duration = Duration::from_secs(6);
@@ -87,10 +87,10 @@ fn in_the_model(end: End, seed: u64) -> Option<Story> {
 
 /// When records were stored, as soon as they are seen: the last one in which the first leader leads, whether it was emptied then, and
 /// the first of its successor.
-async fn watch(scene: Arc<Scene>) -> (u64, bool, u64) {
+async fn watch(env: Arc<TestEnv>) -> (u64, bool, u64) {
     let (mut stored, mut released, mut last) = (0, false, None);
     loop {
-        let record = scene.record().await.expect("a record");
+        let record = env.record().await.expect("a record");
         let at = now();
         match record["holderIdentity"].as_str().unwrap_or_default() {
             "go-1" => return (stored, released, at),
@@ -105,18 +105,17 @@ async fn watch(scene: Arc<Scene>) -> (u64, bool, u64) {
 
 /// What the processes make of it.
 async fn for_real(end: End) -> Story {
-    let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
-    let relay = Relay::start(scene.admin.clone(), "go-0").await;
+    let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
+    let relay = Relay::start(env.admin.clone(), "go-0").await;
     let (tell, mut ticks) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
-    let file = relay.kubeconfig(&scene);
-    let (first, lines) = Peer::start_timed(&scene, &file, "go-0", TIMING).await.into_parts();
+    let file = relay.kubeconfig(&env);
+    let (first, lines) = Peer::start_timed(&env, &file, "go-0", TIMING).await.into_parts();
     tasks.spawn(listen(lines, "go-0".to_owned(), tell.clone()));
     works_until(&mut ticks, "go-0").await;
-    let watched = tokio::spawn(watch(Arc::clone(&scene)));
-    let kubeconfig = scene.kubeconfig.clone();
-    let (_second, lines) =
-        Peer::start_timed(&scene, &kubeconfig, "go-1", TIMING).await.into_parts();
+    let watched = tokio::spawn(watch(Arc::clone(&env)));
+    let kubeconfig = env.kubeconfig.clone();
+    let (_second, lines) = Peer::start_timed(&env, &kubeconfig, "go-1", TIMING).await.into_parts();
     tasks.spawn(listen(lines, "go-1".to_owned(), tell));
     // Both have found their pace.
     tokio::time::sleep(LEASE / 2).await;

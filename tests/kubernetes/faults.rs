@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::conformance::{Process, Service, leads, lost, sees, soon, working};
+use crate::env::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, TestEnv, timing};
 use crate::gate::{Busy, Gate};
-use crate::scene::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, Scene, timing};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(5);
@@ -41,29 +41,29 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_api_server_that_is_paused_or_restarted_is_ridden_out_within_the_lease() {
     let lease = SECOND * 10;
-    let scene = Scene::<InLease>::alone(lease).await;
-    let first = scene.stand("first").await;
+    let env = TestEnv::<InLease>::alone(lease).await;
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     sees(&second, "first").await;
 
-    scene.server.pause();
+    env.server.pause();
     tokio::time::sleep(SECOND * 2).await;
-    scene.server.resume();
-    scene.server.kill();
-    scene.server.restart().await;
+    env.server.resume();
+    env.server.kill();
+    env.server.restart().await;
     let before = leadership.deadline();
     tokio::select! {
         loss = leadership.ended() => panic!("a restart within the lease costs nothing: {loss}"),
         _ = soon("a renewal", leadership.renewed(before)) => {}
     }
 
-    scene.server.pause();
+    env.server.pause();
     let loss = soon("the end of the term", leadership.ended()).await;
     assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
     drop(leadership);
     assert!(!first.is_leader() && !second.is_leader());
-    scene.server.resume();
+    env.server.resume();
     tokio::select! {
         next = leads(&first) => assert!(next.is_valid()),
         next = leads(&second) => assert!(next.is_valid()),
@@ -75,18 +75,18 @@ async fn an_api_server_that_is_paused_or_restarted_is_ridden_out_within_the_leas
 /// anew (nats.rs#1596 tells the same of another server).
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_that_goes_silent_is_noticed_and_begun_anew() {
-    let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
-    let gate = Gate::before(scene.server.port()).await;
-    let own = fs::read_to_string(&scene.kubeconfig).unwrap();
-    let file = scene.server.file(&format!("{}-gate.kubeconfig", scene.namespace));
+    let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
+    let gate = Gate::before(env.server.port()).await;
+    let own = fs::read_to_string(&env.kubeconfig).unwrap();
+    let file = env.server.file(&format!("{}-gate.kubeconfig", env.namespace));
     let (from, to) =
-        (format!("127.0.0.1:{}", scene.server.port()), format!("127.0.0.1:{}", gate.port));
+        (format!("127.0.0.1:{}", env.server.port()), format!("127.0.0.1:{}", gate.port));
     fs::write(&file, own.replace(&from, &to)).unwrap();
     let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
-    let lock = cluster.in_namespace(&*scene.namespace).lease_lock().timing(timing(LEASE));
+    let lock = cluster.in_namespace(&*env.namespace).lease_lock().timing(timing(LEASE));
     let lock = lock.object(OBJECT);
 
-    let first = scene.stand("first").await;
+    let first = env.stand("first").await;
     drop(leads(&first).await);
     let second = working(new_election("my_app", lock.clone()).identity("second")).start().unwrap();
     sees(&second, "first").await;
@@ -121,23 +121,22 @@ async fn a_watch_that_goes_silent_is_noticed_and_begun_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
     for minutes in [-3, 3] {
-        let scene = Scene::<InLease>::new(SECOND * 2).await;
-        let ours = scene.stand("ours").await;
+        let env = TestEnv::<InLease>::new(SECOND * 2).await;
+        let ours = env.stand("ours").await;
         drop(leads(&ours).await);
         ours.stop().await;
         let write = async || {
             let now = k8s_openapi::jiff::Timestamp::now();
             let wrong = now + k8s_openapi::jiff::Span::new().minutes(minutes);
             let wrong = wrong.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-            scene
-                .write_record(json!({
-                    "holderIdentity": "stranger", "leaseDurationSeconds": 2,
-                    "acquireTime": wrong, "renewTime": wrong, "leaseTransitions": 9,
-                }))
-                .await;
+            env.write_record(json!({
+                "holderIdentity": "stranger", "leaseDurationSeconds": 2,
+                "acquireTime": wrong, "renewTime": wrong, "leaseTransitions": 9,
+            }))
+            .await;
         };
         write().await;
-        let ours = scene.stand("ours").await;
+        let ours = env.stand("ours").await;
         sees(&ours, "stranger").await;
         for _ in 0..20 {
             assert!(!ours.is_leader(), "{minutes} minutes: it renews");
@@ -152,13 +151,13 @@ async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
 }
 
 async fn somebody_else_writes<K: Kind>() {
-    let scene = Arc::new(<Scene<K> as Service>::start().await);
-    let first = Process::start(&scene, "first").await;
+    let env = Arc::new(<TestEnv<K> as Service>::start().await);
+    let first = Process::start(&env, "first").await;
     drop(leads(&first.election).await);
     let mut changes = first.election.changes();
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     sees(&second, "first").await;
-    let (busy, writes) = (Arc::clone(&scene), tokio::sync::watch::Sender::new(0));
+    let (busy, writes) = (Arc::clone(&env), tokio::sync::watch::Sender::new(0));
     let count = writes.clone();
     let writer = tokio::spawn(async move {
         for number in 0.. {
@@ -178,7 +177,7 @@ async fn somebody_else_writes<K: Kind>() {
     }
     first.crash();
     let leadership = leads(&second).await; // though the object never stops changing
-    let object = scene.object().await.unwrap();
+    let object = env.object().await.unwrap();
     assert!(object["metadata"]["labels"]["number"].is_string(), "what is not ours stays: {object}");
     writer.abort();
     assert!(leadership.is_valid());
@@ -203,21 +202,21 @@ async fn a_third_writer_on_the_endpoints_neither_deposes_a_leader_nor_keeps_a_de
 /// The server would make a Lease anew for who writes over one that was deleted. Ours says which one it means.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_renewal_does_not_bring_a_deleted_object_back() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let lock = Service::lock(&scene).await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let lock = Service::lock(&env).await;
     let created = lock.write("my_app", a_write(1, None)).await.unwrap();
-    scene.evict("my_app").await;
+    env.evict("my_app").await;
     let renewal = Write { expected: Some(created), ..a_write(2, Some(created.into())) };
     let refused = lock.write("my_app", renewal).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
-    assert_eq!(scene.object().await, None);
+    assert_eq!(env.object().await, None);
 }
 
 /// Nobody writes over what is not what it was thought to be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn every_write_is_conditional() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let (ours, theirs) = (Service::lock(&scene).await, Service::lock(&scene).await);
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let (ours, theirs) = (Service::lock(&env).await, Service::lock(&env).await);
     let created = ours.write("my_app", a_write(1, None)).await.unwrap();
     let again = theirs.write("my_app", a_write(1, None)).await.unwrap_err();
     assert_eq!(again.kind(), LockErrorKind::Conflict, "a create over something");
@@ -331,17 +330,16 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
 /// Rights that are taken away while it leads end the term, with the reason, and leading goes on once they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_stops_and_says_why() {
-    let scene = Scene::<InLease>::new(SECOND * 2).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(SECOND * 2).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
     let mut changes = ours.changes();
     let path =
-        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", scene.namespace);
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", env.namespace);
     let binding =
-        scene.send("GET", &format!("{path}/my-app-election"), "application/json", vec![]).await;
+        env.send("GET", &format!("{path}/my-app-election"), "application/json", vec![]).await;
     let mut binding = binding.unwrap();
-    scene
-        .send("DELETE", &format!("{path}/my-app-election"), "application/json", vec![])
+    env.send("DELETE", &format!("{path}/my-app-election"), "application/json", vec![])
         .await
         .unwrap();
     let cause = lost(&mut changes).await;
@@ -351,6 +349,6 @@ async fn a_leader_whose_rights_are_revoked_stops_and_says_why() {
     );
     assert!(!ours.is_leader());
     binding["metadata"] = json!({ "name": "my-app-election" });
-    scene.post(&path, &binding).await;
+    env.post(&path, &binding).await;
     let _leadership = leads(&ours).await;
 }

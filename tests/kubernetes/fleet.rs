@@ -13,8 +13,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
 use crate::conformance::{Service, soon};
+use crate::env::{InLease, OBJECT, TestEnv};
 use crate::peer::Peer;
-use crate::scene::{InLease, OBJECT, Scene};
 use crate::ticks::{self, Own, Tick, listen, work};
 
 enum Member {
@@ -24,7 +24,7 @@ enum Member {
 }
 
 struct Fleet {
-    scene: Arc<Scene>,
+    env: Arc<TestEnv>,
     members: Vec<(String, Member)>,
     started: usize,
     tell: UnboundedSender<Tick>,
@@ -35,9 +35,9 @@ impl Fleet {
         self.started += 1;
         let who = format!("ours-{}", self.started);
         let runtime = Own::new();
-        let (scene, name, tell) = (Arc::clone(&self.scene), who.clone(), self.tell.clone());
+        let (env, name, tell) = (Arc::clone(&self.env), who.clone(), self.tell.clone());
         let start = async move {
-            let lock = Service::lock(&*scene).await;
+            let lock = Service::lock(&*env).await;
             let identity = name.clone();
             new_election("my_app", lock)
                 .identity(identity)
@@ -52,7 +52,7 @@ impl Fleet {
     async fn join_go(&mut self) {
         self.started += 1;
         let who = format!("go-{}", self.started);
-        let (process, lines) = Peer::start(&self.scene, &who).await.into_parts();
+        let (process, lines) = Peer::start(&self.env, &who).await.into_parts();
         let mut reader = JoinSet::new();
         reader.spawn(listen(lines, who.clone(), self.tell.clone()));
         self.members.push((who, Member::Go(process, reader)));
@@ -145,12 +145,12 @@ async fn next_leader(
 async fn no_two_of_a_mixed_fleet_work_at_once() {
     let takeovers =
         std::env::var("INCUMBENT_TAKEOVERS").map_or(12, |n| n.parse().expect("a number"));
-    let scene = Arc::new(Scene::<InLease>::alone(Duration::from_secs(5)).await);
+    let env = Arc::new(TestEnv::<InLease>::alone(Duration::from_secs(5)).await);
     let (tell_record, mut records) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
-    tasks.spawn(history(scene.api(), tell_record));
+    tasks.spawn(history(env.api(), tell_record));
     let (tell, mut ticks) = mpsc::unbounded_channel();
-    let mut fleet = Fleet { scene: Arc::clone(&scene), members: Vec::new(), started: 0, tell };
+    let mut fleet = Fleet { env: Arc::clone(&env), members: Vec::new(), started: 0, tell };
     for _ in 0..2 {
         fleet.join_ours().await;
         fleet.join_go().await;
@@ -160,13 +160,13 @@ async fn no_two_of_a_mixed_fleet_work_at_once() {
     for number in 0..takeovers {
         match number % 12 {
             3 => {
-                scene.server.pause();
+                env.server.pause();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                scene.server.resume();
+                env.server.resume();
             }
             7 => {
-                scene.server.kill();
-                scene.server.restart().await;
+                env.server.kill();
+                env.server.restart().await;
             }
             _ => {}
         }

@@ -12,31 +12,31 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::conformance::{Process, Service, leads, lost, working};
+use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
 use crate::relay::{Relay, Way};
-use crate::scene::{InConfigMap, InLease, Kind, OBJECT, Scene};
 
 const LEASE: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(3600);
 
-async fn made<K: Kind>(scene: &Scene<K>) {
+async fn made<K: Kind>(env: &TestEnv<K>) {
     let plural = K::RESOURCE.1;
     let group = match K::RESOURCE.0 {
         "" => "/api/v1".to_owned(),
         group => format!("/apis/{group}/v1"),
     };
-    let path = format!("{group}/namespaces/{}/{plural}", scene.namespace);
+    let path = format!("{group}/namespaces/{}/{plural}", env.namespace);
     let annotations = json!({ "incumbent/new": "true" });
-    scene.post(&path, &json!({ "metadata": { "name": OBJECT, "annotations": annotations } })).await;
+    env.post(&path, &json!({ "metadata": { "name": OBJECT, "annotations": annotations } })).await;
 }
 
 async fn is_led_at_once<K: Kind>() {
-    let scene = Scene::<K>::new(LONG).await;
-    made(&scene).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<K>::new(LONG).await;
+    made(&env).await;
+    let ours = env.stand("ours").await;
     // Had it to wait out a lease, it would be an hour.
     drop(leads(&ours).await);
     ours.stop().await;
-    let object = scene.object().await.unwrap();
+    let object = env.object().await.unwrap();
     assert_eq!(object["metadata"]["annotations"].get("incumbent/new"), None, "{object}");
 }
 
@@ -52,28 +52,28 @@ async fn a_config_map_that_was_made_for_a_new_election_is_led_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_is_made_for_a_new_election_and_not_over_another() {
-    let scene = Scene::<InLease>::new(LONG).await;
-    let lock = scene.cluster().await.lease_lock();
+    let env = TestEnv::<InLease>::new(LONG).await;
+    let lock = env.cluster().await.lease_lock();
     lock.create(OBJECT, LEASE).await.expect("it is made");
     let refused = lock.create(OBJECT, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     let refused = lock.create("no_name", LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
-    drop(leads(&scene.stand("ours").await).await);
+    drop(leads(&env.stand("ours").await).await);
 }
 
 /// Whoever makes it may be wrong: what applies a manifest again makes anew what somebody has deleted, under a living leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_that_is_made_anew_is_not_believed_to_be_new() {
-    let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
-    made(&scene).await;
-    let first = Process::start(&scene, "first").await;
+    let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
+    made(&env).await;
+    let first = Process::start(&env, "first").await;
     drop(leads(&first.election).await);
     first.crash();
-    scene.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
+    env.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
     let deleted = Instant::now();
-    made(&scene).await;
-    let ours = scene.stand("ours").await;
+    made(&env).await;
+    let ours = env.stand("ours").await;
     let leadership = leads(&ours).await;
     assert!(deleted.elapsed() >= LEASE, "{:?}", deleted.elapsed());
     assert!(leadership.is_valid());
@@ -82,9 +82,9 @@ async fn a_lease_that_is_made_anew_is_not_believed_to_be_new() {
 /// The same where the record of a living leader is wiped out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_whose_record_is_wiped_out_is_not_believed_to_be_new() {
-    let scene = Arc::new(Scene::<InLease>::new(LEASE).await);
-    made(&scene).await;
-    let first = Process::start(&scene, "first").await;
+    let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
+    made(&env).await;
+    let first = Process::start(&env, "first").await;
     drop(leads(&first.election).await);
     first.crash();
     let annotations = json!({ "incumbent/new": "true", "incumbent/mark": null });
@@ -92,9 +92,9 @@ async fn a_lease_whose_record_is_wiped_out_is_not_believed_to_be_new() {
         "holderIdentity": null, "leaseDurationSeconds": null, "acquireTime": null,
         "renewTime": null, "leaseTransitions": null,
     });
-    scene.patch(json!({ "metadata": { "annotations": annotations }, "spec": spec })).await;
+    env.patch(json!({ "metadata": { "annotations": annotations }, "spec": spec })).await;
     let wiped = Instant::now();
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     let leadership = leads(&ours).await;
     assert!(wiped.elapsed() >= LEASE, "{:?}", wiped.elapsed());
     assert!(leadership.is_valid());
@@ -103,16 +103,16 @@ async fn a_lease_whose_record_is_wiped_out_is_not_believed_to_be_new() {
 /// A create that something in the way holds up lands when its term is long over, and another holder has come and was deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_create_that_lands_late_is_not_led_by_before_a_lease_has_passed() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let relay = Relay::start(scene.admin.clone(), "ours").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let relay = Relay::start(env.admin.clone(), "ours").await;
     relay.set(Way::HoldsCreate);
-    let cluster = Cluster::from_kubeconfig(relay.kubeconfig(&scene), None).await.unwrap();
-    let cluster = cluster.in_namespace(&*scene.namespace);
-    let lock = cluster.lease_lock().without_events().timing(scene.timing).object(OBJECT);
+    let cluster = Cluster::from_kubeconfig(relay.kubeconfig(&env), None).await.unwrap();
+    let cluster = cluster.in_namespace(&*env.namespace);
+    let lock = cluster.lease_lock().without_events().timing(env.timing).object(OBJECT);
     let ours = working(new_election("my_app", lock).identity("ours")).start().unwrap();
     drop(leads(&ours).await);
     let mut changes = ours.changes();
-    let delete = async || scene.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
+    let delete = async || env.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
     // Another one takes over, renews all the time, and is deleted.
     let record = |renewed: u8| {
         json!({
@@ -120,11 +120,11 @@ async fn a_create_that_lands_late_is_not_led_by_before_a_lease_has_passed() {
             "renewTime": format!("2026-01-01T00:00:{renewed:02}.000001Z"),
         })
     };
-    scene.write_record(record(0)).await;
+    env.write_record(record(0)).await;
     assert!(matches!(lost(&mut changes).await, Cause::Usurped { .. }));
     for renewed in 1..10 {
         tokio::time::sleep(LEASE / 8).await;
-        scene.write_record(record(renewed)).await;
+        env.write_record(record(renewed)).await;
     }
     delete().await;
     let landed = Instant::now();
@@ -134,43 +134,43 @@ async fn a_create_that_lands_late_is_not_led_by_before_a_lease_has_passed() {
 }
 
 /// Lets the account watch the Leases of the control plane, where one has been renewed for hours, as its holder's clock says.
-async fn with_a_witness(scene: &Scene) {
-    let name = format!("{}-witness", scene.namespace);
+async fn with_a_witness(env: &TestEnv) {
+    let name = format!("{}-witness", env.namespace);
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
     let rule = json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["watch"] });
     let role = json!({ "metadata": { "name": name }, "rules": [rule] });
-    scene.post(&format!("{rbac}/roles"), &role).await;
+    env.post(&format!("{rbac}/roles"), &role).await;
     let binding = json!({
         "metadata": { "name": name },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
-        "subjects": [{ "kind": "ServiceAccount", "name": "my-app", "namespace": scene.namespace }],
+        "subjects": [{ "kind": "ServiceAccount", "name": "my-app", "namespace": env.namespace }],
     });
-    scene.post(&format!("{rbac}/rolebindings"), &binding).await;
+    env.post(&format!("{rbac}/rolebindings"), &binding).await;
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let renewed = |hour: u8| {
         let time = format!("2026-01-01T{hour:02}:00:00.000001Z");
         json!({ "holderIdentity": "scheduler", "leaseDurationSeconds": 15, "renewTime": time })
     };
     let lease = json!({ "metadata": { "name": name }, "spec": renewed(1) });
-    scene.post(path, &lease).await;
+    env.post(path, &lease).await;
     for hour in 2..9 {
         let patch = serde_json::to_vec(&json!({ "spec": renewed(hour) })).unwrap();
         let at = format!("{path}/{name}");
-        scene.send("PATCH", &at, "application/merge-patch+json", patch).await.unwrap();
+        env.send("PATCH", &at, "application/merge-patch+json", patch).await.unwrap();
     }
 }
 
 /// Nobody has made or vouched for anything: the API server's memory shows that there was no such Lease within a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_first_leader_of_all_leads_at_once_where_the_past_is_shown() {
-    let scene = Scene::<InLease>::new(LONG).await;
-    with_a_witness(&scene).await;
-    let lock = Service::lock(&scene).await;
+    let env = TestEnv::<InLease>::new(LONG).await;
+    with_a_witness(&env).await;
+    let lock = Service::lock(&env).await;
     eventually("the right to watch", async || {
         matches!(lock.read("my_app", LEASE).await, Ok(Reading::Empty { proof: true })).then_some(())
     })
     .await;
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     // Had it to wait out a lease, it would be an hour.
     drop(leads(&ours).await);
 }
@@ -178,17 +178,17 @@ async fn the_first_leader_of_all_leads_at_once_where_the_past_is_shown() {
 /// The same memory shows that there was one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_first_leader_after_a_deletion_waits_though_the_past_is_shown() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    with_a_witness(&scene).await;
-    made(&scene).await;
-    scene.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
-    let lock = Service::lock(&scene).await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    with_a_witness(&env).await;
+    made(&env).await;
+    env.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
+    let lock = Service::lock(&env).await;
     eventually("the right to watch", async || {
         matches!(lock.read("my_app", LEASE).await, Ok(Reading::Empty { proof: true })).then_some(())
     })
     .await;
     let began = Instant::now();
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     let _leadership = leads(&ours).await;
     assert!(began.elapsed() >= LEASE, "{:?}", began.elapsed());
 }

@@ -15,8 +15,8 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::conformance::{Service, soon, working};
+use crate::env::{InLease, OBJECT, TestEnv, timing};
 use crate::gate::Busy;
-use crate::scene::{InLease, OBJECT, Scene, timing};
 
 const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Where a pod has them, in its view of `/var/run`.
@@ -31,10 +31,10 @@ struct Files {
 }
 
 impl Files {
-    fn new(token: &str, scene: &Scene) -> Self {
+    fn new(token: &str, env: &TestEnv) -> Self {
         let mut files = Self { run: tempfile::tempdir().expect("a directory"), versions: 0 };
         fs::create_dir_all(files.account()).unwrap();
-        files.write(token, scene);
+        files.write(token, env);
         for name in ["token", "ca.crt", "namespace"] {
             symlink(Path::new("..data").join(name), files.account().join(name)).unwrap();
         }
@@ -45,14 +45,14 @@ impl Files {
         self.run.path().join(ACCOUNT)
     }
 
-    fn write(&mut self, token: &str, scene: &Scene) {
+    fn write(&mut self, token: &str, env: &TestEnv) {
         self.versions += 1;
         let version = format!("..version-{}", self.versions);
         let directory = self.account().join(&version);
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("token"), token).unwrap();
-        fs::write(directory.join("namespace"), &scene.namespace).unwrap();
-        fs::copy(scene.server.file("ca.crt"), directory.join("ca.crt")).unwrap();
+        fs::write(directory.join("namespace"), &env.namespace).unwrap();
+        fs::copy(env.server.file("ca.crt"), directory.join("ca.crt")).unwrap();
         let new = self.account().join("..data-new");
         symlink(version, &new).unwrap();
         fs::rename(new, self.account().join("..data")).unwrap();
@@ -60,28 +60,28 @@ impl Files {
 }
 
 /// A token of the account that is good as long as the Secret of this name is there.
-async fn token_with(scene: &Scene, secret: &str) -> String {
-    let namespace = &scene.namespace;
+async fn token_with(env: &TestEnv, secret: &str) -> String {
+    let namespace = &env.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/secrets");
-    let made = scene.post(&path, &json!({ "metadata": { "name": secret } })).await;
+    let made = env.post(&path, &json!({ "metadata": { "name": secret } })).await;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/my-app/token");
     let bound = json!({
         "apiVersion": "v1", "kind": "Secret", "name": secret, "uid": made["metadata"]["uid"],
     });
     let asked = json!({ "spec": { "expirationSeconds": 3600, "boundObjectRef": bound } });
-    scene.post(&path, &asked).await["status"]["token"].as_str().unwrap().to_owned()
+    env.post(&path, &asked).await["status"]["token"].as_str().unwrap().to_owned()
 }
 
 /// Takes back the token that goes with a Secret, and waits until the server refuses it.
-async fn take_back(scene: &Scene, secret: &str, token: &str) {
+async fn take_back(env: &TestEnv, secret: &str, token: &str) {
     let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(
-        scene.admin.clone(),
-        &scene.namespace,
+        env.admin.clone(),
+        &env.namespace,
     );
     secrets.delete(secret, &DeleteParams::default()).await.expect("a delete");
     let review = json!({ "spec": { "token": token } });
     eventually("the token is refused", async || {
-        let answer = scene.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
+        let answer = env.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
         (answer["status"]["authenticated"] != Value::Bool(true)).then_some(())
     })
     .await;
@@ -102,7 +102,7 @@ const UNSHARE: &str = r#"mount='mount --bind "$0" /var/run && exec "$@"'
 
 impl Pod {
     /// `None` where this machine lets us make no pod; that is said.
-    async fn start(scene: &Scene, files: &Files, name: &str, test: &str) -> Option<Self> {
+    async fn start(env: &TestEnv, files: &Files, name: &str, test: &str) -> Option<Self> {
         let home = files.run.path().join("home");
         let mut process = Command::new("sh")
             .args(["-c", UNSHARE, "sh"])
@@ -111,7 +111,7 @@ impl Pod {
             .args(["--exact", test, "--nocapture", "--ignored"])
             .env(IN_POD, "yes")
             .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-            .env("KUBERNETES_SERVICE_PORT", scene.server.port().to_string())
+            .env("KUBERNETES_SERVICE_PORT", env.server.port().to_string())
             .env("POD_NAME", name)
             .env("HOME", home)
             .env_remove("KUBECONFIG")
@@ -203,37 +203,37 @@ async fn a_campaigner_in_a_pod() {
 /// the leader stays in office.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_in_a_pod_goes_on_when_its_token_is_exchanged() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let first = token_with(&scene, "first-token").await;
-    let mut files = Files::new(&first, &scene);
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let first = token_with(&env, "first-token").await;
+    let mut files = Files::new(&first, &env);
     let test = "in_pod::a_campaigner_in_a_pod";
-    let Some(mut pod) = Pod::start(&scene, &files, "my-app-0", test).await else { return };
-    assert_eq!(pod.says("namespace").await, scene.namespace);
+    let Some(mut pod) = Pod::start(&env, &files, "my-app-0", test).await else { return };
+    assert_eq!(pod.says("namespace").await, env.namespace);
     assert_eq!(pod.says("identity").await, "my-app-0");
     let token = pod.says("won").await;
-    assert_eq!(scene.record().await.unwrap()["holderIdentity"], "my-app-0");
+    assert_eq!(env.record().await.unwrap()["holderIdentity"], "my-app-0");
     pod.says("renewed").await;
 
-    let second = token_with(&scene, "second-token").await;
-    files.write(&second, &scene);
-    take_back(&scene, "first-token", &first).await;
+    let second = token_with(&env, "second-token").await;
+    files.write(&second, &env);
+    take_back(&env, "first-token", &first).await;
     // More than a lease holds: had one of them failed for good, it would have said that it lost.
     for _ in 0..8 {
         pod.says("renewed").await;
     }
-    let before = Service::holder(&scene, "my_app").await;
+    let before = Service::holder(&env, "my_app").await;
     assert_eq!(before.as_deref(), Some("my-app-0"));
 
     // No other token in the file: refused is refused, and said so, until there is one.
-    take_back(&scene, "second-token", &second).await;
+    take_back(&env, "second-token", &second).await;
     let said = pod.says("trouble:").await;
     assert!(said.contains("does not accept the credentials"), "{said}");
     assert!(!said.contains(&second), "{said}");
-    let third = token_with(&scene, "third-token").await;
-    files.write(&third, &scene);
+    let third = token_with(&env, "third-token").await;
+    files.write(&third, &env);
     pod.says("renewed").await;
     pod.stop().await;
-    assert_eq!(Service::holder(&scene, "my_app").await, None, "it has released");
+    assert_eq!(Service::holder(&env, "my_app").await, None, "it has released");
     assert!(token.parse::<u64>().is_ok());
 }
 

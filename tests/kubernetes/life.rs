@@ -10,8 +10,8 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use crate::conformance::soon;
-use crate::life_scene::{Life, start};
-use crate::scene::OBJECT;
+use crate::env::OBJECT;
+use crate::life_env::{Life, start};
 
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,14 +24,14 @@ async fn a_free_lock_is_taken_as_operator_sdk_takes_it() {
     let leadership = life.stand("first").await.leads().await;
     assert!(!leadership.resumed());
     assert_eq!((leadership.name(), leadership.pod()), (OBJECT, "first"));
-    let lock = life.scene.object().await.unwrap();
+    let lock = life.env.object().await.unwrap();
     let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": "first", "uid": uid }]);
     assert_eq!(lock["metadata"]["ownerReferences"], owner);
     assert_eq!(lock["metadata"]["resourceVersion"], leadership.token().to_string());
     assert!(lock["data"].is_null() && lock["binaryData"].is_null(), "{lock}");
-    let events = format!("/api/v1/namespaces/{}/events", life.scene.namespace);
+    let events = format!("/api/v1/namespaces/{}/events", life.env.namespace);
     eventually("an Event", async || {
-        let events = life.scene.send("GET", &events, "application/json", vec![]).await.ok()?;
+        let events = life.env.send("GET", &events, "application/json", vec![]).await.ok()?;
         let events = events["items"].as_array()?;
         let ours = |event: &&serde_json::Value| {
             event["reason"] == "LeaderElection"
@@ -117,8 +117,8 @@ async fn a_failed_pod_is_waited_for_while_its_containers_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pod_with_the_leaders_name_is_a_stranger() {
     let life = Life::new().await;
-    let namespace = &*life.scene.namespace;
-    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(namespace);
+    let namespace = &*life.env.namespace;
+    let admin = Cluster::new(life.env.admin.clone()).in_namespace(namespace);
     let fields = json!({ "involvedObject": { "namespace": namespace } });
     let mut old = fields.clone();
     let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "first", "uid": "another" });
@@ -128,7 +128,7 @@ async fn a_pod_with_the_leaders_name_is_a_stranger() {
         "ownerReferences": [owner],
     });
     let events = format!("/api/v1/namespaces/{namespace}/events");
-    let old = life.scene.post(&events, &old).await;
+    let old = life.env.post(&events, &old).await;
     life.pod("first", None).await;
     let carrier = LifeCarrier::object(ApiResource::erase::<Event>(&()))
         .with_fields(fields.as_object().unwrap().clone());
@@ -136,7 +136,7 @@ async fn a_pod_with_the_leaders_name_is_a_stranger() {
     let leadership = start(candidate).leads().await;
     assert!(!leadership.resumed());
     let path = format!("{events}/{OBJECT}");
-    let new = life.scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+    let new = life.env.send("GET", &path, "application/json", vec![]).await.unwrap();
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"], "it is another lock");
 }
 
@@ -202,12 +202,12 @@ async fn a_lock_without_an_owner_is_replaced() {
     let old = life.lock_of(&[]).await;
     life.pod("first", None).await;
     let first = life.stand("first").await.leads().await;
-    let new = life.scene.object().await.unwrap();
+    let new = life.env.object().await.unwrap();
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"]);
 
     // One that loses its owner while somebody leads: its leader hears of it.
     let second = life.second("first").await;
-    life.scene.patch(json!({ "metadata": { "ownerReferences": null } })).await;
+    life.env.patch(json!({ "metadata": { "ownerReferences": null } })).await;
     soon("the first one hears of it", first.lost()).await;
     let _leadership = second.leads().await;
 }
@@ -233,7 +233,7 @@ async fn an_object_that_is_no_lock_is_left_alone() {
         life.make_lock(object).await;
         let error = life.stand("first").await.fails(LifeErrorKind::Misconfigured, says).await;
         assert!(error.to_string().contains("take another name"), "{error}");
-        assert!(life.scene.object().await.is_some());
+        assert!(life.env.object().await.is_some());
     }
 }
 
@@ -271,11 +271,11 @@ async fn a_restarted_container_leads_on() {
     let life = Life::new().await;
     let first = life.leader("first", None).await;
     let second = life.second("first").await;
-    let lock = life.scene.object().await.unwrap();
+    let lock = life.env.object().await.unwrap();
     let again = life.stand("first").await.leads().await;
     assert!(again.resumed());
     assert!(again.token() >= first.token());
-    assert_eq!(life.scene.object().await.unwrap(), lock, "nothing was written");
+    assert_eq!(life.env.object().await.unwrap(), lock, "nothing was written");
     assert!(second.is_waiting());
     life.delete_lock().await;
     soon("it hears of it", again.lost()).await;
@@ -301,7 +301,7 @@ async fn many_candidates_lead_one_after_the_other() {
         })
         .await;
         let leadership = waiting.swap_remove(leads).leads().await;
-        assert!(waiting.iter().all(crate::life_scene::Standing::is_waiting), "two lead");
+        assert!(waiting.iter().all(crate::life_env::Standing::is_waiting), "two lead");
         assert!(last.replace(leadership.token()) < Some(leadership.token()));
         life.delete_pod(leadership.pod()).await;
     }
@@ -310,7 +310,7 @@ async fn many_candidates_lead_one_after_the_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn any_object_can_be_the_lock() {
     let life = Life::new().await;
-    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(&*life.scene.namespace);
+    let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);
     let fields = json!({ "spec": { "limits": [{ "type": "PersistentVolumeClaim", "max": { "storage": "1Ti" } }] } });
     let limits = LifeCarrier::object(ApiResource::erase::<LimitRange>(&()))
         .with_fields(fields.as_object().unwrap().clone());
@@ -340,14 +340,14 @@ async fn an_eviction_is_of_the_lock_that_was_read() {
     let second = life.stand("second").await;
     second.logs("stands by: pod first leads").await;
 
-    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(&*life.scene.namespace);
+    let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);
     let locks = admin.life_locks(&LifeCarrier::config_map());
     let read = async || locks.lock(OBJECT, PATIENCE).await.unwrap().expect("a lock");
     let before = read().await;
     assert_eq!(before.resource_version, first.token().0);
     let [owner] = &*before.owners else { panic!("{before:?}") };
     assert_eq!((&*owner.pod, &owner.state), ("first", &PodState::Phase("Pending".to_owned())));
-    life.scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    life.env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
     let refused = locks.evict(&before, PATIENCE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     let now = read().await;

@@ -8,27 +8,27 @@ use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
 use crate::conformance::soon;
+use crate::env::OBJECT;
 use crate::faults::busy_cluster;
 use crate::gate::Gate;
-use crate::life_scene::{Life, start};
-use crate::scene::OBJECT;
+use crate::life_env::{Life, start};
 
 /// Takes a verb out of a rule of the account, and waits until the server has heard of it.
 pub async fn lacks(life: &Life, resource: &str, verb: &str) {
-    let namespace = &life.scene.namespace;
+    let namespace = &life.env.namespace;
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let path = match resource {
         "nodes" => format!("{rbac}/clusterroles/{namespace}-nodes"),
         _ => format!("{rbac}/namespaces/{namespace}/roles/my-app-for-life"),
     };
-    let mut role = life.scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+    let mut role = life.env.send("GET", &path, "application/json", vec![]).await.unwrap();
     let rules = role["rules"].as_array_mut().unwrap();
     for rule in rules.iter_mut().filter(|rule| rule["resources"][0] == resource) {
         rule["verbs"].as_array_mut().unwrap().retain(|other| other != verb);
     }
     rules.retain(|rule| !rule["verbs"].as_array().unwrap().is_empty());
     let body = serde_json::to_vec(&role).unwrap();
-    life.scene.send("PUT", &path, "application/json", body).await.unwrap();
+    life.env.send("PUT", &path, "application/json", body).await.unwrap();
     let review = json!({ "spec": {
         "user": format!("system:serviceaccount:{namespace}:my-app"),
         "resourceAttributes": {
@@ -39,7 +39,7 @@ pub async fn lacks(life: &Life, resource: &str, verb: &str) {
     } });
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     eventually("the right is gone", async || {
-        let answer = life.scene.post(path, &review).await;
+        let answer = life.env.post(path, &review).await;
         (answer["status"]["allowed"] == Value::Bool(false)).then_some(())
     })
     .await;
@@ -122,8 +122,7 @@ async fn a_candidate_whose_pod_is_gone_does_not_take_the_lock() {
     life.delete_pod("second").await;
     life.delete_pod("first").await;
     second.fails(LifeErrorKind::PodEnded, "is gone").await;
-    eventually("the lock is free", async || life.scene.object().await.is_none().then_some(()))
-        .await;
+    eventually("the lock is free", async || life.env.object().await.is_none().then_some(())).await;
 }
 
 /// An API server that is away costs nobody anything.
@@ -132,9 +131,9 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
     let life = Life::alone().await;
     let first = life.leader("first", None).await;
     let second = life.second("first").await;
-    life.scene.server.kill();
+    life.env.server.kill();
     second.logs("cannot stand for life just now").await;
-    life.scene.server.restart().await;
+    life.env.server.restart().await;
     let lost = tokio::spawn(async move {
         first.lost().await;
         first
@@ -152,14 +151,14 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
     let life = Life::new().await;
-    let gate = Gate::before(life.scene.server.port()).await;
-    let own = fs::read_to_string(&life.scene.kubeconfig).unwrap();
-    let file = life.scene.server.file(&format!("{}-gate.kubeconfig", life.scene.namespace));
+    let gate = Gate::before(life.env.server.port()).await;
+    let own = fs::read_to_string(&life.env.kubeconfig).unwrap();
+    let file = life.env.server.file(&format!("{}-gate.kubeconfig", life.env.namespace));
     let (from, to) =
-        (format!("127.0.0.1:{}", life.scene.server.port()), format!("127.0.0.1:{}", gate.port));
+        (format!("127.0.0.1:{}", life.env.server.port()), format!("127.0.0.1:{}", gate.port));
     fs::write(&file, own.replace(&from, &to)).unwrap();
     let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
-    let cluster = cluster.in_namespace(&*life.scene.namespace);
+    let cluster = cluster.in_namespace(&*life.env.namespace);
 
     let first = life.leader("first", None).await;
     life.pod("second", None).await;

@@ -7,15 +7,15 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use crate::conformance::soon;
+use crate::env::OBJECT;
 use crate::faults::busy_cluster;
+use crate::life_env::{Life, start};
 use crate::life_faults::lacks;
-use crate::life_scene::{Life, start};
-use crate::scene::OBJECT;
 
 async fn has_event(life: &Life, message: &str) {
-    let events = format!("/api/v1/namespaces/{}/events", life.scene.namespace);
+    let events = format!("/api/v1/namespaces/{}/events", life.env.namespace);
     eventually(message, async || {
-        let events = life.scene.send("GET", &events, "application/json", vec![]).await.ok()?;
+        let events = life.env.send("GET", &events, "application/json", vec![]).await.ok()?;
         let events = events["items"].as_array()?;
         let wanted =
             |event: &&Value| event["reason"] == "LeaderElection" && event["message"] == message;
@@ -35,7 +35,7 @@ async fn a_leader_that_releases_its_lock_is_replaced_and_may_stand_again() {
     let first = start(candidate).leads().await;
     let second = life.second("first").await;
     // Whatever else is written to the lock is no reason to keep it.
-    life.scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    life.env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
     first.release().await.expect("a release");
     soon("it hears of its own release", first.lost()).await;
     assert_eq!(status.state(), LifeState::Released);
@@ -92,18 +92,18 @@ async fn a_release_that_is_cancelled_can_be_repeated() {
     let life = Life::alone().await;
     let first = life.leader("first", None).await;
     let second = life.second("first").await;
-    life.scene.server.pause();
+    life.env.server.pause();
     let cancelled =
         tokio::time::timeout(std::time::Duration::from_millis(300), first.release()).await;
     assert!(cancelled.is_err(), "nobody answers");
-    life.scene.server.resume();
+    life.env.server.resume();
     first.release().await.expect("a release");
     let next = second.leads().await;
     lacks(&life, "configmaps", "delete").await;
     let denied = next.release().await.unwrap_err();
     assert_eq!(denied.kind(), LifeErrorKind::Denied);
     assert!(denied.to_string().contains("the right to delete is missing"), "{denied}");
-    assert!(life.scene.object().await.is_some(), "it leads still");
+    assert!(life.env.object().await.is_some(), "it leads still");
 }
 
 /// A probe is told all along where a candidate stands.
@@ -155,8 +155,8 @@ async fn a_probe_is_told_where_a_candidate_stands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_secret_or_a_custom_resource_can_be_the_lock() {
     let life = Life::new().await;
-    let admin = Cluster::new(life.scene.admin.clone()).in_namespace(&*life.scene.namespace);
-    let group = format!("{}.example.com", life.scene.namespace);
+    let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);
+    let group = format!("{}.example.com", life.env.namespace);
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });
     let definition = json!({
         "metadata": { "name": format!("offices.{group}") },
@@ -167,7 +167,7 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
         },
     });
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    life.scene.post(definitions, &definition).await;
+    life.env.post(definitions, &definition).await;
     let office = ApiResource {
         group: group.clone(),
         version: "v1".into(),
@@ -175,9 +175,9 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
         kind: "Office".into(),
         plural: "offices".into(),
     };
-    let offices = format!("/apis/{group}/v1/namespaces/{}/offices", life.scene.namespace);
+    let offices = format!("/apis/{group}/v1/namespaces/{}/offices", life.env.namespace);
     eventually("the kind is served", async || {
-        life.scene.send("GET", &offices, "application/json", vec![]).await.ok().map(drop)
+        life.env.send("GET", &offices, "application/json", vec![]).await.ok().map(drop)
     })
     .await;
     for (number, resource) in [ApiResource::erase::<Secret>(&()), office].into_iter().enumerate() {

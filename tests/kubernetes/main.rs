@@ -11,6 +11,7 @@ mod clientgo_cut;
 mod clientgo_model;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod env;
 mod faults;
 mod fleet;
 mod fresh;
@@ -19,9 +20,9 @@ mod gate;
 mod heard;
 mod in_pod;
 mod life;
+mod life_env;
 mod life_faults;
 mod life_release;
-mod life_scene;
 mod listening;
 mod metrics;
 #[cfg(feature = "metrics")]
@@ -29,13 +30,12 @@ mod metrics;
 mod metrics_seen;
 #[cfg(feature = "nats")]
 #[allow(dead_code, reason = "shared with the tests of NATS alone")]
-#[path = "../nats/scene.rs"]
-mod nats_scene;
+#[path = "../nats/env.rs"]
+mod nats_env;
 mod office;
 mod peer;
 mod record;
 mod relay;
 mod rights;
-mod scene;
 mod suites;
 mod ticks;

@@ -8,9 +8,9 @@ use incumbent::new_election;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use crate::conformance::{Service, leads, lost, soon, working};
-use crate::life_scene::Life;
+use crate::env::{InLease, TestEnv};
+use crate::life_env::Life;
 use crate::metrics_seen::{seen, shows_a_leader, shows_a_loss};
-use crate::scene::{InLease, Scene};
 
 /// One test, as a program has one recorder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -19,14 +19,14 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     let snapshotter = recorder.snapshotter();
     recorder.install().expect("the only recorder of this process");
 
-    let scene = Scene::<InLease>::new(Duration::from_secs(3)).await;
-    let lock = Service::lock(&scene).await;
+    let env = TestEnv::<InLease>::new(Duration::from_secs(3)).await;
+    let lock = Service::lock(&env).await;
     let election = working(new_election("my_app", lock).identity("measured")).start().unwrap();
     let leadership = leads(&election).await;
     soon("a renewal", leadership.renewed(leadership.deadline())).await.unwrap();
     shows_a_leader(&seen(&snapshotter, "my_app", "measured"));
     let mut changes = election.changes();
-    scene.evict("my_app").await;
+    env.evict("my_app").await;
     drop(leadership);
     lost(&mut changes).await;
     shows_a_loss(&seen(&snapshotter, "my_app", "measured"), "evicted");

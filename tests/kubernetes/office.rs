@@ -9,23 +9,23 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::conformance::{leads, soon};
-use crate::scene::{InConfigMap, InLease, OBJECT, Scene};
+use crate::env::{InConfigMap, InLease, OBJECT, TestEnv};
 
 const LEASE: Duration = Duration::from_secs(5);
 
 /// Only what was looked at is evicted: a holder that has renewed, or another one, is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_eviction_is_of_the_version_that_was_read() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     let leadership = leads(&ours).await;
-    let lock = scene.cluster().await.lease_lock();
+    let lock = env.cluster().await.lease_lock();
     let read = async || lock.office(OBJECT, LEASE).await.unwrap().expect("a record");
     let before = read().await;
     let Holding::Held(holder) = &before.holding else { panic!("{before:?}") };
     assert_eq!((&*holder.identity, holder.token), ("ours", Some(leadership.token())));
     assert_eq!(before.transitions, 0);
-    scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
     let refused = lock.evict(OBJECT, before.resource_version, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     assert!(leadership.is_valid());
@@ -40,7 +40,7 @@ async fn an_eviction_is_of_the_version_that_was_read() {
     let after = read().await;
     let Holding::Held(holder) = &after.holding else { panic!("{after:?}") };
     assert_eq!((holder.token, after.transitions), (Some(leadership.token()), 1), "of one term");
-    scene.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
+    env.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
     let refused = lock.evict(OBJECT, 1, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     for path in ["../configmaps/x", "a?b", ""] {
@@ -54,17 +54,17 @@ async fn an_eviction_is_of_the_version_that_was_read() {
 /// Of a lock, what counts is the record: others may write to the rest of the object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_eviction_by_a_lock_is_of_the_record_that_was_read() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let lock = scene.cluster().await.lease_lock();
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let lock = env.cluster().await.lease_lock();
     let read = async || match lock.read(OBJECT, LEASE).await.unwrap() {
         Reading::Found(record) => record,
         Reading::Empty { .. } => panic!("no Lease"),
     };
     let held = json!({ "metadata": { "name": OBJECT }, "spec": { "holderIdentity": "theirs" } });
-    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", scene.namespace);
-    scene.post(&leases, &held).await;
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", env.namespace);
+    env.post(&leases, &held).await;
     let before = read().await.revision;
-    scene.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
     assert_eq!(read().await.revision, before);
     Lock::evict(&lock, OBJECT, before, LEASE).await.unwrap();
     assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
@@ -84,11 +84,11 @@ async fn an_eviction_by_a_lock_is_of_the_record_that_was_read() {
 /// A watch begins with what is there, and tells of deletions; of ConfigMaps it asks for the metadata only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_tells_what_is_there_and_what_is_deleted() {
-    let scene = Scene::<InConfigMap>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InConfigMap>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     let token = leads(&ours).await.token();
-    let admin = incumbent::kubernetes::Cluster::new(scene.admin.clone());
-    let lock = admin.in_namespace(&*scene.namespace).config_map_lock();
+    let admin = incumbent::kubernetes::Cluster::new(env.admin.clone());
+    let lock = admin.in_namespace(&*env.namespace).config_map_lock();
     let offices = lock.offices(LEASE).await.unwrap();
     assert_eq!(offices.len(), 1, "and none for a ConfigMap without a record: {offices:?}");
     let mut watch = lock.watch_offices(None, LEASE).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_watch_tells_what_is_there_and_what_is_deleted() {
         matches!(&office.holding, Holding::Held(holder) if holder.token == Some(token)),
         "{office:?}"
     );
-    crate::conformance::Service::evict(&scene, "my_app").await;
+    crate::conformance::Service::evict(&env, "my_app").await;
     soon("a deletion", async {
         while let Some(change) = watch.next().await {
             if let OfficeChange::Deleted(office) = change.unwrap() {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::conformance::soon;
-use crate::scene::{Kind, OBJECT, Scene};
+use crate::env::{Kind, OBJECT, TestEnv};
 
 pub struct Peer {
     process: Child,
@@ -17,17 +17,17 @@ pub struct Peer {
 
 impl Peer {
     /// Starts a campaigner with ReleaseOnCancel and the timing 5 s, 4 s, 1 s.
-    pub async fn start<K: Kind>(scene: &Scene<K>, identity: &str) -> Self {
-        Self::start_with(scene, &scene.kubeconfig, identity).await
+    pub async fn start<K: Kind>(env: &TestEnv<K>, identity: &str) -> Self {
+        Self::start_with(env, &env.kubeconfig, identity).await
     }
 
-    pub async fn start_with<K: Kind>(scene: &Scene<K>, kubeconfig: &Path, identity: &str) -> Self {
-        Self::start_timed(scene, kubeconfig, identity, ["5s", "4s", "1s"]).await
+    pub async fn start_with<K: Kind>(env: &TestEnv<K>, kubeconfig: &Path, identity: &str) -> Self {
+        Self::start_timed(env, kubeconfig, identity, ["5s", "4s", "1s"]).await
     }
 
     /// With this LeaseDuration, RenewDeadline and RetryPeriod.
     pub async fn start_timed<K: Kind>(
-        scene: &Scene<K>,
+        env: &TestEnv<K>,
         kubeconfig: &Path,
         identity: &str,
         [lease, deadline, retry]: [&str; 3],
@@ -36,7 +36,7 @@ impl Peer {
         let mut process = Command::new(program)
             .arg("-kubeconfig")
             .arg(kubeconfig)
-            .args(["-namespace", &scene.namespace, "-name", OBJECT, "-identity", identity])
+            .args(["-namespace", &env.namespace, "-name", OBJECT, "-identity", identity])
             .args(["-lease", lease, "-renew-deadline", deadline, "-retry", retry])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

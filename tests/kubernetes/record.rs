@@ -7,18 +7,18 @@ use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
 use crate::conformance::{Service, leads};
-use crate::scene::{InConfigMap, InLease, Kind, Scene};
+use crate::env::{InConfigMap, InLease, Kind, TestEnv};
 
 const LEASE: Duration = Duration::from_secs(5);
 
 /// The record of a term and of its release are those of client-go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_fields_of_a_lease_are_those_of_client_go() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     let leadership = leads(&ours).await;
     let held = eventually("a renewal", async || {
-        let record = scene.record().await?;
+        let record = env.record().await?;
         (record["renewTime"] != record["acquireTime"]).then_some(record)
     })
     .await;
@@ -31,23 +31,23 @@ async fn the_fields_of_a_lease_are_those_of_client_go() {
     );
     drop(leadership);
     ours.stop().await;
-    let released = scene.record().await.unwrap();
+    let released = env.record().await.unwrap();
     assert_eq!(released["holderIdentity"], "");
     assert_eq!(released["leaseDurationSeconds"], 1);
     assert_eq!(released["acquireTime"], released["renewTime"]);
     assert_eq!(released["leaseTransitions"], 0);
-    let next = scene.stand("next").await;
+    let next = env.stand("next").await;
     drop(leads(&next).await);
-    assert_eq!(scene.record().await.unwrap()["leaseTransitions"], 1);
+    assert_eq!(env.record().await.unwrap()["leaseTransitions"], 1);
 }
 
 /// The same in the annotation of older campaigners, whose times are in seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_fields_of_an_annotation_are_those_of_client_go() {
-    let scene = Scene::<InConfigMap>::new(LEASE).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InConfigMap>::new(LEASE).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
-    let held = scene.record().await.unwrap();
+    let held = env.record().await.unwrap();
     let keys: Vec<_> = held.as_object().unwrap().keys().map(String::as_str).collect();
     let expected =
         ["acquireTime", "holderIdentity", "leaderTransitions", "leaseDurationSeconds", "renewTime"];
@@ -56,8 +56,8 @@ async fn the_fields_of_an_annotation_are_those_of_client_go() {
 }
 
 async fn what_is_left<K: Kind>() {
-    let scene = Scene::<K>::new(LEASE).await;
-    let lock = Service::lock(&scene).await;
+    let env = TestEnv::<K>::new(LEASE).await;
+    let lock = Service::lock(&env).await;
     let mark = |number| Mark {
         write: WriteId { nonce: Nonce(1), number },
         lease: LEASE,
@@ -73,13 +73,13 @@ async fn what_is_left<K: Kind>() {
         timeout: LEASE,
     };
     let expected = lock.write("my_app", create).await.unwrap();
-    assert_eq!(scene.record().await.unwrap()["leaseDurationSeconds"], 10);
+    assert_eq!(env.record().await.unwrap()["leaseDurationSeconds"], 10);
     let left = Duration::from_millis(3_400);
     let (by, timeout) = (Nonce(1), LEASE);
     lock.release("my_app", Release { expected, by, left, cause: "stopped", timeout })
         .await
         .unwrap();
-    let record = scene.record().await.unwrap();
+    let record = env.record().await.unwrap();
     assert_eq!(record["holderIdentity"], "ours", "client-go's campaigners must wait as well");
     assert_eq!(record["leaseDurationSeconds"], 4);
     let Ok(Reading::Found(found)) = lock.read("my_app", LEASE).await else { panic!() };
@@ -96,17 +96,17 @@ async fn a_release_passes_on_what_is_left_to_wait() {
 /// An object that is there, without any holder, is taken; what it carries besides stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_that_was_made_beforehand_is_used_and_keeps_the_rest() {
-    let scene = Scene::<InConfigMap>::new(Duration::from_secs(1)).await;
-    let path = format!("/api/v1/namespaces/{}/configmaps", scene.namespace);
+    let env = TestEnv::<InConfigMap>::new(Duration::from_secs(1)).await;
+    let path = format!("/api/v1/namespaces/{}/configmaps", env.namespace);
     let object = json!({
         "metadata": { "name": "my-app", "annotations": { "theirs": "stays" } },
         "data": { "theirs": "stays" },
     });
-    scene.post(&path, &object).await;
-    let ours = scene.stand("ours").await;
+    env.post(&path, &object).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
     ours.stop().await;
-    let object = scene.object().await.unwrap();
+    let object = env.object().await.unwrap();
     assert_eq!(object["data"], json!({ "theirs": "stays" }));
     assert_eq!(object["metadata"]["annotations"]["theirs"], "stays");
 }
@@ -114,14 +114,14 @@ async fn an_object_that_was_made_beforehand_is_used_and_keeps_the_rest() {
 /// Who leads is told in Events of the object, as client-go tells it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn events_tell_who_became_leader() {
-    let scene = Scene::<InLease>::new(Duration::from_secs(1)).await;
-    let ours = scene.stand("ours").await;
+    let env = TestEnv::<InLease>::new(Duration::from_secs(1)).await;
+    let ours = env.stand("ours").await;
     drop(leads(&ours).await);
     ours.stop().await;
-    let uid = scene.object().await.unwrap()["metadata"]["uid"].clone();
-    let path = format!("/api/v1/namespaces/{}/events", scene.namespace);
+    let uid = env.object().await.unwrap()["metadata"]["uid"].clone();
+    let path = format!("/api/v1/namespaces/{}/events", env.namespace);
     let event = eventually("an Event", async || {
-        let events = scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+        let events = env.send("GET", &path, "application/json", vec![]).await.unwrap();
         events["items"].as_array()?.iter().find(|e| e["message"] == "ours became leader").cloned()
     })
     .await;

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::scene::{Kind, Scene};
+use crate::env::{Kind, TestEnv};
 
 /// What becomes of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +64,8 @@ impl Relay {
     }
 
     /// A kubeconfig of the server behind this relay.
-    pub fn kubeconfig<K: Kind>(&self, scene: &Scene<K>) -> PathBuf {
-        let file = scene.server.file(&format!("{}-relay.kubeconfig", scene.namespace));
+    pub fn kubeconfig<K: Kind>(&self, env: &TestEnv<K>) -> PathBuf {
+        let file = env.server.file(&format!("{}-relay.kubeconfig", env.namespace));
         let server = format!("http://127.0.0.1:{}", self.port);
         let config = json!({
             "apiVersion": "v1", "kind": "Config",

@@ -8,28 +8,28 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::conformance::{Service, change, soon};
-use crate::scene::{InLease, Scene};
+use crate::env::{InLease, TestEnv};
 
 const LEASE: Duration = Duration::from_secs(5);
 
-async fn rules(scene: &Scene) -> (String, Value) {
+async fn rules(env: &TestEnv) -> (String, Value) {
     let path = format!(
         "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/my-app-election",
-        scene.namespace
+        env.namespace
     );
-    let role = scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+    let role = env.send("GET", &path, "application/json", vec![]).await.unwrap();
     (path, role)
 }
 
-async fn lacks(scene: &Scene, rule: usize, verb: &str) {
-    let (path, mut role) = rules(scene).await;
+async fn lacks(env: &TestEnv, rule: usize, verb: &str) {
+    let (path, mut role) = rules(env).await;
     let verbs = role["rules"][rule]["verbs"].as_array_mut().unwrap();
     verbs.retain(|other| other != verb);
     if verbs.is_empty() {
         role["rules"].as_array_mut().unwrap().remove(rule);
     }
     let body = serde_json::to_vec(&role).unwrap();
-    scene.send("PUT", &path, "application/json", body).await.unwrap();
+    env.send("PUT", &path, "application/json", body).await.unwrap();
 }
 
 fn create() -> Write {
@@ -64,7 +64,7 @@ async fn coverage(lock: &dyn Lock) -> Coverage {
 /// Each right that the documentation lists is missed when it is taken away, as the documentation says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_documented_role_has_no_right_too_many() {
-    let (_, role) = rules(&Scene::<InLease>::new(LEASE).await).await;
+    let (_, role) = rules(&TestEnv::<InLease>::new(LEASE).await).await;
     let listed: Vec<Vec<String>> = role["rules"]
         .as_array()
         .unwrap()
@@ -74,14 +74,14 @@ async fn the_documented_role_has_no_right_too_many() {
     assert_eq!(listed, [vec!["get", "update", "watch"], vec!["create"], vec!["create"]]);
 
     for (verb, rule) in [("get", 0), ("update", 0), ("create", 1)] {
-        let scene = Scene::<InLease>::new(LEASE).await;
-        let lock = Service::lock(&scene).await;
+        let env = TestEnv::<InLease>::new(LEASE).await;
+        let lock = Service::lock(&env).await;
         let created = if verb == "create" {
             None
         } else {
             Some(lock.write("my_app", create()).await.unwrap())
         };
-        lacks(&scene, rule, verb).await;
+        lacks(&env, rule, verb).await;
         eventually(&format!("{verb} is refused"), async || {
             let refused = match verb {
                 "get" => lock.read("my_app", LEASE).await.err(),
@@ -95,7 +95,7 @@ async fn the_documented_role_has_no_right_too_many() {
                 }
             };
             if verb == "create" && refused.is_none() {
-                scene.evict("my_app").await; // the server had not heard of it yet
+                env.evict("my_app").await; // the server had not heard of it yet
             }
             let refused = refused.filter(|refused| refused.kind() == LockErrorKind::Denied)?;
             assert!(
@@ -107,30 +107,30 @@ async fn the_documented_role_has_no_right_too_many() {
         .await;
     }
 
-    let scene = Scene::<InLease>::new(LEASE).await;
-    assert_eq!(coverage(&*Service::lock(&scene).await).await, Coverage::Full);
-    lacks(&scene, 0, "watch").await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    assert_eq!(coverage(&*Service::lock(&env).await).await, Coverage::Full);
+    lacks(&env, 0, "watch").await;
     eventually("the watch is refused", async || {
-        let lock = Service::lock(&scene).await;
+        let lock = Service::lock(&env).await;
         (coverage(&*lock).await == Coverage::None).then_some(())
     })
     .await;
     // Without it the campaigner polls, and stands all the same.
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     drop(crate::conformance::leads(&ours).await);
 }
 
 /// A token without any right is told so, and nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_campaigner_without_rights_says_which_one_it_misses() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let (path, mut role) = rules(&scene).await;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let (path, mut role) = rules(&env).await;
     role["rules"] = json!([]);
     let body = serde_json::to_vec(&role).unwrap();
-    scene.send("PUT", &path, "application/json", body).await.unwrap();
-    let lock = Service::lock(&scene).await;
+    env.send("PUT", &path, "application/json", body).await.unwrap();
+    let lock = Service::lock(&env).await;
     eventually("the rights are gone", async || lock.read("my_app", LEASE).await.err()).await;
-    let ours = scene.stand("ours").await;
+    let ours = env.stand("ours").await;
     let mut changes = ours.changes();
     let failure = change(&mut changes, "it says why", |change| match change {
         incumbent::Change::Trouble(failure) => Some(failure.clone()),
@@ -145,8 +145,8 @@ async fn a_campaigner_without_rights_says_which_one_it_misses() {
 /// The server refuses fields that it does not know and values that it does not take; nothing is made of it here.
 #[tokio::test]
 async fn the_manifest_of_a_deployment_is_taken_and_has_the_documented_role() {
-    let scene = Scene::<InLease>::new(LEASE).await;
-    let namespace = &scene.namespace;
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let namespace = &env.namespace;
     let manifests: Vec<_> = include_str!("../../deploy/kubernetes.yaml").split("---\n").collect();
     let places = [
         "/api/v1",
@@ -158,14 +158,14 @@ async fn the_manifest_of_a_deployment_is_taken_and_has_the_documented_role() {
     let plurals = ["serviceaccounts", "roles", "rolebindings", "leases", "deployments"];
     assert_eq!(manifests.len(), plurals.len());
     for ((manifest, place), plural) in manifests.into_iter().zip(places).zip(plurals) {
-        // There are such a role and account in the scene, and a dry run does not replace them.
+        // There are such a role and account in the namespace, and a dry run does not replace them.
         let manifest = manifest.replacen("name: my-app", "name: another", 1);
         let path =
             format!("{place}/namespaces/{namespace}/{plural}?dryRun=All&fieldValidation=Strict");
         let made =
-            scene.send("POST", &path, "application/yaml", manifest.into_bytes()).await.unwrap();
+            env.send("POST", &path, "application/yaml", manifest.into_bytes()).await.unwrap();
         if plural == "roles" {
-            assert_eq!(made["rules"], rules(&scene).await.1["rules"]);
+            assert_eq!(made["rules"], rules(&env).await.1["rules"]);
         }
     }
 }

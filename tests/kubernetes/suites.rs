@@ -1,19 +1,19 @@
 //! The behaviours that every lock must show, on each kind of object.
 
 mod lease {
-    use crate::scene::{InLease, Scene};
+    use crate::env::{InLease, TestEnv};
     use crate::suite;
-    suite!(Scene<InLease>);
+    suite!(TestEnv<InLease>);
 }
 
 mod config_map {
-    use crate::scene::{InConfigMap, Scene};
+    use crate::env::{InConfigMap, TestEnv};
     use crate::suite;
-    suite!(Scene<InConfigMap>);
+    suite!(TestEnv<InConfigMap>);
 }
 
 mod endpoints {
-    use crate::scene::{InEndpoints, Scene};
+    use crate::env::{InEndpoints, TestEnv};
     use crate::suite;
-    suite!(Scene<InEndpoints>);
+    suite!(TestEnv<InEndpoints>);
 }

@@ -7,7 +7,7 @@ use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
 use crate::conformance::{Witness, leads, sees, soon};
-use crate::scene::{Diary, Door, Failing, NAME, campaigner, memory};
+use crate::env::{Diary, Door, Failing, NAME, campaigner, memory};
 
 /// What befalls a lock.
 #[derive(Debug, Clone, Copy)]

@@ -2,15 +2,15 @@
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod env;
 mod faults;
 mod migration;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "nats")]
 #[allow(dead_code, reason = "shared with the tests of NATS alone")]
-#[path = "../nats/scene.rs"]
-mod nats_scene;
+#[path = "../nats/env.rs"]
+mod nats_env;
 mod needs;
-mod scene;
 mod simulated;
 mod suites;

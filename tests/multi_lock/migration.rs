@@ -9,7 +9,7 @@ use incumbent::{Election, all_of, best_effort, required};
 use tokio::sync::watch;
 
 use crate::conformance::{leads, soon};
-use crate::scene::{campaigner, memory};
+use crate::env::{campaigner, memory};
 
 /// Who works, and whether two ever did.
 #[derive(Default)]

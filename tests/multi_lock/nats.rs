@@ -7,8 +7,8 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, Election, all_of, best_effort, required};
 
 use crate::conformance::{LEASE, Service, change, leads, sees, soon};
-use crate::nats_scene::{BUCKET, Scene};
-use crate::scene::{NAME, campaigner, held, memory};
+use crate::env::{NAME, campaigner, held, memory};
+use crate::nats_env::{BUCKET, TestEnv};
 use crate::suite;
 
 mod nats_second {
@@ -30,16 +30,16 @@ mod nats_first {
 /// Operators and rivals come to NATS.
 struct MemoryAndNats {
     memory: MemoryLock,
-    nats: Scene,
+    nats: TestEnv,
 }
 
 impl Service for MemoryAndNats {
     async fn start() -> Self {
-        Self { memory: memory(), nats: Scene::with_ttl(LEASE).await }
+        Self { memory: memory(), nats: TestEnv::with_ttl(LEASE).await }
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
-        Arc::new(all_of([required(self.memory.clone()), required(Scene::lock(&self.nats).await)]))
+        Arc::new(all_of([required(self.memory.clone()), required(TestEnv::lock(&self.nats).await)]))
     }
 
     async fn evict(&self, name: &str) {
@@ -64,7 +64,7 @@ impl Service for NatsAndMemory {
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
-        let nats = Scene::lock(&self.0.nats).await;
+        let nats = TestEnv::lock(&self.0.nats).await;
         Arc::new(all_of([required(nats), required(self.0.memory.clone())]))
     }
 
@@ -96,7 +96,7 @@ async fn trouble(election: &Election) -> LockErrorKind {
 /// A server that stands still ends the term before anybody else can lead, and the lock in process is given back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_server_ends_the_term_where_it_is_required() {
-    let (memory, nats) = (memory(), Scene::with_ttl(LEASE).await);
+    let (memory, nats) = (memory(), TestEnv::with_ttl(LEASE).await);
     let both = all_of([required(memory.clone()), required(nats.lock().await)]);
     let election = campaigner(both, "only").start().unwrap();
     let leadership = leads(&election).await;
@@ -111,7 +111,7 @@ async fn a_paused_server_ends_the_term_where_it_is_required() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_server_that_dies_and_returns_is_ridden_out_where_it_is_best_effort() {
-    let (memory, nats) = (memory(), Scene::with_ttl(LEASE).await);
+    let (memory, nats) = (memory(), TestEnv::with_ttl(LEASE).await);
     let both = all_of([required(memory.clone()), best_effort(nats.lock().await)]);
     let election = campaigner(both, "only").start().unwrap();
     let leadership = leads(&election).await;
@@ -139,7 +139,7 @@ async fn a_server_that_dies_and_returns_is_ridden_out_where_it_is_best_effort() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_bucket_that_is_missing_is_reported_and_handled_as_chosen() {
-    let nats = Scene::with_ttl(LEASE).await;
+    let nats = TestEnv::with_ttl(LEASE).await;
     let (lock, other) = (nats.lock().await, nats.lock().await);
     let js = async_nats::jetstream::new(nats.client().await);
     js.delete_key_value(BUCKET).await.expect("a deletion");

@@ -7,7 +7,7 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, won};
-use crate::scene::{Diary, Door, Failing, NAME, campaigner, held, memory};
+use crate::env::{Diary, Door, Failing, NAME, campaigner, held, memory};
 
 const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
 

@@ -11,7 +11,7 @@ use incumbent_test_support::Server;
 use tokio::task::JoinHandle;
 
 use crate::conformance::{leads, working};
-use crate::scene::{BUCKET, Scene};
+use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -161,12 +161,12 @@ async fn a_bucket_made_by_choria_carries_elections() {
 /// What `kv get` of Choria and of nats shows is the identity.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_value_is_the_identity_as_choria_writes_it() {
-    let scene = Scene::with_ttl(TTL).await;
-    let election = scene.start("c1.example.net").await;
+    let env = TestEnv::with_ttl(TTL).await;
+    let election = env.start("c1.example.net").await;
     drop(leads(&election).await);
-    let message = scene.message().await.unwrap();
+    let message = env.message().await.unwrap();
     assert_eq!(&message.payload[..], b"c1.example.net");
     let config = BucketConfig::new(BUCKET);
-    let again = Bucket::create_or_open(scene.client().await, config).await;
+    let again = Bucket::create_or_open(env.client().await, config).await;
     assert!(again.is_ok(), "an existing bucket is taken as it is");
 }

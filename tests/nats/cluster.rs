@@ -7,7 +7,7 @@ use incumbent::{Change, Election, new_election};
 use incumbent_test_support::{Cluster, eventually};
 
 use crate::conformance::{leads, sees, working};
-use crate::scene::BUCKET;
+use crate::env::BUCKET;
 
 const TTL: Duration = Duration::from_secs(20);
 const STREAM: &str = "KV_CHORIA_LEADER_ELECTION";

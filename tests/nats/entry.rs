@@ -7,12 +7,12 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Changes, Election, Leadership};
 
 use crate::conformance::{leads, lost, sees, soon};
-use crate::scene::{BUCKET, Scene};
+use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
 
 struct Office {
-    scene: Scene,
+    env: TestEnv,
     first: Election,
     second: Election,
     leadership: Leadership,
@@ -21,13 +21,13 @@ struct Office {
 
 impl Office {
     async fn open() -> Self {
-        let scene = Scene::with_ttl(TTL).await;
-        let first = scene.start("first").await;
+        let env = TestEnv::with_ttl(TTL).await;
+        let first = env.start("first").await;
         let leadership = leads(&first).await;
-        let second = scene.start("second").await;
+        let second = env.start("second").await;
         sees(&second, "first").await;
         let changes = first.changes();
-        Self { scene, first, second, leadership, changes }
+        Self { env, first, second, leadership, changes }
     }
 
     async fn loss(&mut self) -> Cause {
@@ -53,7 +53,7 @@ impl Office {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_key_evicts() {
     let mut office = Office::open().await;
-    office.scene.delete_key().await;
+    office.env.delete_key().await;
     assert_eq!(office.loss().await, Cause::Evicted);
     office.gets_filled_again().await;
 }
@@ -62,7 +62,7 @@ async fn a_deleted_key_evicts() {
 async fn a_purged_key_evicts() {
     let mut office = Office::open().await;
     let headers = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")];
-    office.scene.publish(&headers, "").await;
+    office.env.publish(&headers, "").await;
     assert_eq!(office.loss().await, Cause::Evicted);
     office.gets_filled_again().await;
 }
@@ -71,7 +71,7 @@ async fn a_purged_key_evicts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purged_stream_evicts() {
     let mut office = Office::open().await;
-    let js = jetstream::new(office.scene.client().await);
+    let js = jetstream::new(office.env.client().await);
     let stream = js.get_stream(format!("KV_{BUCKET}")).await.unwrap();
     stream.purge().await.unwrap();
     assert_eq!(office.loss().await, Cause::Evicted);
@@ -82,7 +82,7 @@ async fn a_purged_stream_evicts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn junk_in_the_entry_usurps_and_expires() {
     let mut office = Office::open().await;
-    office.scene.publish(&[], "\u{1}junk\u{0}").await;
+    office.env.publish(&[], "\u{1}junk\u{0}").await;
     assert!(matches!(office.loss().await, Cause::Usurped { .. }));
     office.gets_filled_again().await;
 }
@@ -98,7 +98,7 @@ async fn an_entry_given_to_another_holder_usurps() {
         ("Incumbent-Version", "1"),
         ("Nats-TTL", "2"),
     ];
-    office.scene.publish(&headers, "third").await;
+    office.env.publish(&headers, "third").await;
     assert_eq!(office.loss().await, Cause::Usurped { by: Some("third".into()) });
     office.gets_filled_again().await;
 }
@@ -113,7 +113,7 @@ async fn hostile_headers_are_survived() {
         ("Incumbent-Token", "18446744073709551616"),
         ("Incumbent-Version", "\u{fe0f}"),
     ];
-    office.scene.publish(&headers, "").await;
+    office.env.publish(&headers, "").await;
     assert!(matches!(office.loss().await, Cause::Usurped { .. }));
     office.gets_filled_again().await;
 }
@@ -123,7 +123,7 @@ async fn hostile_headers_are_survived() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_deleted_and_made_again_is_found_again() {
     let mut office = Office::open().await;
-    let client = office.scene.client().await;
+    let client = office.env.client().await;
     let js = jetstream::new(client.clone());
     js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
     office.loss().await;
@@ -136,7 +136,7 @@ async fn a_bucket_deleted_and_made_again_is_found_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_replaced_under_a_leader_evicts_it() {
     let mut office = Office::open().await;
-    let client = office.scene.client().await;
+    let client = office.env.client().await;
     let js = jetstream::new(client.clone());
     js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
     Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();

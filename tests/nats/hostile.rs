@@ -10,9 +10,9 @@ use incumbent_test_support::{Proxy, Server, Version};
 use tokio::sync::mpsc;
 
 use crate::conformance::{Witness, leads, lost, sees, soon};
+use crate::env::{BUCKET, TestEnv, lock_at};
 use crate::log::Log;
 use crate::raw::Raw;
-use crate::scene::{BUCKET, Scene, lock_at};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -29,10 +29,10 @@ struct Contest {
 }
 
 impl Contest {
-    async fn open(scene: &Scene, name: &str) -> Self {
+    async fn open(env: &TestEnv, name: &str) -> Self {
         let (witness, (told, won)) = (Arc::new(Witness::default()), mpsc::unbounded_channel());
         let start = async |identity: &str| {
-            let builder = new_election(name, scene.lock().await).identity(identity);
+            let builder = new_election(name, env.lock().await).identity(identity);
             witness.watch(builder, identity, told.clone()).start().expect("a start")
         };
         let first = start("first").await;
@@ -101,13 +101,13 @@ fn junk() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
 #[tokio::test]
 async fn junk_over_an_entry_is_told_and_waited_out() {
     let log = Log::start();
-    let scene = Scene::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(TTL).await;
     let cases = junk().into_iter().map(|(name, headers, value)| {
-        let (scene, log) = (&scene, &log);
+        let (env, log) = (&env, &log);
         async move {
-            let contest = Contest::open(scene, name).await;
+            let contest = Contest::open(env, name).await;
             let mut changes = contest.first.changes();
-            let mut raw = Raw::connect(&scene.server).await;
+            let mut raw = Raw::connect(&env.server).await;
             let before = std::time::Instant::now();
             raw.publish(&contest.key(), &headers, &value).await;
             let cause = lost(&mut changes).await;
@@ -128,7 +128,7 @@ async fn junk_over_an_entry_is_told_and_waited_out() {
 /// Not even a span of years in a mark keeps an election empty for ever; a negative one counts as none.
 #[tokio::test]
 async fn spans_that_cannot_be_do_not_outlast_the_bucket() {
-    let scene = Scene::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(TTL).await;
     let ours = "KV-Operation: DEL\r\nIncumbent-Version: 1\r\nIncumbent-By: 00000000000000aa\r\n";
     let tombstones = [
         ("forged-mark", format!("{ours}Incumbent-Left: 0\r\n")),
@@ -144,11 +144,11 @@ async fn spans_that_cannot_be_do_not_outlast_the_bucket() {
         ("unknown-marker", "Nats-Marker-Reason: \u{202e}\r\n".to_owned()),
     ];
     let cases = tombstones.into_iter().map(|(name, headers)| {
-        let scene = &scene;
+        let env = &env;
         async move {
-            let contest = Contest::open(scene, name).await;
+            let contest = Contest::open(env, name).await;
             let mut changes = contest.first.changes();
-            let mut raw = Raw::connect(&scene.server).await;
+            let mut raw = Raw::connect(&env.server).await;
             raw.publish(&contest.key(), &lines(&headers), b"").await;
             let cause = lost(&mut changes).await;
             assert!(matches!(cause, Cause::Evicted | Cause::Expired { .. }), "{name}: {cause}");
@@ -161,9 +161,9 @@ async fn spans_that_cannot_be_do_not_outlast_the_bucket() {
 /// The old servers store a life that they do not know of: the entry is gone after the bucket's own, without a sign.
 #[tokio::test]
 async fn an_entry_of_no_end_ends_where_the_server_knows_no_lives() {
-    let scene = Scene::of_version(Version::V2_10, TTL).await;
-    let mut contest = Contest::open(&scene, "my_app").await;
-    let mut raw = Raw::connect(&scene.server).await;
+    let env = TestEnv::of_version(Version::V2_10, TTL).await;
+    let mut contest = Contest::open(&env, "my_app").await;
+    let mut raw = Raw::connect(&env.server).await;
     raw.publish(&contest.key(), &lines("Nats-TTL: never\r\n"), b"junk").await;
     contest.somebody_wins().await;
     contest.first.resign();
@@ -174,8 +174,8 @@ async fn an_entry_of_no_end_ends_where_the_server_knows_no_lives() {
 /// Ten thousand other keys, and a flood of writes to them, change nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_keys_of_noise_are_passed_over() {
-    let scene = Scene::with_ttl(TTL).await;
-    let client = scene.client().await;
+    let env = TestEnv::with_ttl(TTL).await;
+    let client = env.client().await;
     let noise = async |round: u32| {
         for key in 0..10_000 {
             let value = vec![b'~'; 20 + key % 50];
@@ -187,11 +187,11 @@ async fn ten_thousand_keys_of_noise_are_passed_over() {
         client.flush().await.unwrap();
     };
     noise(0).await;
-    let contest = Contest::open(&scene, "my_app").await;
+    let contest = Contest::open(&env, "my_app").await;
     let leadership = leads(&contest.first).await;
     noise(1).await;
     assert!(leadership.is_valid(), "noise on other keys costs no term");
-    assert!(!scene.bucket.health().await.unwrap().is_empty());
+    assert!(!env.bucket.health().await.unwrap().is_empty());
     drop(leadership);
     contest.first.resign();
     contest.ends_well().await;
@@ -199,9 +199,9 @@ async fn ten_thousand_keys_of_noise_are_passed_over() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_over_the_entry_itself_is_survived() {
-    let scene = Scene::with_ttl(TTL).await;
-    let contest = Contest::open(&scene, "my_app").await;
-    let client = scene.client().await;
+    let env = TestEnv::with_ttl(TTL).await;
+    let contest = Contest::open(&env, "my_app").await;
+    let client = env.client().await;
     for n in 0..3_000_u32 {
         let value: Vec<u8> = n.to_be_bytes().repeat(8);
         client.publish(contest.key(), value.into()).await.unwrap();
@@ -213,9 +213,9 @@ async fn a_flood_over_the_entry_itself_is_survived() {
 /// Hints of nobody: a term may end for them, none begins, and the true ones are heard again.
 #[tokio::test]
 async fn lies_beside_the_bucket_end_no_more_than_a_term() {
-    let scene = Scene::with_ttl(TTL).await;
-    let contest = Contest::open(&scene, "my_app").await;
-    let mut raw = Raw::connect(&scene.server).await;
+    let env = TestEnv::with_ttl(TTL).await;
+    let contest = Contest::open(&env, "my_app").await;
+    let mut raw = Raw::connect(&env.server).await;
     let subject = format!("incumbent.{BUCKET}.my_app");
     let stored = format!("Nats-Stream: KV_{BUCKET}\r\nNats-Sequence:");
     let mut changes = contest.first.changes();
@@ -238,16 +238,16 @@ async fn lies_beside_the_bucket_end_no_more_than_a_term() {
 /// Of another term, and of another write: neither is the deposed holder's word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_concession_of_another_term_lets_nobody_lead_early() {
-    let scene = Scene::with_ttl(TTL).await;
-    let proxy = Proxy::start(scene.server.address());
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
     let behind = new_election("my_app", lock_at(&proxy.url()).await).identity("cut-off");
     let cut_off = behind.start().unwrap();
     let leadership = leads(&cut_off).await;
-    let other = scene.start("other").await;
+    let other = env.start("other").await;
     sees(&other, "cut-off").await;
     proxy.black_hole();
-    let mut raw = Raw::connect(&scene.server).await;
-    scene.delete_key().await;
+    let mut raw = Raw::connect(&env.server).await;
+    env.delete_key().await;
     let told = format!("incumbent.{BUCKET}.my_app");
     let token = leadership.token().0;
     for (by, token, revision) in [(1, token, token - 1), (0xaa, token + 1, 0), (0, 0, u64::MAX)] {
@@ -263,9 +263,9 @@ async fn a_concession_of_another_term_lets_nobody_lead_early() {
 /// the stream's name and a revision that can be; anything less is settled by reading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn false_answers_to_renewals_are_settled() {
-    let scene = Scene::with_ttl(TTL).await;
-    let contest = Contest::open(&scene, "my_app").await;
-    let liar = scene.client().await;
+    let env = TestEnv::with_ttl(TTL).await;
+    let contest = Contest::open(&env, "my_app").await;
+    let liar = env.client().await;
     let mut writes = liar.subscribe(contest.key()).await.unwrap();
     liar.flush().await.unwrap();
     let lies = [
@@ -306,8 +306,8 @@ async fn tokens_near_the_end_of_numbers_are_tokens() {
     let answer = client.request(subject, stream.to_string().into()).await.unwrap();
     assert!(!answer.payload.windows(7).any(|w| w == b"\"error\""), "{:?}", answer.payload);
     let bucket = Bucket::open_with(client, BucketConfig::new(BUCKET)).await.unwrap();
-    let scene = Scene { server, bucket };
-    let contest = Contest::open(&scene, "my_app").await;
+    let env = TestEnv { server, bucket };
+    let contest = Contest::open(&env, "my_app").await;
     assert!(contest.first.token().is_some_and(|token| token.0 > u64::MAX - 1_000_001));
     contest.first.resign();
     contest.ends_well().await;

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 
 use crate::conformance::{change, leads, soon, working};
-use crate::scene::{BUCKET, Scene};
+use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -89,7 +89,7 @@ async fn behind(liar: &Liar, name: &str) -> Election {
 /// Whatever is said to its client, a campaigner leads, again if not still, and can be stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_nats_costs_a_connection_and_no_campaign() {
-    let scene = Scene::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(TTL).await;
     let long = [b"-ERR '".to_vec(), vec![b'x'; 1 << 20], b"'\r\n".to_vec()].concat();
     let lies: [&[u8]; 14] = [
         b"HELLO\r\n",
@@ -108,10 +108,10 @@ async fn what_is_not_nats_costs_a_connection_and_no_campaign() {
         &long,
     ];
     let cases = lies.iter().enumerate().map(|(number, lie)| {
-        let scene = &scene;
+        let env = &env;
         async move {
             let shown = String::from_utf8_lossy(&lie[..lie.len().min(40)]).into_owned();
-            let liar = Liar::before(scene.server.address()).await;
+            let liar = Liar::before(env.server.address()).await;
             let election = behind(&liar, &format!("e{number}")).await;
             let office = leads(&election).await;
             assert!(office.is_valid());
@@ -133,11 +133,11 @@ async fn what_is_not_nats_costs_a_connection_and_no_campaign() {
 /// leads on nor hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_dies_is_a_trouble_and_no_hang() {
-    let scene = Scene::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(TTL).await;
     for (name, lie) in
         [("length", &b"MSG a 1 18446744073709551615\r\n"[..]), ("error", b"-ERR\r\n")]
     {
-        let liar = Liar::before(scene.server.address()).await;
+        let liar = Liar::before(env.server.address()).await;
         let election = behind(&liar, name).await;
         let office = leads(&election).await;
         liar.lies.send(lie.to_vec()).unwrap();
@@ -146,7 +146,7 @@ async fn a_client_that_dies_is_a_trouble_and_no_hang() {
         let trouble = eventually("trouble", async || election.trouble()).await;
         assert!(trouble.message.contains("the connection broke"), "{name}: {trouble:?}");
         drop(office);
-        let lock = scene.lock().await;
+        let lock = env.lock().await;
         let other = working(new_election(name, lock)).start().unwrap();
         drop(leads(&other).await);
         soon("a stop", election.stop()).await;

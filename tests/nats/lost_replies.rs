@@ -6,7 +6,7 @@ use incumbent::{Cause, new_election};
 use incumbent_test_support::{Proxy, Request};
 
 use crate::conformance::{leads, lost, sees, working};
-use crate::scene::{KEY, Scene, lock_at};
+use crate::env::{KEY, TestEnv, lock_at};
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -27,12 +27,12 @@ fn is_release(request: &Request) -> bool {
 /// The write was applied, the reply was lost, the lock must not be thrown away (cirello-io/dynamolock#280).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_create_that_landed_and_whose_reply_was_lost_wins() {
-    let scene = Scene::with_ttl(TTL).await;
-    let proxy = Proxy::start(scene.server.address());
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
     let mut trap = proxy.lose_reply(is_create);
-    let election = scene.start_at(&proxy.url(), "only").await;
+    let election = env.start_at(&proxy.url(), "only").await;
     trap.sprung().await;
-    let stands = scene.message().await.expect("the entry stands");
+    let stands = env.message().await.expect("the entry stands");
     let leadership = leads(&election).await;
     assert!(
         leadership.token().0 > stands.sequence,
@@ -43,15 +43,15 @@ async fn a_create_that_landed_and_whose_reply_was_lost_wins() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
-    let scene = Scene::with_ttl(TTL).await;
-    let proxy = Proxy::start(scene.server.address());
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
     let lock = lock_at(&proxy.url()).await;
     let election = working(new_election("my_app", lock).identity("only")).start().unwrap();
     let leadership = leads(&election).await;
     let mut changes = election.changes();
     let mut trap = proxy.lose_reply(is_renewal);
     trap.sprung().await;
-    let landed = scene.message().await.expect("the renewal stands");
+    let landed = env.message().await.expect("the renewal stands");
     // The next renewal builds on the one whose reply was lost.
     let mut next = proxy.hold_request(is_renewal);
     loop {
@@ -73,11 +73,11 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_office() {
-    let scene = Scene::with_ttl(TTL).await;
-    let proxy = Proxy::start(scene.server.address());
-    let first = scene.start_at(&proxy.url(), "first").await;
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
+    let first = env.start_at(&proxy.url(), "first").await;
     drop(leads(&first).await);
-    let second = scene.start("second").await;
+    let second = env.start("second").await;
     sees(&second, "first").await;
     let mut trap = proxy.lose_reply(is_release);
     let (_, ()) = tokio::join!(trap.sprung(), first.stop());
@@ -87,11 +87,11 @@ async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_office() {
 /// A release that never arrives costs the lease and no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
-    let scene = Scene::with_ttl(Duration::from_secs(2)).await;
-    let proxy = Proxy::start(scene.server.address());
-    let first = scene.start_at(&proxy.url(), "first").await;
+    let env = TestEnv::with_ttl(Duration::from_secs(2)).await;
+    let proxy = Proxy::start(env.server.address());
+    let first = env.start_at(&proxy.url(), "first").await;
     drop(leads(&first).await);
-    let second = scene.start("second").await;
+    let second = env.start("second").await;
     sees(&second, "first").await;
     let _trap = proxy.lose_requests(is_release);
     first.stop().await;
@@ -102,10 +102,10 @@ async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
 /// not blocked by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_create_that_arrives_late_blocks_nobody() {
-    let scene = Scene::with_ttl(TTL).await;
-    let proxy = Proxy::start(scene.server.address());
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
     let mut trap = proxy.hold_request(is_create);
-    let election = scene.start_at(&proxy.url(), "only").await;
+    let election = env.start_at(&proxy.url(), "only").await;
     trap.sprung().await;
     drop(leads(&election).await);
     let token = election.token();

@@ -6,6 +6,7 @@ mod cluster;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod entry;
+mod env;
 mod hostile;
 mod hostile_server;
 mod lock;
@@ -14,7 +15,6 @@ mod lost_replies;
 mod outage;
 mod raw;
 mod rights;
-mod scene;
 mod suites;
 #[cfg(feature = "url")]
 mod url;

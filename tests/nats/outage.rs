@@ -8,29 +8,29 @@ use incumbent::{Cause, Change, Election, new_election};
 use incumbent_test_support::{Proxy, Server, eventually};
 
 use crate::conformance::{change, leads, lost, sees, soon, working};
-use crate::scene::{BUCKET, Scene};
+use crate::env::{BUCKET, TestEnv};
 
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
 /// Waits until the entry has been renewed, from now on.
-async fn renewed(scene: &Scene) {
-    let before = scene.message().await.map(|message| message.sequence);
+async fn renewed(env: &TestEnv) {
+    let before = env.message().await.map(|message| message.sequence);
     eventually("a renewal", async || {
-        let now = scene.message().await.map(|message| message.sequence);
+        let now = env.message().await.map(|message| message.sequence);
         (now > before).then_some(())
     })
     .await;
 }
 
-async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&Scene, &Election)) {
-    let scene = Scene::with_ttl(LONG).await;
-    let builder = scene.maker("only").renewal(Duration::from_millis(200));
+async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&TestEnv, &Election)) {
+    let env = TestEnv::with_ttl(LONG).await;
+    let builder = env.maker("only").renewal(Duration::from_millis(200));
     let election = builder.start().unwrap();
     let leadership = leads(&election).await;
     let mut changes = election.changes();
-    outage(&scene, &election).await;
-    renewed(&scene).await;
+    outage(&env, &election).await;
+    renewed(&env).await;
     assert!(leadership.is_valid());
     assert_eq!(election.token(), Some(leadership.token()));
     election.stop().await;
@@ -44,41 +44,44 @@ async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&Scene, &Elect
 /// The first slow call must not make the leader abdicate (home-operations/kopiur#324).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |scene, _| scene.server.restart().await).await;
+    a_leader_keeps_its_term_through(async |env, _| env.server.restart().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_that_returns_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |scene, _| {
-        scene.server.kill();
-        scene.server.start_again().await;
+    a_leader_keeps_its_term_through(async |env, _| {
+        env.server.kill();
+        env.server.start_again().await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_of_the_server_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |scene, election| {
-        scene.server.pause();
+    a_leader_keeps_its_term_through(async |env, election| {
+        env.server.pause();
         eventually("a renewal fails", async || election.trouble().map(drop)).await;
-        scene.server.resume();
+        env.server.resume();
     })
     .await;
 }
 
 /// Stops whoever leads, by an outage that lasts longer than the lease, then sees somebody lead again.
-async fn an_outage_ends_the_term(begin: impl AsyncFnOnce(&Scene), end: impl AsyncFnOnce(&Scene)) {
-    let scene = Scene::with_ttl(SHORT).await;
-    let first = scene.start("first").await;
+async fn an_outage_ends_the_term(
+    begin: impl AsyncFnOnce(&TestEnv),
+    end: impl AsyncFnOnce(&TestEnv),
+) {
+    let env = TestEnv::with_ttl(SHORT).await;
+    let first = env.start("first").await;
     let leadership = leads(&first).await;
-    let second = scene.start("second").await;
+    let second = env.start("second").await;
     sees(&second, "first").await;
     let mut changes = first.changes();
-    begin(&scene).await;
+    begin(&env).await;
     assert!(matches!(lost(&mut changes).await, Cause::Expired { last_error: Some(_) }));
     assert!(!first.is_leader() && !leadership.is_valid());
     drop(leadership);
-    end(&scene).await;
+    end(&env).await;
     let leadership = soon("somebody leads again", async {
         tokio::select! {
             leadership = first.won() => leadership.unwrap(),
@@ -93,29 +96,25 @@ async fn an_outage_ends_the_term(begin: impl AsyncFnOnce(&Scene), end: impl Asyn
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_down_for_longer_than_a_lease_ends_the_term() {
     an_outage_ends_the_term(
-        async |scene| scene.server.kill(),
-        async |scene| scene.server.start_again().await,
+        async |env| env.server.kill(),
+        async |env| env.server.start_again().await,
     )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stands_still_for_longer_than_a_lease_ends_the_term() {
-    an_outage_ends_the_term(
-        async |scene| scene.server.pause(),
-        async |scene| scene.server.resume(),
-    )
-    .await;
+    an_outage_ends_the_term(async |env| env.server.pause(), async |env| env.server.resume()).await;
 }
 
 /// Black-holed TCP (hashicorp/consul#18271): the leader notices by its own clock, and is replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_connection_falls_silent_is_out_by_its_own_deadline() {
-    let scene = Scene::with_ttl(SHORT).await;
-    let proxy = Proxy::start(scene.server.address());
-    let first = scene.start_at(&proxy.url(), "first").await;
+    let env = TestEnv::with_ttl(SHORT).await;
+    let proxy = Proxy::start(env.server.address());
+    let first = env.start_at(&proxy.url(), "first").await;
     let leadership = leads(&first).await;
-    let second = scene.start("second").await;
+    let second = env.start("second").await;
     sees(&second, "first").await;
     let mut changes = first.changes();
     proxy.black_hole();
@@ -132,11 +131,11 @@ async fn a_leader_whose_connection_falls_silent_is_out_by_its_own_deadline() {
 /// A renewal that is answered when the lease is over extends nothing (kubernetes/kubernetes#44887).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_answered_too_late_extends_nothing() {
-    let scene = Scene::with_ttl(SHORT).await;
-    let proxy = Proxy::start(scene.server.address());
-    let first = scene.start_at(&proxy.url(), "first").await;
+    let env = TestEnv::with_ttl(SHORT).await;
+    let proxy = Proxy::start(env.server.address());
+    let first = env.start_at(&proxy.url(), "first").await;
     let leadership = leads(&first).await;
-    let second = scene.start("second").await;
+    let second = env.start("second").await;
     sees(&second, "first").await;
     proxy.hold();
     drop(leadership);
@@ -178,12 +177,12 @@ async fn a_campaign_may_start_before_its_server() {
 /// dead and nobody noticed).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stand_bys_hear_again_after_a_restart() {
-    let scene = Scene::with_ttl(LONG).await;
-    let first = scene.maker("first").start().unwrap();
+    let env = TestEnv::with_ttl(LONG).await;
+    let first = env.maker("first").start().unwrap();
     drop(leads(&first).await);
-    let second = scene.start("second").await;
+    let second = env.start("second").await;
     sees(&second, "first").await;
-    scene.server.restart().await;
+    env.server.restart().await;
     let reconnected = |election: &Election| {
         let election = election.clone();
         async move {

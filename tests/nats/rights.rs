@@ -7,8 +7,8 @@ use incumbent::{Cause, Change, Election, State, new_election, observe};
 use incumbent_test_support::Server;
 
 use crate::conformance::{change, leads, lost, sees, working};
+use crate::env::{BUCKET, TestEnv};
 use crate::log::Log;
-use crate::scene::{BUCKET, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -136,11 +136,11 @@ async fn no_right_to_create_a_bucket_is_reported_and_opening_works() {
     Bucket::create_or_open(connection, config).await.expect("the bucket is there");
 }
 
-/// A server without users serves anybody; the scene of all other tests.
+/// A server without users accepts every client, as in all other tests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_bucket_is_named() {
-    let scene = Scene::with_ttl(TTL).await;
-    let error = Bucket::open(scene.client().await, "NOT_THERE").await.unwrap_err();
+    let env = TestEnv::with_ttl(TTL).await;
+    let error = Bucket::open(env.client().await, "NOT_THERE").await.unwrap_err();
     assert_eq!(error.kind(), BucketErrorKind::Missing);
     assert!(error.to_string().contains("NOT_THERE"), "{error}");
 }

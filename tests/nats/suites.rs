@@ -7,12 +7,12 @@ use incumbent::lock::Lock;
 use incumbent_test_support::Version;
 
 use crate::conformance::{self, LEASE, Service, leads};
-use crate::scene::Scene;
+use crate::env::TestEnv;
 use crate::suite;
 
 mod newest {
     use super::*;
-    suite!(Scene);
+    suite!(TestEnv);
 }
 
 mod oldest {
@@ -20,11 +20,11 @@ mod oldest {
     suite!(Oldest);
 }
 
-struct Oldest(Scene);
+struct Oldest(TestEnv);
 
 impl Service for Oldest {
     async fn start() -> Self {
-        Self(Scene::of_version(Version::V2_10, LEASE).await)
+        Self(TestEnv::of_version(Version::V2_10, LEASE).await)
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
@@ -48,16 +48,16 @@ impl Service for Oldest {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn every_server_version_carries_an_election() {
     for version in Version::ALL {
-        let scene = Arc::new(Scene::of_version(version, Duration::from_secs(1)).await);
-        let crashing = conformance::Process::start(&scene, "crashes").await;
+        let env = Arc::new(TestEnv::of_version(version, Duration::from_secs(1)).await);
+        let crashing = conformance::Process::start(&env, "crashes").await;
         drop(leads(&crashing.election).await);
-        let second = scene.start("second").await;
+        let second = env.start("second").await;
         conformance::sees(&second, "crashes").await;
         crashing.crash();
         let leadership = leads(&second).await;
-        let third = scene.start("third").await;
+        let third = env.start("third").await;
         conformance::sees(&third, "second").await;
-        scene.delete_key().await;
+        env.delete_key().await;
         let next = leads(&third).await;
         assert!(next.token() > leadership.token(), "{version:?}");
         assert!(!second.is_leader(), "{version:?}");

@@ -6,9 +6,9 @@ use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Write};
 use incumbent::objects::Bucket;
 
 use crate::conformance::{leads, working};
+use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 use crate::gate::{Fault, refusal};
 use crate::raw::{Message, ask};
-use crate::scene::{Azure, LEASE, Scene, TIMEOUT, azure, write};
 use crate::server::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
 
 /// An account SAS with the rights that `docs/object-storage.md` asks for: to read, create and write objects.
@@ -30,8 +30,8 @@ fn says(error: &LockError, kind: LockErrorKind, words: &[&str]) {
 /// A key that was changed, a container that is not there, a SAS that may not do it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn what_azure_refuses_is_told_in_its_words() {
-    let scene = Scene::<Azure>::new(LEASE).await;
-    let port = scene.gate.port;
+    let env = TestEnv::<Azure>::new(LEASE).await;
+    let port = env.gate.port;
 
     let other = azure(port).with_access_key("YW5vdGhlciBzZWNyZXQ=");
     let lock = Bucket::azure(other).unwrap().lock();
@@ -47,7 +47,7 @@ async fn what_azure_refuses_is_told_in_its_words() {
     says(&error, LockErrorKind::Misconfigured, &words);
 
     // An election may have any name, that of a refusal too.
-    let lock = scene.bucket().lock();
+    let lock = env.bucket().lock();
     let found = lock.read("ContainerNotFound", TIMEOUT).await.unwrap();
     assert!(matches!(found, Reading::Empty { proof: false }), "{found:?}");
     assert_eq!(lock.names(TIMEOUT).await.unwrap(), Vec::<String>::new());
@@ -58,25 +58,25 @@ async fn what_azure_refuses_is_told_in_its_words() {
 /// A blob with a lease of Azure's own can be written by its lessee alone: that is no rival's write, and reading does not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_blob_that_azure_has_leased_is_no_conflict() {
-    let scene = Scene::<Azure>::new(LEASE).await;
-    let lock = scene.bucket().lock();
+    let env = TestEnv::<Azure>::new(LEASE).await;
+    let lock = env.bucket().lock();
     let expected = Some(lock.write("my_app", write(1)).await.unwrap());
-    let before = scene.object().await;
-    let target = format!("/{ACCESS_KEY}/{BUCKET}/{}?comp=lease&{ACCOUNT_SAS}", scene.path());
+    let before = env.object().await;
+    let target = format!("/{ACCESS_KEY}/{BUCKET}/{}?comp=lease&{ACCOUNT_SAS}", env.path());
     let lease = |action: &str| {
         Message::new(format!("PUT {target} HTTP/1.1"))
-            .with("host", format!("127.0.0.1:{}", scene.server.port()))
+            .with("host", format!("127.0.0.1:{}", env.server.port()))
             .with("x-ms-lease-action", action)
             .with("x-ms-lease-duration", "-1")
             .with("x-ms-lease-break-period", "0")
     };
-    let leased = ask(scene.server.port(), &lease("acquire")).await.unwrap();
+    let leased = ask(env.server.port(), &lease("acquire")).await.unwrap();
     assert_eq!(leased.second(), "201", "{leased:?}");
     let next = Write { expected, ..write(2) };
     let error = lock.write("my_app", next.clone()).await.unwrap_err();
     says(&error, LockErrorKind::Misconfigured, &["LeaseIdMissing"]);
-    assert_eq!(scene.object().await, before);
-    let broken = ask(scene.server.port(), &lease("break")).await.unwrap();
+    assert_eq!(env.object().await, before);
+    let broken = ask(env.server.port(), &lease("break")).await.unwrap();
     assert_eq!(broken.second(), "202", "{broken:?}");
     lock.write("my_app", next).await.unwrap();
 }
@@ -84,21 +84,21 @@ async fn a_blob_that_azure_has_leased_is_no_conflict() {
 /// Nor are these, which Azurite does not know. After an answer that was none, the first try may have been applied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn refusals_that_last_are_no_conflicts() {
-    let scene = Scene::<Azure>::new(LEASE).await;
-    let lock = scene.bucket().lock();
+    let env = TestEnv::<Azure>::new(LEASE).await;
+    let lock = env.bucket().lock();
     for code in ["BlobImmutableDueToPolicy", "BlobArchived", "ContainerBeingDeleted"] {
         let refused = refusal("409 Conflict", code, "as it is");
-        scene.gate.once("PUT", Fault::Answer(refused.clone()));
+        env.gate.once("PUT", Fault::Answer(refused.clone()));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
         says(&error, LockErrorKind::Misconfigured, &[code]);
 
         let busy = refusal("503 Service Unavailable", "ServerBusy", "later");
-        scene.gate.once("PUT", Fault::Answer(busy.with("retry-after", "0")));
-        scene.gate.once("PUT", Fault::Answer(refused));
+        env.gate.once("PUT", Fault::Answer(busy.with("retry-after", "0")));
+        env.gate.once("PUT", Fault::Answer(refused));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
     }
-    assert_eq!(scene.gate.left(), 0);
+    assert_eq!(env.gate.left(), 0);
 }
 
 const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
@@ -106,8 +106,8 @@ const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
 /// `az://` has its account from the environment, which only a process of its own can be given.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_environment_with_the_least_rights_is_enough() {
-    let scene = Scene::<Azure>::new(LEASE).await;
-    let port = scene.gate.port;
+    let env = TestEnv::<Azure>::new(LEASE).await;
+    let port = env.gate.port;
     let mut command = Command::new(std::env::current_exe().unwrap());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("AZURE_") {
@@ -116,7 +116,7 @@ async fn an_environment_with_the_least_rights_is_enough() {
     }
     command
         .args(["--exact", "azure::campaigns_by_the_environment", "--ignored", "--nocapture"])
-        .env(PREFIX, &scene.prefix)
+        .env(PREFIX, &env.prefix)
         .env("AZURE_STORAGE_ACCOUNT_NAME", ACCESS_KEY)
         .env("AZURE_STORAGE_SAS_TOKEN", LEAST_SAS)
         .env("AZURE_STORAGE_ENDPOINT", format!("http://127.0.0.1:{port}/{ACCESS_KEY}"))
@@ -125,7 +125,7 @@ async fn an_environment_with_the_least_rights_is_enough() {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(scene.object().await.is_some(), "{said}");
+    assert!(env.object().await.is_some(), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,12 +9,12 @@ use incumbent_test_support::eventually;
 use tokio::time::Instant;
 
 use crate::conformance::{Process, leads, lost, soon, won};
-use crate::scene::{Azure, Gcs, Kind, LEASE, S3, Scene, TIMEOUT, write};
+use crate::env::{Azure, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, write};
 
 /// A write, a renewal and a release name what they replace, so that what somebody else has written since stays.
 async fn what_others_wrote_stays<K: Kind>() {
-    let scene = Scene::<K>::new(LEASE).await;
-    let (ours, theirs) = (scene.bucket().lock(), scene.bucket().lock());
+    let env = TestEnv::<K>::new(LEASE).await;
+    let (ours, theirs) = (env.bucket().lock(), env.bucket().lock());
     let conflict = |error: LockError| {
         assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}");
     };
@@ -22,7 +22,7 @@ async fn what_others_wrote_stays<K: Kind>() {
     conflict(theirs.write("my_app", write(2)).await.unwrap_err());
     let over = |number| Write { expected: Some(first), ..write(number) };
     theirs.write("my_app", over(3)).await.unwrap();
-    let theirs = scene.object().await;
+    let theirs = env.object().await;
     conflict(ours.write("my_app", over(4)).await.unwrap_err());
     conflict(ours.evict("my_app", first, TIMEOUT).await.unwrap_err());
     let release = Release {
@@ -33,7 +33,7 @@ async fn what_others_wrote_stays<K: Kind>() {
         timeout: TIMEOUT,
     };
     conflict(ours.release("my_app", release).await.unwrap_err());
-    assert_eq!(scene.object().await, theirs);
+    assert_eq!(env.object().await, theirs);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -54,24 +54,24 @@ async fn what_others_wrote_stays_on_azure() {
 /// What no campaigner has written is not taken for an election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_of_something_else_is_left_alone() {
-    let scene = Scene::<S3>::new(LEASE).await;
+    let env = TestEnv::<S3>::new(LEASE).await;
     for body in [b"{\"holder\": 1}".to_vec(), vec![b'x'; 100_000]] {
-        scene.put(body.clone()).await;
-        let error = scene.bucket().lock().read("my_app", TIMEOUT).await.unwrap_err();
+        env.put(body.clone()).await;
+        let error = env.bucket().lock().read("my_app", TIMEOUT).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
-        let stands = scene.stand("c1");
+        let stands = env.stand("c1");
         eventually("it says what is wrong", async || stands.trouble()).await;
         stands.stop().await;
-        assert_eq!(scene.object().await, Some(body));
+        assert_eq!(env.object().await, Some(body));
     }
 }
 
 /// Tokens grow when the object is deleted, by who has seen it and by who has not.
 async fn tokens_grow_over_a_deletion<K: Kind>() {
-    let scene = Scene::<K>::new(LEASE).await;
-    let first = scene.stand("first");
+    let env = TestEnv::<K>::new(LEASE).await;
+    let first = env.stand("first");
     let token = leads(&first).await.token();
-    scene.delete().await;
+    env.delete().await;
     let again = eventually("it leads again", async || {
         let leadership = leads(&first).await;
         (leadership.token() > token).then_some(leadership)
@@ -80,8 +80,8 @@ async fn tokens_grow_over_a_deletion<K: Kind>() {
     let token = again.token();
     drop(again);
     first.stop().await;
-    scene.delete().await;
-    let newcomer = scene.stand("newcomer");
+    env.delete().await;
+    let newcomer = env.stand("newcomer");
     assert!(leads(&newcomer).await.token() > token);
 }
 
@@ -104,16 +104,16 @@ async fn tokens_grow_over_a_deletion_on_azure() {
 /// seen a later one waits out a lease, and nobody takes it for a fresh start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_that_was_set_back_is_noticed() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let first = scene.stand("first");
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let first = env.stand("first");
     drop(leads(&first).await);
-    let old = scene.object().await.unwrap();
+    let old = env.object().await.unwrap();
     first.stop().await;
-    let second = scene.stand("second");
+    let second = env.stand("second");
     let token = leads(&second).await.token();
     let mut changes = second.changes();
     let set_back = Instant::now();
-    scene.put(old).await;
+    env.put(old).await;
     let cause = lost(&mut changes).await;
     assert_eq!(cause, Cause::Usurped { by: Some("first".into()) });
     won(&mut changes).await;
@@ -124,13 +124,13 @@ async fn an_object_that_was_set_back_is_noticed() {
 /// The holder's own last write, put back while it leads, is not taken for its present entry either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn ones_own_older_entry_is_not_ones_term() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
-    let only = scene.stand("only");
+    let env = TestEnv::<Gcs>::new(LEASE).await;
+    let only = env.stand("only");
     let token = leads(&only).await.token();
-    let old = scene.object().await.unwrap();
-    eventually("a renewal", async || scene.object().await.filter(|object| *object != old)).await;
+    let old = env.object().await.unwrap();
+    eventually("a renewal", async || env.object().await.filter(|object| *object != old)).await;
     let mut changes = only.changes();
-    scene.put(old).await;
+    env.put(old).await;
     assert!(matches!(lost(&mut changes).await, Cause::Usurped { .. }));
     won(&mut changes).await;
     assert!(only.token().unwrap() > token);
@@ -139,10 +139,10 @@ async fn ones_own_older_entry_is_not_ones_term() {
 /// Every write differs from every other, so that no ETag comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn every_write_has_its_own_content() {
-    let scene = Scene::<S3>::new(LEASE).await;
+    let env = TestEnv::<S3>::new(LEASE).await;
     let mut changes = 0;
     for _ in 0..2 {
-        let only = scene.stand("only");
+        let only = env.stand("only");
         let mut leadership = leads(&only).await;
         let mut deadline = leadership.deadline();
         for _ in 0..2 {
@@ -153,7 +153,7 @@ async fn every_write_has_its_own_content() {
         drop(leadership);
         only.stop().await;
     }
-    let written = scene.gate.requests().into_iter().filter(|r| r.method() == "PUT");
+    let written = env.gate.requests().into_iter().filter(|r| r.method() == "PUT");
     // Each campaigner tries once, with two writes of nobody, whether conditions are checked.
     let mut bodies: Vec<_> = written
         .inspect(|r| {
@@ -167,17 +167,17 @@ async fn every_write_has_its_own_content() {
     bodies.dedup();
     assert_eq!(bodies.len(), all - 2, "but for the checks");
     assert!(all >= changes + 4);
-    assert!(scene.gate.requests().iter().all(|r| r.method() != "DELETE"));
+    assert!(env.gate.requests().iter().all(|r| r.method() != "DELETE"));
 }
 
 /// A campaigner whose process stands still while it leads is out of office when it wakes up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_that_stood_still_does_not_write_over_its_successor() {
-    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
-    let process = Process::start(&scene, "blocked").await;
+    let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
+    let process = Process::start(&env, "blocked").await;
     let old = leads(&process.election).await;
     let blocked = process.block();
-    let next = scene.stand("next");
+    let next = env.stand("next");
     let leadership = leads(&next).await;
     drop(blocked);
     soon("the loss", old.ended()).await;
@@ -189,11 +189,11 @@ async fn a_leader_that_stood_still_does_not_write_over_its_successor() {
 /// An operator's eviction is told from a release, and the next leader waits until the evicted one knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_operator_evicts_under_a_condition() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let only = scene.stand("only");
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let only = env.stand("only");
     drop(leads(&only).await);
     let mut changes = only.changes();
-    let lock = scene.bucket().lock();
+    let lock = env.bucket().lock();
     let evicted = loop {
         let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
         match lock.evict("my_app", record.revision, TIMEOUT).await {

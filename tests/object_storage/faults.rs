@@ -10,16 +10,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::conformance::{Witness, leads, soon};
+use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, of_go, unix_ms, write};
 use crate::gate::{Fault, refusal};
 use crate::raw::Message;
-use crate::scene::{Azure, Fields, Gcs, Kind, LEASE, S3, Scene, TIMEOUT, of_go, unix_ms, write};
 use crate::server::{ACCESS_KEY, SECRET_KEY};
 
 /// What each refusal of a write means: whether it may have been applied, and whether trying again helps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn refusals_are_told_apart() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let lock = scene.bucket().lock();
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let lock = env.bucket().lock();
     for (status, code, kind) in [
         ("412 Precondition Failed", "PreconditionFailed", LockErrorKind::Conflict),
         ("409 Conflict", "ConditionalRequestConflict", LockErrorKind::Conflict),
@@ -32,26 +32,26 @@ async fn refusals_are_told_apart() {
         ("501 Not Implemented", "NotImplemented", LockErrorKind::Misconfigured),
         ("400 Bad Request", "InvalidRequest", LockErrorKind::Misconfigured),
     ] {
-        scene.gate.once("PUT", Fault::Answer(refusal(status, code, "said so")));
+        env.gate.once("PUT", Fault::Answer(refusal(status, code, "said so")));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{status}: {error}");
         assert!(!error.to_string().contains('\n'), "{error}");
     }
-    scene.gate.once("GET", Fault::Answer(refusal("403 Forbidden", "AccessDenied", "said so")));
+    env.gate.once("GET", Fault::Answer(refusal("403 Forbidden", "AccessDenied", "said so")));
     let error = lock.names(LEASE).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Denied, "a list: {error}");
-    assert_eq!(scene.gate.left(), 0, "each was sent once");
-    assert_eq!(scene.object().await, None);
+    assert_eq!(env.gate.left(), 0, "each was sent once");
+    assert_eq!(env.object().await, None);
 }
 
 /// A store that says for how long it is too busy is asked again, once it is over, if there is time; what then looks like
 /// somebody else's write may be the first try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_busy_store_is_asked_again_when_it_says() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let lock = scene.bucket().lock();
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let lock = env.bucket().lock();
     let busy = refusal("429 Too Many Requests", "SlowDown", "later");
-    scene.gate.once("PUT", Fault::Answer(busy.clone().with("retry-after", "1")));
+    env.gate.once("PUT", Fault::Answer(busy.clone().with("retry-after", "1")));
     let asked = Instant::now();
     let first = lock.write("my_app", write(1)).await.unwrap();
     assert!(asked.elapsed() >= Duration::from_secs(1));
@@ -60,15 +60,15 @@ async fn a_busy_store_is_asked_again_when_it_says() {
     let next = Write { expected, ..write(2) };
     for seconds in [3600, u64::MAX] {
         let busy = busy.clone().with("retry-after", seconds.to_string());
-        scene.gate.once("PUT", Fault::Answer(busy));
+        env.gate.once("PUT", Fault::Answer(busy));
         let error = lock.write("my_app", next.clone()).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     }
 
     let failed = refusal("503 Service Unavailable", "Busy", "later").with("retry-after", "1");
-    scene.gate.once("PUT", Fault::Answer(failed));
+    env.gate.once("PUT", Fault::Answer(failed));
     let refused = refusal("412 Precondition Failed", "PreconditionFailed", "no");
-    scene.gate.once("PUT", Fault::Answer(refused));
+    env.gate.once("PUT", Fault::Answer(refused));
     let error = lock.write("my_app", next).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
 }
@@ -76,9 +76,9 @@ async fn a_busy_store_is_asked_again_when_it_says() {
 /// Where nothing listens nothing was written; where the answer is lost it may have been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
-    let lock = scene.bucket().lock();
-    scene.gate.once("PUT", Fault::LoseAnswer);
+    let env = TestEnv::<Gcs>::new(LEASE).await;
+    let lock = env.bucket().lock();
+    env.gate.once("PUT", Fault::LoseAnswer);
     let error = lock.write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
     let again = lock.write("my_app", write(1)).await.unwrap_err();
@@ -87,7 +87,7 @@ async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() 
     let Content::Held(entry) = record.content else { panic!("{record:?}") };
     assert_eq!(entry.mark.unwrap().write, write(1).mark.write);
 
-    scene.gate.once("PUT", Fault::Hold);
+    env.gate.once("PUT", Fault::Hold);
     let patience = Duration::from_millis(300);
     let hangs = Write { expected: Some(record.revision), timeout: patience, ..write(2) };
     let error = lock.write("my_app", hangs).await.unwrap_err();
@@ -101,10 +101,10 @@ async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() 
 /// A store that applies conditional writes in any case would elect everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_store_that_heeds_no_conditions_is_refused() {
-    let scene = Scene::<S3>::new(LEASE).await;
+    let env = TestEnv::<S3>::new(LEASE).await;
     let applied = Message::new("HTTP/1.1 200 OK").with("etag", "\"1\"");
-    scene.gate.always("PUT", Fault::Answer(applied));
-    let error = scene.bucket().lock().write("my_app", write(1)).await.unwrap_err();
+    env.gate.always("PUT", Fault::Answer(applied));
+    let error = env.bucket().lock().write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured);
     assert!(error.to_string().contains("does not heed If-None-Match"), "{error}");
 }
@@ -112,10 +112,10 @@ async fn a_store_that_heeds_no_conditions_is_refused() {
 /// Some stores name the version of an object to whoever reads it, and not to its writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let lock = scene.bucket().lock();
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let lock = env.bucket().lock();
     let revision = lock.write("my_app", write(1)).await.unwrap();
-    scene.gate.always("GET", Fault::Adds("x-amz-version-id", "v1"));
+    env.gate.always("GET", Fault::Adds("x-amz-version-id", "v1"));
     for _ in 0..2 {
         let Reading::Found(record) = lock.read("my_app", LEASE).await.unwrap() else { panic!() };
         assert_eq!(record.revision, revision, "{record:?}");
@@ -127,22 +127,22 @@ async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
 /// A store is seen to heed conditions though no more than one request fits into the time for a write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_slow_store_is_led_on_at_last() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    scene.gate.always("PUT", Fault::Late(LEASE / 8 * 3 / 5));
-    let only = scene.stand("only");
+    let env = TestEnv::<S3>::new(LEASE).await;
+    env.gate.always("PUT", Fault::Late(LEASE / 8 * 3 / 5));
+    let only = env.stand("only");
     drop(leads(&only).await);
 }
 
 /// No key is ever shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn keys_are_not_told() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let bucket = scene.bucket();
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let bucket = env.bucket();
     let mut told = format!("{bucket:?} {:?}", bucket.lock());
     let body = format!("it signs with {SECRET_KEY}, key {ACCESS_KEY}");
     let mut answer = refusal("403 Forbidden", "SignatureDoesNotMatch", "see to the key");
     answer.body.extend(format!("<StringToSign>{body}</StringToSign>").bytes());
-    scene.gate.once("PUT", Fault::Answer(answer));
+    env.gate.once("PUT", Fault::Answer(answer));
     let error = bucket.lock().write("my_app", write(1)).await.unwrap_err();
     told.push_str(&format!("{error} {error:?}"));
     assert!(!told.contains(SECRET_KEY) && !told.contains(ACCESS_KEY), "{told}");
@@ -153,14 +153,14 @@ async fn keys_are_not_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_short_pause_of_the_store_costs_nothing() {
     let lease = Duration::from_secs(8);
-    let scene = Scene::<S3>::alone(lease).await;
-    let only = scene.stand("only");
+    let env = TestEnv::<S3>::alone(lease).await;
+    let only = env.stand("only");
     let leadership = leads(&only).await;
     let before = leadership.deadline();
     let stood = soon("a renewal", leadership.renewed(before)).await.unwrap();
-    scene.server.pause();
+    env.server.pause();
     tokio::time::sleep(lease / 2).await;
-    scene.server.resume();
+    env.server.resume();
     soon("a renewal", leadership.renewed(stood)).await.unwrap();
     assert!(leadership.is_valid());
     assert_eq!(only.token(), Some(leadership.token()));
@@ -168,19 +168,19 @@ async fn a_short_pause_of_the_store_costs_nothing() {
 
 /// One that stands still for longer ends the term in time, and begins another.
 async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
-    let scene = Scene::<K>::alone(LEASE).await;
+    let env = TestEnv::<K>::alone(LEASE).await;
     let witness = Arc::new(Witness::default());
     let (told, mut wins) = mpsc::unbounded_channel();
     let start = |name: &str| {
-        let described = scene.describe(name);
+        let described = env.describe(name);
         witness.watch(described, name, told.clone()).start().unwrap()
     };
     let (one, two) = (start("one"), start("two"));
     soon("somebody leads", wins.recv()).await.unwrap();
-    scene.server.pause();
+    env.server.pause();
     tokio::time::sleep(LEASE * 2).await;
     assert!(!one.is_leader() && !two.is_leader());
-    scene.server.resume();
+    env.server.resume();
     soon("somebody leads again", wins.recv()).await.unwrap();
     drop((one, two));
     witness.verdict();
@@ -204,14 +204,14 @@ async fn a_long_pause_of_the_store_ends_the_term_on_s3() {
 /// A store that is killed and started again has kept the election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_store_that_was_killed_is_led_on() {
-    let scene = Scene::<S3>::alone(Duration::from_secs(60)).await;
-    let only = scene.describe("only").renewal(Duration::from_secs(1)).start().unwrap();
+    let env = TestEnv::<S3>::alone(Duration::from_secs(60)).await;
+    let only = env.describe("only").renewal(Duration::from_secs(1)).start().unwrap();
     // Nothing is known of whoever may have led before.
-    let number = async || scene.object().await.map(|object| Fields::of(&object).number(1));
+    let number = async || env.object().await.map(|object| Fields::of(&object).number(1));
     let token = eventually("it is in office", number).await;
-    scene.server.kill();
+    env.server.kill();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    scene.server.restart().await;
+    env.server.restart().await;
     let kept = number().await.expect("what was written");
     assert!(kept >= token, "{kept} after {token}");
     eventually("a renewal", async || number().await.filter(|number| *number > kept)).await;
@@ -221,28 +221,28 @@ async fn a_store_that_was_killed_is_led_on() {
 /// A leader that may not write any more ends its term with that cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_without_the_right_to_write_stops_in_time() {
-    let scene = Scene::<S3>::new(LEASE).await;
-    let only = scene.stand("only");
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let only = env.stand("only");
     let leadership = leads(&only).await;
     let denied = refusal("403 Forbidden", "AccessDenied", "not any more");
-    scene.gate.always("PUT", Fault::Answer(denied));
+    env.gate.always("PUT", Fault::Answer(denied));
     let loss = soon("the end", leadership.ended()).await;
     assert!(matches!(&loss.cause, Cause::Denied { error } if error.contains("the right to write")));
     assert!(!leadership.is_valid());
     drop(leadership);
-    scene.gate.open();
+    env.gate.open();
     drop(leads(&only).await);
 }
 
 /// Losing answers, refusing, standing still: while all of that happens nobody leads beside another.
 async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
-    let scene = Arc::new(Scene::<K>::new(Duration::from_secs(2)).await);
+    let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
     let witness = Arc::new(Witness::default());
     let (told, mut wins) = mpsc::unbounded_channel();
     let campaigners: Vec<_> = (0..5)
         .map(|i| {
             let name = format!("c{i}");
-            let described = scene.describe(&name).renewal(Duration::from_millis(300));
+            let described = env.describe(&name).renewal(Duration::from_millis(300));
             witness.watch(described, &name, told.clone()).start().unwrap()
         })
         .collect();
@@ -262,20 +262,20 @@ async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
             _ => Fault::LoseAnswer,
         };
         for _ in 0..=draw(3) {
-            scene.gate.once(method, fault.clone());
+            env.gate.once(method, fault.clone());
         }
         match draw(12) {
-            0 => scene.delete_if_there().await,
+            0 => env.delete_if_there().await,
             1 => campaigners[draw(5) as usize].resign(),
-            2 => scene.put(of_go(unix_ms(), "mallory", Duration::ZERO)).await,
+            2 => env.put(of_go(unix_ms(), "mallory", Duration::ZERO)).await,
             _ => {}
         }
         tokio::time::sleep(Duration::from_millis(100 + draw(400))).await;
         if draw(3) == 0 {
-            scene.gate.open();
+            env.gate.open();
         }
     }
-    scene.gate.open();
+    env.gate.open();
     for campaigner in &campaigners {
         campaigner.resign();
     }

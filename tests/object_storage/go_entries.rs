@@ -5,15 +5,15 @@ use incumbent::{Change, observe};
 use tokio::time::Instant;
 
 use crate::conformance::{change, leads, sees};
-use crate::scene::{Fields, Gcs, LEASE, Scene, TIMEOUT, of_go, unix_ms};
+use crate::env::{Fields, Gcs, LEASE, TIMEOUT, TestEnv, of_go, unix_ms};
 
 /// A Go leader is believed for two terms: its work may go on until a renewal that hangs has timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_go_leader_is_waited_for() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
+    let env = TestEnv::<Gcs>::new(LEASE).await;
     let written = Instant::now();
-    scene.put(of_go(7, "go", LEASE)).await;
-    let ours = scene.stand("ours");
+    env.put(of_go(7, "go", LEASE)).await;
+    let ours = env.stand("ours");
     sees(&ours, "go").await;
     drop(leads(&ours).await);
     assert!(written.elapsed() >= LEASE * 2, "{:?}", written.elapsed());
@@ -22,16 +22,16 @@ async fn a_go_leader_is_waited_for() {
 /// Nor is a Go leader that began a new object, with the number that was seen in the last one, taken for the last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_number_that_comes_again_is_another_entry() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
-    scene.put(of_go(0, "go", LEASE)).await;
-    let ours = scene.stand("ours");
+    let env = TestEnv::<Gcs>::new(LEASE).await;
+    env.put(of_go(0, "go", LEASE)).await;
+    let ours = env.stand("ours");
     sees(&ours, "go").await;
     let mut last = Instant::now();
     for turn in 0..6 {
         tokio::time::sleep(LEASE / 2).await;
-        scene.delete().await;
+        env.delete().await;
         last = Instant::now();
-        scene.put(of_go(0, &format!("go{turn}"), LEASE)).await;
+        env.put(of_go(0, &format!("go{turn}"), LEASE)).await;
         assert!(!ours.is_leader());
     }
     drop(leads(&ours).await);
@@ -41,14 +41,14 @@ async fn a_number_that_comes_again_is_another_entry() {
 /// Who advertises is found by Go's clients, and who leads there by ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn addresses_go_both_ways() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
-    let ours = scene.describe("ours").advertise("10.0.0.1:50051").start().unwrap();
+    let env = TestEnv::<Gcs>::new(LEASE).await;
+    let ours = env.describe("ours").advertise("10.0.0.1:50051").start().unwrap();
     drop(leads(&ours).await);
-    let entry = Fields::of(&scene.object().await.unwrap());
+    let entry = Fields::of(&env.object().await.unwrap());
     assert_eq!(entry.text(3).as_deref(), Some("10.0.0.1:50051"));
     assert!(entry.expiry_ms() > unix_ms());
     ours.stop().await;
-    let released = Fields::of(&scene.object().await.unwrap());
+    let released = Fields::of(&env.object().await.unwrap());
     assert_eq!((released.text(2), released.text(3)), (None, None));
     assert!(released.number(1) > entry.number(1), "it stays, and its numbers grow");
     assert!(released.expiry_ms() <= unix_ms(), "whoever is of Go may take it at once");
@@ -58,8 +58,8 @@ async fn addresses_go_both_ways() {
         of_go.extend([0x1a, address.len() as u8]);
         of_go.extend(address.as_bytes());
     }
-    scene.put(of_go).await;
-    let observer = observe("my_app", scene.bucket().lock()).unwrap();
+    env.put(of_go).await;
+    let observer = observe("my_app", env.bucket().lock()).unwrap();
     let mut changes = observer.changes();
     let leader = change(&mut changes, "the leader", |change| match change {
         Change::Leader(Some(leader)) => Some(leader.clone()),
@@ -74,13 +74,13 @@ async fn addresses_go_both_ways() {
 /// Go's work may go on for a term after its own is over, whoever ended that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_evicted_go_leader_is_waited_for_by_those_who_never_saw_it() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
-    scene.put(of_go(0, "go", LEASE)).await;
-    let lock = scene.bucket().lock();
+    let env = TestEnv::<Gcs>::new(LEASE).await;
+    env.put(of_go(0, "go", LEASE)).await;
+    let lock = env.bucket().lock();
     let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
     lock.evict("my_app", record.revision, TIMEOUT).await.unwrap();
     let evicted = Instant::now();
-    let ours = scene.stand("ours");
+    let ours = env.stand("ours");
     drop(leads(&ours).await);
     assert!(evicted.elapsed() >= LEASE * 2, "{:?}", evicted.elapsed());
 }

@@ -5,13 +5,13 @@ mod azure;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod entries;
+mod env;
 mod faults;
 mod gate;
 mod go_entries;
 mod kinds;
 mod race;
 mod raw;
-mod scene;
 mod server;
 mod suites;
 mod vimeo;

@@ -6,7 +6,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use tokio::task::JoinSet;
 
-use crate::scene::{Azure, Gcs, Kind, S3, Scene};
+use crate::env::{Azure, Gcs, Kind, S3, TestEnv};
 
 const WRITERS: usize = 50;
 
@@ -43,10 +43,10 @@ async fn one_wins(
 }
 
 async fn of_many_writes_one_is_applied<K: Kind>() {
-    let scene = Scene::<K>::new(crate::scene::LEASE).await;
-    let mut last = one_wins(&scene.store, &scene.path(), PutMode::Create, 0).await;
+    let env = TestEnv::<K>::new(crate::env::LEASE).await;
+    let mut last = one_wins(&env.store, &env.path(), PutMode::Create, 0).await;
     for round in 1..=10 {
-        last = one_wins(&scene.store, &scene.path(), PutMode::Update(last), round).await;
+        last = one_wins(&env.store, &env.path(), PutMode::Update(last), round).await;
     }
 }
 

@@ -1,19 +1,19 @@
 //! The behaviours that every lock must show, on each kind of store.
 
 mod gcs {
-    use crate::scene::{Gcs, Scene};
+    use crate::env::{Gcs, TestEnv};
     use crate::suite;
-    suite!(Scene<Gcs>);
+    suite!(TestEnv<Gcs>);
 }
 
 mod s3 {
-    use crate::scene::{S3, Scene};
+    use crate::env::{S3, TestEnv};
     use crate::suite;
-    suite!(Scene<S3>);
+    suite!(TestEnv<S3>);
 }
 
 mod azure {
-    use crate::scene::{Azure, Scene};
+    use crate::env::{Azure, TestEnv};
     use crate::suite;
-    suite!(Scene<Azure>);
+    suite!(TestEnv<Azure>);
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::conformance::{Process, Service, leads, sees, soon};
-use crate::scene::{Fields, Gcs, LEASE, Scene, unix_ms};
+use crate::env::{Fields, Gcs, LEASE, TestEnv, unix_ms};
 use crate::server::BUCKET;
 
 struct Peer {
@@ -33,11 +33,11 @@ async fn program() -> Option<PathBuf> {
 }
 
 impl Peer {
-    fn start(program: &PathBuf, scene: &Scene<Gcs>, identity: &str) -> Self {
+    fn start(program: &PathBuf, env: &TestEnv<Gcs>, identity: &str) -> Self {
         let mut process = Command::new(program)
-            .env("STORAGE_EMULATOR_HOST", format!("127.0.0.1:{}", scene.server.port()))
-            .args(["-bucket", BUCKET, "-object", scene.path().as_ref(), "-identity", identity])
-            .args(["-term", &format!("{}s", scene.lease.as_secs())])
+            .env("STORAGE_EMULATOR_HOST", format!("127.0.0.1:{}", env.server.port()))
+            .args(["-bucket", BUCKET, "-object", env.path().as_ref(), "-identity", identity])
+            .args(["-term", &format!("{}s", env.lease.as_secs())])
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
@@ -87,13 +87,13 @@ impl Peer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn offices_go_both_ways() {
     let Some(program) = program().await else { return };
-    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
+    let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let mut number = 0;
     let mut token = None;
     for turn in 0..2 {
-        let mut go = Peer::start(&program, &scene, "go");
+        let mut go = Peer::start(&program, &env, "go");
         go.says("won").await;
-        let ours = scene.stand("ours");
+        let ours = env.stand("ours");
         sees(&ours, "go").await;
         let said = ours.leader().and_then(|leader| leader.advertisement).expect("an address");
         assert_eq!(said.address(), "10.0.0.9:1");
@@ -104,7 +104,7 @@ async fn offices_go_both_ways() {
         let worked = go.last_at_work().expect("it was at work");
         assert!(worked.elapsed() >= LEASE, "turn {turn}: {:?}", worked.elapsed());
 
-        let mut go = Peer::start(&program, &scene, "go-again");
+        let mut go = Peer::start(&program, &env, "go-again");
         tokio::time::sleep(LEASE * 2).await;
         assert!(leadership.is_valid(), "nobody takes it while it is renewed");
         drop(leadership);
@@ -112,13 +112,13 @@ async fn offices_go_both_ways() {
         let released = Instant::now();
         let won = go.says("won").await;
         assert!(won >= released);
-        let entry = Fields::of(&scene.object().await.unwrap());
+        let entry = Fields::of(&env.object().await.unwrap());
         assert_eq!(entry.text(2).as_deref(), Some("go-again"));
         assert!(entry.number(1) > number, "the numbers go on");
         number = entry.number(1);
         drop(go);
         eventually("its term is over", async || {
-            let entry = Fields::of(&scene.object().await.unwrap());
+            let entry = Fields::of(&env.object().await.unwrap());
             (entry.expiry_ms() <= unix_ms()).then_some(())
         })
         .await;
@@ -129,10 +129,10 @@ async fn offices_go_both_ways() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_crash_of_ours_is_noticed_by_go_and_not_too_early() {
     let Some(program) = program().await else { return };
-    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
-    let process = Process::start(&scene, "ours").await;
+    let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
+    let process = Process::start(&env, "ours").await;
     let leadership = leads(&process.election).await;
-    let mut go = Peer::start(&program, &scene, "go");
+    let mut go = Peer::start(&program, &env, "go");
     tokio::time::sleep(LEASE).await;
     process.crash();
     let won = go.says("won").await;
@@ -146,10 +146,10 @@ async fn a_crash_of_ours_is_noticed_by_go_and_not_too_early() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_go_leader_that_stood_still_finds_its_successor() {
     let Some(program) = program().await else { return };
-    let scene = Arc::new(Scene::<Gcs>::new(LEASE).await);
-    let mut go = Peer::start(&program, &scene, "go");
+    let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
+    let mut go = Peer::start(&program, &env, "go");
     go.says("won").await;
-    let ours = scene.stand("ours");
+    let ours = env.stand("ours");
     sees(&ours, "go").await;
     go.signal("STOP").await;
     let leadership = leads(&ours).await;
@@ -164,7 +164,7 @@ async fn a_go_leader_that_stood_still_finds_its_successor() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_mixed_fleet_has_one_leader() {
     let Some(program) = program().await else { return };
-    let scene = Arc::new(Scene::<Gcs>::new(Duration::from_secs(2)).await);
+    let env = Arc::new(TestEnv::<Gcs>::new(Duration::from_secs(2)).await);
     let (told, mut tellings) = mpsc::unbounded_channel::<(Instant, Instant)>();
     let stand = |name: &str| {
         let told = told.clone();
@@ -176,11 +176,11 @@ async fn a_mixed_fleet_has_one_leader() {
                 let _ = told.send((began, Instant::now()));
             }
         };
-        scene.describe(name).on_won(working).start().unwrap()
+        env.describe(name).on_won(working).start().unwrap()
     };
     let holder = async |prefix: &str| {
         eventually(&format!("one of {prefix} leads"), async || {
-            scene.holder("my_app").await.filter(|holder| holder.starts_with(prefix))
+            env.holder("my_app").await.filter(|holder| holder.starts_with(prefix))
         })
         .await;
     };
@@ -188,7 +188,7 @@ async fn a_mixed_fleet_has_one_leader() {
     for _ in 0..4 {
         let ours = ["ours-1", "ours-2"].map(stand);
         holder("ours").await;
-        let mut go = ["go-1", "go-2"].map(|name| Peer::start(&program, &scene, name));
+        let mut go = ["go-1", "go-2"].map(|name| Peer::start(&program, &env, name));
         for _ in 0..4 {
             tokio::time::sleep(Duration::from_millis(700)).await;
             ours.iter().for_each(Election::resign);
@@ -198,7 +198,7 @@ async fn a_mixed_fleet_has_one_leader() {
         }
         holder("go").await;
         let ours = ["ours-3", "ours-4"].map(stand);
-        tokio::time::sleep(scene.lease * 2).await;
+        tokio::time::sleep(env.lease * 2).await;
         for peer in &mut go {
             peer.process.kill().await.unwrap();
         }
@@ -248,11 +248,11 @@ fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant
 /// A leader whose object a Go campaigner takes is out of office, whatever made that one think that it may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_go_campaigner_with_a_fast_clock_usurps() {
-    let scene = Scene::<Gcs>::new(LEASE).await;
-    let ours = scene.stand("ours");
+    let env = TestEnv::<Gcs>::new(LEASE).await;
+    let ours = env.stand("ours");
     let leadership = leads(&ours).await;
-    let number = Fields::of(&scene.object().await.unwrap()).number(1);
-    scene.put(crate::scene::of_go(number + 1000, "go", LEASE)).await;
+    let number = Fields::of(&env.object().await.unwrap()).number(1);
+    env.put(crate::env::of_go(number + 1000, "go", LEASE)).await;
     let loss = soon("the end", leadership.ended()).await;
     assert_eq!(loss.cause, Cause::Usurped { by: Some("go".into()) });
 }

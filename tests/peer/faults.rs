@@ -6,8 +6,8 @@ use incumbent::peer::{Peer, PeerBuilder};
 use serde_json::json;
 
 use crate::conformance::soon;
+use crate::env::{Net, TIMEOUT, elected, follows, quick, resigned, sees};
 use crate::node::Node;
-use crate::scene::{Net, TIMEOUT, elected, follows, quick, resigned, sees};
 use crate::switchboard::{Faults, Switchboard};
 
 fn addresses(net: &Net, count: u8) -> Vec<SocketAddr> {

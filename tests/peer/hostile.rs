@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
-use crate::scene::{Net, follows, sees};
+use crate::env::{Net, follows, sees};
 
 fn junk(random: &mut fastrand::Rng, own: &str) -> Vec<u8> {
     let names = ["hello", "leader", "vote", "subscribe", "ciao", "", own, "x"];

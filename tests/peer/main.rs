@@ -2,6 +2,7 @@
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod env;
 mod faults;
 mod hostile;
 mod late;
@@ -12,7 +13,6 @@ mod multicast;
 mod node;
 mod quorum;
 mod replay;
-mod scene;
 #[cfg(feature = "kubernetes")]
 mod service;
 mod signed;

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use serde_json::json;
 
+use crate::env::{Net, elected, follows, quick, sees};
 use crate::node::Node;
-use crate::scene::{Net, elected, follows, quick, sees};
 
 fn group(net: &Net) -> SocketAddrV4 {
     match net.address(7) {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::conformance::soon;
-use crate::scene::{INTERVAL, TIMEOUT};
+use crate::env::{INTERVAL, TIMEOUT};
 
 const VERSION: &str = "democracy-3.1.3";
 

@@ -9,8 +9,8 @@ use incumbent_test_support::eventually;
 use serde_json::json;
 
 use crate::conformance::{change, lost, soon, working};
+use crate::env::{Net, quick};
 use crate::node::Node;
-use crate::scene::{Net, quick};
 use crate::switchboard::{Faults, Switchboard};
 
 const LEASE: Duration = Duration::from_secs(1);

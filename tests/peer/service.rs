@@ -8,7 +8,7 @@ use incumbent::peer::{Peer, PeerSource, Service};
 use incumbent_test_support::KubeServer;
 use serde_json::{Value, json};
 
-use crate::scene::{Net, follows, quick, sees};
+use crate::env::{Net, follows, quick, sees};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 

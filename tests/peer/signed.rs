@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 
 use crate::conformance::soon;
+use crate::env::{INTERVAL, Net, follows, quick, sees};
 use crate::log::Log;
-use crate::scene::{INTERVAL, Net, follows, quick, sees};
 use crate::switchboard::Switchboard;
 
 const LEASE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use incumbent::peer::{Change, Dns, Peer, PeerSource, PeerStartError, SourceError};
 
 use crate::conformance::change;
-use crate::scene::{Net, follows, quick, sees};
+use crate::env::{Net, follows, quick, sees};
 
 /// A source whose answer a test changes; `None`: it fails.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use incumbent::lock::{
 use incumbent::peer::QuorumPeer;
 
 use crate::conformance::{LEASE, Service};
-use crate::scene::Net;
+use crate::env::Net;
 use crate::suite;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,8 +6,8 @@ use incumbent::peer::{Change, Peer};
 use serde_json::{Value, json};
 
 use crate::conformance::change;
+use crate::env::{Net, elected, follows, resigned, sees};
 use crate::node::Node;
-use crate::scene::{Net, elected, follows, resigned, sees};
 
 async fn node(net: &Net, host: u8, weight: f64) -> Node {
     let peers: Vec<_> = (1..=3).map(|host| net.address(host)).collect();

@@ -12,30 +12,30 @@ use incumbent_test_support::{PostgresServer, eventually};
 use tokio::sync::mpsc;
 
 use crate::conformance::{Witness, sees, soon, working};
+use crate::env::{TestEnv, run};
 use crate::gate::Gate;
-use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A primary and its replica, each with an address of its own that leads to the primary.
 pub struct Pair {
-    pub scene: Scene,
+    pub env: TestEnv,
     pub replica: PostgresServer,
 }
 
 impl Pair {
     pub async fn start(lease: Duration) -> Self {
-        let scene = Scene::alone(lease).await;
+        let env = TestEnv::alone(lease).await;
         let tables = Tables::make().longest_lease(lease);
-        Postgres::connect_with(&scene.url(), tables).await.expect("tables");
-        let replica = scene.server.replica(&[]).await;
-        Self { scene, replica }
+        Postgres::connect_with(&env.url(), tables).await.expect("tables");
+        let replica = env.server.replica(&[]).await;
+        Self { env, replica }
     }
 
     /// Has every write wait until the replica has it.
     pub async fn be_synchronous(&self) {
-        let admin = self.scene.server.url("postgres");
+        let admin = self.env.server.url("postgres");
         run(&admin, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         run(&admin, "ALTER SYSTEM SET synchronous_commit = remote_apply").await;
         run(&admin, "SELECT pg_reload_conf()").await;
@@ -47,7 +47,7 @@ impl Pair {
     }
 
     pub async fn replica_has_a_holder(&self) {
-        let url = self.replica.url(&self.scene.database);
+        let url = self.replica.url(&self.env.database);
         eventually("the replica has it", async || {
             let rows = run(&url, "SELECT FROM incumbent_elections WHERE holder IS NOT NULL").await;
             (!rows.is_empty()).then_some(())
@@ -61,14 +61,14 @@ impl Pair {
     }
 
     pub async fn lock_through(&self, gate: &Gate) -> PostgresLock {
-        let url = self.scene.url();
+        let url = self.env.url();
         let url =
-            url.replace(&format!(":{}/", self.scene.server.port()), &format!(":{}/", gate.port()));
+            url.replace(&format!(":{}/", self.env.server.port()), &format!(":{}/", gate.port()));
         Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
     }
 
     pub fn stand(&self, identity: &str, lock: PostgresLock) -> Election {
-        let builder = new_election("my_app", lock).identity(identity).lease(self.scene.lease);
+        let builder = new_election("my_app", lock).identity(identity).lease(self.env.lease);
         working(builder).start().expect("a start")
     }
 }
@@ -78,7 +78,7 @@ impl Pair {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.scene.server.port()).await;
+    let gate = Gate::to(pair.env.server.port()).await;
     let witness = Arc::new(Witness::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let mut campaigners = Vec::new();
@@ -96,7 +96,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     let second = soon("another leader", wins.recv()).await.unwrap();
     let token = eventually("its token", async || of(&second).token()).await;
     let mut changes = of(&second).changes();
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica.resume();
     pair.replica_takes_over(&gate);
     let cause = crate::conformance::lost(&mut changes).await;
@@ -112,13 +112,13 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_row_of_before_a_failover_counts_no_more() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.scene.server.port()).await;
+    let gate = Gate::to(pair.env.server.port()).await;
     let lock = pair.lock_through(&gate).await;
     let look = async || lock.read("my_app", TIMEOUT).await.ok();
     assert!(matches!(look().await, Some(Reading::Empty { .. })));
     lock.write("my_app", first_write()).await.unwrap();
     pair.replica_has_a_holder().await;
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica_takes_over(&gate);
     let found = eventually("an answer of the new primary", look).await;
     let Reading::Found(record) = found else { panic!("{found:?}") };
@@ -129,14 +129,14 @@ async fn a_row_of_before_a_failover_counts_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.scene.server.port()).await;
+    let gate = Gate::to(pair.env.server.port()).await;
     let lock = pair.lock_through(&gate).await;
     let look = async || lock.read("my_app", TIMEOUT).await.ok();
     eventually("the tables are old enough", async || {
         matches!(look().await, Some(Reading::Empty { proof: true })).then_some(())
     })
     .await;
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica_takes_over(&gate);
     let create = async || match lock.write("my_app", first_write()).await {
         Err(error) if error.kind() == LockErrorKind::Conflict => Some(Err(error)),
@@ -171,14 +171,14 @@ fn first_write() -> Write {
 async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let pair = Pair::start(Duration::from_secs(20)).await;
     pair.be_synchronous().await;
-    let gate = Gate::to(pair.scene.server.port()).await;
+    let gate = Gate::to(pair.env.server.port()).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let leader = pair.stand("leader", lock);
     let leadership = crate::conformance::leads(&leader).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let stand_by = pair.stand("stand-by", lock);
     sees(&stand_by, "leader").await;
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica_takes_over(&gate);
     let before = leadership.deadline();
     soon("a renewal on the new primary", leadership.renewed(before)).await.unwrap();
@@ -194,7 +194,7 @@ async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchro
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
     let (old, new) =
-        (Gate::to(pair.scene.server.port()).await, Gate::to(pair.scene.server.port()).await);
+        (Gate::to(pair.env.server.port()).await, Gate::to(pair.env.server.port()).await);
     let witness = Arc::new(Witness::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let lock = pair.lock_through(&old).await.synchronous_replicas();
@@ -216,7 +216,7 @@ async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchro
 async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are_not_synchronous() {
     let pair = Pair::start(LEASE).await;
     let (old, new) =
-        (Gate::to(pair.scene.server.port()).await, Gate::to(pair.scene.server.port()).await);
+        (Gate::to(pair.env.server.port()).await, Gate::to(pair.env.server.port()).await);
     let first = pair.stand("old", pair.lock_through(&old).await);
     drop(crate::conformance::leads(&first).await);
     let second = pair.stand("new", pair.lock_through(&new).await);

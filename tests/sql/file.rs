@@ -12,14 +12,14 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
 use crate::conformance::{LEASE, Service, working};
-use crate::scene::{ROW, deletion_of, usurpation_of};
+use crate::env::{ROW, deletion_of, usurpation_of};
 
-pub struct FileScene {
+pub struct FileEnv {
     pub directory: TempDir,
     pub lease: Duration,
 }
 
-impl FileScene {
+impl FileEnv {
     pub fn new(lease: Duration) -> Self {
         let directory = tempfile::Builder::new().prefix("sqlite-").tempdir().expect("a directory");
         Self { directory, lease }
@@ -58,7 +58,7 @@ impl FileScene {
     }
 }
 
-impl Service for FileScene {
+impl Service for FileEnv {
     /// It is read in the row, where the next one may have written by then.
     const HEARS_DELETIONS: bool = false;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use incumbent::sql::{Sqlite, Tables};
 
 use crate::conformance::LEASE;
+use crate::env::TestEnv;
 use crate::heard::{hints_go_on, one_task_tells};
-use crate::scene::Scene;
 
 #[tokio::test]
 async fn hints_of_postgres_go_on_when_the_runtime_of_the_first_listener_ends() {
-    let scene = Scene::new(LEASE).await;
-    let (lock, writer) = (scene.postgres_lock().await, scene.postgres_lock().await);
+    let env = TestEnv::new(LEASE).await;
+    let (lock, writer) = (env.postgres_lock().await, env.postgres_lock().await);
     hints_go_on(Arc::new(lock), Arc::new(writer), ["a", "b"]).await;
 }
 
@@ -25,8 +25,8 @@ async fn hints_of_a_file_go_on_when_the_runtime_of_the_first_listener_ends() {
 
 #[tokio::test]
 async fn one_task_tells_everything_of_postgres() {
-    let scene = Scene::new(LEASE).await;
-    one_task_tells(Arc::new(scene.postgres_lock().await), &["a", "b", "b", "c"]).await;
+    let env = TestEnv::new(LEASE).await;
+    one_task_tells(Arc::new(env.postgres_lock().await), &["a", "b", "b", "c"]).await;
 }
 
 #[tokio::test]

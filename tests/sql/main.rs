@@ -2,6 +2,7 @@
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod env;
 mod failover;
 mod file;
 mod gate;
@@ -10,7 +11,6 @@ mod heard;
 mod listening;
 mod names;
 mod postgres;
-mod scene;
 mod sqlite;
 mod suites;
 mod synchronous;

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use sqlx::Row;
 
 use crate::conformance::{leads, soon};
-use crate::file::FileScene;
+use crate::file::FileEnv;
 use crate::sqlite::Campaigner;
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -32,11 +32,11 @@ fn may_mount(what: &str) -> bool {
     may
 }
 
-fn with_mounted(what: &Path, at: &Path, scene: &FileScene, number: usize) -> Campaigner {
+fn with_mounted(what: &Path, at: &Path, env: &FileEnv, number: usize) -> Campaigner {
     let [what, at_text] = [what, at].map(|path| path.to_str().expect("a plain path"));
     let by = [&MOUNTED[..], &[what, at_text]].concat();
-    let elections = if at.starts_with("/proc") { scene.path() } else { at.to_owned() };
-    Campaigner::start_by(&by, scene, number, elections)
+    let elections = if at.starts_with("/proc") { env.path() } else { at.to_owned() };
+    Campaigner::start_by(&by, env, number, elections)
 }
 
 /// Containers of LXC, systemd-nspawn and others have a boot identifier of their own each. They are on one machine all the same.
@@ -45,39 +45,38 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_depose_each_other(
     if !may_mount("containers with boot identifiers of their own") {
         return;
     }
-    let scene = FileScene::new(Duration::from_secs(1));
+    let env = FileEnv::new(Duration::from_secs(1));
     let start = |number: usize| {
-        let identifier = scene.directory.path().join(format!("boot-{number}"));
+        let identifier = env.directory.path().join(format!("boot-{number}"));
         fs::write(&identifier, format!("00000000-0000-0000-0000-00000000000{number}\n")).unwrap();
         let shown = Path::new("/proc/sys/kernel/random/boot_id");
-        with_mounted(&identifier, shown, &scene, number)
+        with_mounted(&identifier, shown, &env, number)
     };
     let first = start(0);
-    eventually("the first leads", async || (Campaigner::wins(&scene).len() == 1).then_some(()))
-        .await;
+    eventually("the first leads", async || (Campaigner::wins(&env).len() == 1).then_some(())).await;
     let _second = start(1);
     // Whoever took a lease for over would take it within the first of these renewals.
     eventually("it leads on", async || {
-        let row = scene.row().await.expect("a row");
+        let row = env.row().await.expect("a row");
         assert_eq!(row.get::<&str, _>("boot"), "00000000-0000-0000-0000-000000000000");
         (row.get::<i64, _>("revision") > row.get::<i64, _>("token") + 12).then_some(())
     })
     .await;
     first.process.signal(Signal::KILL);
-    eventually("the second leads", async || (Campaigner::wins(&scene).len() == 2).then_some(()))
+    eventually("the second leads", async || (Campaigner::wins(&env).len() == 2).then_some(()))
         .await;
-    let log = Campaigner::log(&scene);
+    let log = Campaigner::log(&env);
     assert!(!log.contains("overlap"), "{log}");
 }
 
 /// Each name has a log of its own, so who uses one sees nothing of what is written under the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_file_that_is_linked_to_is_refused_under_all_its_names() {
-    let scene = FileScene::new(LEASE);
-    let first = scene.stand("first").await;
+    let env = FileEnv::new(LEASE);
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let other = scene.directory.path().join("other.db");
-    fs::hard_link(scene.path(), &other).unwrap();
+    let other = env.directory.path().join("other.db");
+    fs::hard_link(env.path(), &other).unwrap();
     let error = Sqlite::open(&other).await.unwrap_err();
     assert_eq!(error.kind(), SqlErrorKind::Misconfigured);
     let what = "has 2 names (hard links), each with a log of its own: remove the others";
@@ -97,13 +96,13 @@ async fn a_file_that_is_mounted_by_itself_is_refused() {
     if !may_mount("a file that is mounted by itself") {
         return;
     }
-    let scene = FileScene::new(LEASE);
-    drop(scene.sqlite_lock().await);
-    let other = scene.directory.path().join("other.db");
+    let env = FileEnv::new(LEASE);
+    drop(env.sqlite_lock().await);
+    let other = env.directory.path().join("other.db");
     fs::write(&other, "").unwrap();
-    let mut process = with_mounted(&scene.path(), &other, &scene, 0);
+    let mut process = with_mounted(&env.path(), &other, &env, 0);
     eventually("it is refused", async || process.process.ended()).await;
-    let errors = process.errors(&scene);
+    let errors = process.errors(&env);
     assert!(errors.contains("other.db is a mount point, and its log is not beside"), "{errors}");
-    assert!(!scene.directory.path().join("other.db-wal").exists());
+    assert!(!env.directory.path().join("other.db-wal").exists());
 }

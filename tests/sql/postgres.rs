@@ -11,34 +11,34 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::conformance::{leads, lost, sees, soon, won};
+use crate::env::{TestEnv, run};
 use crate::gate::Gate;
-use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(3);
 
 /// What `psql` shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_row_shows_who_leads_since_when_and_for_how_long() {
-    let scene = Scene::new(LEASE).await;
-    let first = scene.stand("first").await;
+    let env = TestEnv::new(LEASE).await;
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let row = scene.row().await.expect("a row");
+    let row = env.row().await.expect("a row");
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
     assert_eq!(row.get::<i32, _>("transitions"), 0);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
     let times = "SELECT lease_duration = interval '3 seconds' AND acquired_at <= renewed_at AND
         clock_timestamp() - renewed_at < lease_duration FROM incumbent_elections";
-    assert!(scene.admin(times).await[0].get::<bool, _>(0));
+    assert!(env.admin(times).await[0].get::<bool, _>(0));
     let before = leadership.deadline();
     soon("a renewal", leadership.renewed(before)).await.unwrap();
     drop(leadership);
     first.stop().await;
-    let row = scene.row().await.expect("a row that stays");
+    let row = env.row().await.expect("a row that stays");
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
     assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     let leadership = leads(&second).await;
-    let row = scene.row().await.expect("a row");
+    let row = env.row().await.expect("a row");
     assert_eq!(row.get::<i32, _>("transitions"), 1);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
 }
@@ -46,15 +46,15 @@ async fn the_row_shows_who_leads_since_when_and_for_how_long() {
 /// Backends are ended by administrators, poolers and out-of-memory killers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn backends_that_are_killed_cost_no_term_and_hints_come_again() {
-    let scene = Scene::new(LEASE).await;
-    let first = scene.stand("first").await;
+    let env = TestEnv::new(LEASE).await;
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     sees(&second, "first").await;
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
     for _ in 0..20 {
-        scene.admin(kill).await;
+        env.admin(kill).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(leadership.is_valid());
@@ -67,23 +67,23 @@ async fn backends_that_are_killed_cost_no_term_and_hints_come_again() {
 /// A server that dies and comes back inside the lease is ridden out; one that stays away ends the term in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_server_that_is_killed_is_ridden_out_inside_the_lease() {
-    let scene = Scene::alone(Duration::from_secs(20)).await;
-    let first = scene.stand("first").await;
+    let env = TestEnv::alone(Duration::from_secs(20)).await;
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     sees(&second, "first").await;
     for _ in 0..2 {
         let before = leadership.deadline();
-        scene.server.kill();
-        scene.server.restart().await;
+        env.server.kill();
+        env.server.restart().await;
         soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
     assert!(leadership.is_valid());
-    scene.server.kill();
+    env.server.kill();
     let loss = soon("the end", leadership.ended()).await;
     assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
     drop(leadership);
-    scene.server.restart().await;
+    env.server.restart().await;
     eventually("somebody leads", async || (first.is_leader() || second.is_leader()).then_some(()))
         .await;
 }
@@ -91,25 +91,25 @@ async fn a_server_that_is_killed_is_ridden_out_inside_the_lease() {
 /// A server that stands still, and then does late what it was asked to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_server_that_is_paused_is_ridden_out_inside_the_lease_and_not_beyond() {
-    let scene = Scene::alone(LEASE).await;
-    let first = scene.stand("first").await;
+    let env = TestEnv::alone(LEASE).await;
+    let first = env.stand("first").await;
     let mut changes = first.changes();
     let leadership = leads(&first).await;
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     sees(&second, "first").await;
-    scene.server.pause();
+    env.server.pause();
     tokio::time::sleep(LEASE / 3).await;
-    scene.server.resume();
+    env.server.resume();
     let before = leadership.deadline();
     soon("a renewal", leadership.renewed(before)).await.unwrap();
-    scene.server.pause();
+    env.server.pause();
     let cause = lost(&mut changes).await;
     assert!(matches!(cause, Cause::Expired { .. }), "{cause:?}");
     assert!(!leadership.is_valid());
     tokio::time::sleep(LEASE).await;
     assert!(!first.is_leader() && !second.is_leader());
     drop(leadership);
-    scene.server.resume();
+    env.server.resume();
     let led = eventually("somebody leads", async || {
         first.is_leader().then_some(&first).or(second.is_leader().then_some(&second))
     })
@@ -120,12 +120,12 @@ async fn a_server_that_is_paused_is_ridden_out_inside_the_lease_and_not_beyond()
 /// A pool that the program has anyway may give a connection away after each request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pool_whose_connections_are_recycled_costs_no_term() {
-    let scene = Scene::new(LEASE).await;
+    let env = TestEnv::new(LEASE).await;
     let options = PgPoolOptions::new().max_connections(2).max_lifetime(Duration::from_millis(300));
-    let pool = options.connect(&scene.url()).await.unwrap();
+    let pool = options.connect(&env.url()).await.unwrap();
     let tables = Tables::make().longest_lease(LEASE);
     let lock = Postgres::open_with(pool.clone(), tables).await.unwrap().lock();
-    let election = scene.stand_with("pooled", lock);
+    let election = env.stand_with("pooled", lock);
     let leadership = leads(&election).await;
     for _ in 0..6 {
         let before = leadership.deadline();
@@ -138,17 +138,17 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
 /// A writer that knows nothing of the library deposes a leader, and is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_third_writer_deposes_and_revisions_grow_all_the_same() {
-    let scene = Scene::new(LEASE).await;
-    let election = scene.stand("only").await;
+    let env = TestEnv::new(LEASE).await;
+    let election = env.stand("only").await;
     let mut last = 0;
     for turn in 0..3 {
         let leadership = leads(&election).await;
         assert!(leadership.token().0 > last);
         let statement = format!("UPDATE incumbent_elections SET holder = 'rival-{turn}'");
-        scene.admin(&statement).await;
+        env.admin(&statement).await;
         let loss = soon("the end", leadership.ended()).await;
         assert_eq!(loss.cause, Cause::Usurped { by: Some(format!("rival-{turn}").into()) });
-        last = scene.row().await.unwrap().get::<i64, _>("revision").cast_unsigned();
+        last = env.row().await.unwrap().get::<i64, _>("revision").cast_unsigned();
         assert!(last > leadership.token().0);
     }
 }
@@ -156,17 +156,17 @@ async fn a_third_writer_deposes_and_revisions_grow_all_the_same() {
 /// Rights that are taken away are told as such, and when they are given back the election goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_stands_down_and_says_why() {
-    let scene = Scene::new(LEASE).await;
-    let election = scene.stand_with("only", scene.lock_of_campaigner().await);
+    let env = TestEnv::new(LEASE).await;
+    let election = env.stand_with("only", env.lock_of_campaigner().await);
     let mut changes = election.changes();
     let leadership = leads(&election).await;
-    let role = scene.campaigner();
-    scene.admin(&format!("REVOKE UPDATE ON incumbent_elections FROM {role}")).await;
+    let role = env.campaigner();
+    env.admin(&format!("REVOKE UPDATE ON incumbent_elections FROM {role}")).await;
     let loss = soon("the end", leadership.ended()).await;
     let Cause::Denied { error } = &loss.cause else { panic!("{:?}", loss.cause) };
     assert!(error.contains("a right is missing") && error.contains("permission denied"), "{error}");
     drop(leadership);
-    scene.admin(&format!("GRANT UPDATE ON incumbent_elections TO {role}")).await;
+    env.admin(&format!("GRANT UPDATE ON incumbent_elections TO {role}")).await;
     won(&mut changes).await; // of the first term
     won(&mut changes).await;
 }
@@ -174,13 +174,13 @@ async fn a_leader_whose_rights_are_revoked_stands_down_and_says_why() {
 /// Those that may not create tables say what to do, and stand with the rights of the documentation once it is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_least_rights_are_enough() {
-    let scene = Scene::new(LEASE).await;
-    let role = scene.campaigner();
-    scene.admin(&format!("CREATE ROLE {role} LOGIN")).await;
-    let url = scene.server.url_as(&role, &scene.database);
+    let env = TestEnv::new(LEASE).await;
+    let role = env.campaigner();
+    env.admin(&format!("CREATE ROLE {role} LOGIN")).await;
+    let url = env.server.url_as(&role, &env.database);
     let error = Postgres::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), SqlErrorKind::Denied);
-    let place = format!("127.0.0.1:{}/{}", scene.server.port(), scene.database);
+    let place = format!("127.0.0.1:{}/{}", env.server.port(), env.database);
     assert_eq!(
         error.to_string(),
         format!(
@@ -192,9 +192,8 @@ async fn the_least_rights_are_enough() {
         error.to_string(),
         format!("there are no tables of elections at {place}: run deploy/postgres.sql")
     );
-    let lock = scene.lock_of_campaigner().await;
-    let (first, second) =
-        (scene.stand_with("first", lock.clone()), scene.stand_with("second", lock));
+    let lock = env.lock_of_campaigner().await;
+    let (first, second) = (env.stand_with("first", lock.clone()), env.stand_with("second", lock));
     let leader = eventually("one leads", async || {
         [&first, &second].into_iter().find(|election| election.is_leader())
     })
@@ -209,17 +208,17 @@ async fn the_least_rights_are_enough() {
 /// A table that is not there any more, or is not ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn tables_that_are_dropped_are_told_of_and_nobody_leads() {
-    let scene = Scene::new(LEASE).await;
-    let election = scene.stand("only").await;
+    let env = TestEnv::new(LEASE).await;
+    let election = env.stand("only").await;
     let leadership = leads(&election).await;
     let token = leadership.token();
-    scene.admin("DROP TABLE incumbent_elections").await;
+    env.admin("DROP TABLE incumbent_elections").await;
     soon("the end", leadership.ended()).await;
     let trouble = eventually("the trouble", async || election.trouble()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
     assert!(trouble.message.contains("run deploy/postgres.sql"), "{}", trouble.message);
     drop(leadership);
-    scene.open().await; // makes them again
+    env.open().await; // makes them again
     let leadership = leads(&election).await;
     assert!(leadership.token() > token, "tokens never go back");
 }
@@ -227,9 +226,9 @@ async fn tables_that_are_dropped_are_told_of_and_nobody_leads() {
 /// Nobody who sees a log or an error sees the password.
 #[tokio::test]
 async fn no_password_is_ever_shown() {
-    let scene = Scene::new(LEASE).await;
-    let port = scene.server.port();
-    let database = &scene.database;
+    let env = TestEnv::new(LEASE).await;
+    let port = env.server.port();
+    let database = &env.database;
     let mut shown = Vec::new();
     for url in [
         format!("postgres://nobody:s3cret@127.0.0.1:{port}/{database}?sslmode=disable"),
@@ -241,7 +240,7 @@ async fn no_password_is_ever_shown() {
         let error = Postgres::connect(&url).await.unwrap_err();
         shown.push(format!("{error} {error:?} {:?}", std::error::Error::source(&error)));
     }
-    let url = scene.url().replace("postgres@", "postgres:s3cret@");
+    let url = env.url().replace("postgres@", "postgres:s3cret@");
     let postgres = Postgres::connect(&url).await.unwrap();
     shown.push(format!("{postgres:?} {:?}", postgres.lock()));
     for text in shown {
@@ -252,10 +251,10 @@ async fn no_password_is_ever_shown() {
 /// A replica cannot be written to, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_replica_is_refused_until_it_is_promoted() {
-    let scene = Scene::alone(LEASE).await;
-    scene.open().await;
-    let replica = scene.server.replica(&[]).await;
-    let url = replica.url(&scene.database);
+    let env = TestEnv::alone(LEASE).await;
+    env.open().await;
+    let replica = env.server.replica(&[]).await;
+    let url = replica.url(&env.database);
     let error = Postgres::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), SqlErrorKind::Unavailable);
     assert!(error.to_string().ends_with("elections are held on the primary"), "{error}");
@@ -268,13 +267,12 @@ async fn a_replica_is_refused_until_it_is_promoted() {
 /// The server renewed, and the reply was lost: the renewal counts, and nobody is deposed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_reply_that_is_lost_costs_no_term() {
-    let scene = Scene::new(LEASE).await;
-    let gate = Gate::to(scene.server.port()).await;
-    scene.open().await;
-    let url =
-        scene.url().replace(&format!(":{}/", scene.server.port()), &format!(":{}/", gate.port()));
+    let env = TestEnv::new(LEASE).await;
+    let gate = Gate::to(env.server.port()).await;
+    env.open().await;
+    let url = env.url().replace(&format!(":{}/", env.server.port()), &format!(":{}/", gate.port()));
     let lock = Postgres::connect(&url).await.unwrap().lock();
-    let election = scene.stand_with("only", lock);
+    let election = env.stand_with("only", lock);
     let leadership = leads(&election).await;
     for turn in 1..=3 {
         gate.lose_a_reply();
@@ -286,17 +284,17 @@ async fn a_reply_that_is_lost_costs_no_term() {
     drop(leadership);
     gate.lose_a_reply();
     election.stop().await; // whose release is applied, too
-    let row = scene.row().await.unwrap();
+    let row = env.row().await.unwrap();
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
 }
 
 /// Who holds a row's lock in psql, and goes to lunch, keeps nobody's connection busy for longer than an attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_row_that_somebody_locks_ends_the_term_and_leaves_no_backends_behind() {
-    let scene = Scene::new(LEASE).await;
-    let election = scene.stand("only").await;
+    let env = TestEnv::new(LEASE).await;
+    let election = env.stand("only").await;
     let leadership = leads(&election).await;
-    let mut connection = PgConnection::connect(&scene.url()).await.unwrap();
+    let mut connection = PgConnection::connect(&env.url()).await.unwrap();
     let lock = "BEGIN; SELECT FROM incumbent_elections FOR UPDATE";
     sqlx::raw_sql(lock).execute(&mut connection).await.unwrap();
     let loss = soon("the end", leadership.ended()).await;
@@ -304,7 +302,7 @@ async fn a_row_that_somebody_locks_ends_the_term_and_leaves_no_backends_behind()
     drop(leadership);
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waiting = scene.admin(waiting).await[0].get::<i64, _>(0);
+    let waiting = env.admin(waiting).await[0].get::<i64, _>(0);
     assert!(waiting <= 1, "{waiting} backends wait for the row");
     drop(connection);
     drop(leads(&election).await);
@@ -313,13 +311,13 @@ async fn a_row_that_somebody_locks_ends_the_term_and_leaves_no_backends_behind()
 /// A pooler that gives each transaction another connection: no prepared statements, no `LISTEN`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn elections_go_through_pgbouncer_in_transaction_mode() {
-    let scene = Scene::new(LEASE).await;
-    scene.open().await;
-    let pooler = Pooler::start(&scene.server, &scene.database).await;
-    let lock = || async { Postgres::connect(&pooler.url(&scene.database)).await.unwrap().lock() };
-    let first = scene.stand_with("first", lock().await);
+    let env = TestEnv::new(LEASE).await;
+    env.open().await;
+    let pooler = Pooler::start(&env.server, &env.database).await;
+    let lock = || async { Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock() };
+    let first = env.stand_with("first", lock().await);
     let leadership = leads(&first).await;
-    let second = scene.stand_with("second", lock().await.polling());
+    let second = env.stand_with("second", lock().await.polling());
     sees(&second, "first").await;
     for _ in 0..4 {
         let before = leadership.deadline();
@@ -335,17 +333,17 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn it_is_found_out_once_that_a_pooler_passes_no_notifications_on() {
     let server = Arc::new(PostgresServer::start(&["log_statement=all"]).await);
-    let scene = Scene::on(server, LEASE).await;
-    scene.open().await;
-    let pooler = Pooler::start(&scene.server, &scene.database).await;
-    let lock = Postgres::connect(&pooler.url(&scene.database)).await.unwrap().lock();
-    let election = scene.stand_with("only", lock);
+    let env = TestEnv::on(server, LEASE).await;
+    env.open().await;
+    let pooler = Pooler::start(&env.server, &env.database).await;
+    let lock = Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock();
+    let election = env.stand_with("only", lock);
     let leadership = leads(&election).await;
     for _ in 0..10 {
         let before = leadership.deadline();
         soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
-    let listens = scene.server.log().matches("LISTEN ").count();
+    let listens = env.server.log().matches("LISTEN ").count();
     assert!((1..=2).contains(&listens), "{listens}");
     drop(leadership);
     election.stop().await;

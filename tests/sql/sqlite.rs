@@ -15,17 +15,17 @@ use rustix::process::Signal;
 use sqlx::Row;
 
 use crate::conformance::{leads, sees, soon};
-use crate::file::FileScene;
+use crate::file::FileEnv;
 
 const LEASE: Duration = Duration::from_secs(3);
 
 /// What `sqlite3` shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_row_shows_who_leads_since_when_and_for_how_long() {
-    let scene = FileScene::new(LEASE);
-    let first = scene.stand("first").await;
+    let env = FileEnv::new(LEASE);
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let row = scene.row().await.expect("a row");
+    let row = env.row().await.expect("a row");
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
     assert_eq!(row.get::<i64, _>("transitions"), 0);
     assert_eq!(row.get::<i64, _>("lease_duration_ms"), 3000);
@@ -34,12 +34,12 @@ async fn the_row_shows_who_leads_since_when_and_for_how_long() {
     soon("a renewal", leadership.renewed(before)).await.unwrap();
     drop(leadership);
     first.stop().await;
-    let row = scene.row().await.expect("a row that stays");
+    let row = env.row().await.expect("a row that stays");
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
     assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     let leadership = leads(&second).await;
-    let row = scene.row().await.expect("a row");
+    let row = env.row().await.expect("a row");
     assert_eq!(row.get::<i64, _>("transitions"), 1);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
 }
@@ -47,12 +47,12 @@ async fn the_row_shows_who_leads_since_when_and_for_how_long() {
 /// Five processes in one file, of which the leader is killed again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn processes_that_are_killed_are_replaced_and_no_two_lead() {
-    let scene = FileScene::new(Duration::from_secs(1));
-    let mut campaigners: Vec<_> = (0..5).map(|i| Campaigner::start(&scene, i)).collect();
+    let env = FileEnv::new(Duration::from_secs(1));
+    let mut campaigners: Vec<_> = (0..5).map(|i| Campaigner::start(&env, i)).collect();
     let mut killed = Vec::new();
     for turn in 0..4 {
         let leader = eventually("another leads", async || {
-            let wins = Campaigner::wins(&scene);
+            let wins = Campaigner::wins(&env);
             let last = wins.last().filter(|_| wins.len() > turn)?.clone();
             (!killed.contains(&last.0)).then_some(last.0)
         })
@@ -61,10 +61,10 @@ async fn processes_that_are_killed_are_replaced_and_no_two_lead() {
         campaigners.swap_remove(index).process.signal(Signal::KILL);
         killed.push(leader);
     }
-    eventually("the last leads", async || (Campaigner::wins(&scene).len() > 4).then_some(())).await;
-    let log = Campaigner::log(&scene);
+    eventually("the last leads", async || (Campaigner::wins(&env).len() > 4).then_some(())).await;
+    let log = Campaigner::log(&env);
     assert!(!log.contains("overlap"), "{log}");
-    let tokens: Vec<u64> = Campaigner::wins(&scene).into_iter().map(|(_, token)| token).collect();
+    let tokens: Vec<u64> = Campaigner::wins(&env).into_iter().map(|(_, token)| token).collect();
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
@@ -75,15 +75,15 @@ pub struct Campaigner {
 }
 
 impl Campaigner {
-    fn start(scene: &FileScene, number: usize) -> Self {
-        Self::start_by(&[], scene, number, scene.path())
+    fn start(env: &FileEnv, number: usize) -> Self {
+        Self::start_by(&[], env, number, env.path())
     }
 
     /// In the file `elections`, started by other programs.
-    pub fn start_by(by: &[&str], scene: &FileScene, number: usize, elections: PathBuf) -> Self {
+    pub fn start_by(by: &[&str], env: &FileEnv, number: usize, elections: PathBuf) -> Self {
         let identity = format!("process-{number}");
         let program = std::env::current_exe().unwrap();
-        let log = scene.directory.path().join(format!("{identity}.log"));
+        let log = env.directory.path().join(format!("{identity}.log"));
         let first = by.first().map_or(program.as_path(), Path::new);
         let process = Process::spawn(first, &log, |command| {
             if let Some((_, rest)) = by.split_first() {
@@ -96,17 +96,17 @@ impl Campaigner {
     }
 
     /// What it said on its standard error.
-    pub fn errors(&self, scene: &FileScene) -> String {
-        let log = scene.directory.path().join(format!("{}.log", self.identity));
+    pub fn errors(&self, env: &FileEnv) -> String {
+        let log = env.directory.path().join(format!("{}.log", self.identity));
         fs::read_to_string(log).unwrap_or_default()
     }
 
-    pub fn log(scene: &FileScene) -> String {
-        fs::read_to_string(scene.directory.path().join("wins")).unwrap_or_default()
+    pub fn log(env: &FileEnv) -> String {
+        fs::read_to_string(env.directory.path().join("wins")).unwrap_or_default()
     }
 
-    pub fn wins(scene: &FileScene) -> Vec<(String, u64)> {
-        let log = Self::log(scene);
+    pub fn wins(env: &FileEnv) -> Vec<(String, u64)> {
+        let log = Self::log(env);
         let wins = log.lines().filter_map(|line| line.split_once(' '));
         wins.filter_map(|(who, token)| Some((who.to_owned(), token.parse().ok()?))).collect()
     }
@@ -169,16 +169,16 @@ async fn a_file_that_cannot_be_written_is_refused() {
 /// A file that is deleted takes the office with it, at once; who stands by says what is wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_file_that_is_deleted_ends_the_term_at_once_and_is_not_made_again() {
-    let scene = FileScene::new(Duration::from_secs(30));
-    let first = scene.stand("first").await;
+    let env = FileEnv::new(Duration::from_secs(30));
+    let first = env.stand("first").await;
     let leadership = leads(&first).await;
-    let second = scene.stand("second").await;
+    let second = env.stand("second").await;
     sees(&second, "first").await;
-    let aside = scene.directory.path().join("aside");
+    let aside = env.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
     let files = ["elections.db", "elections.db-wal", "elections.db-shm"];
     for file in files {
-        fs::rename(scene.directory.path().join(file), aside.join(file)).unwrap();
+        fs::rename(env.directory.path().join(file), aside.join(file)).unwrap();
     }
     // Long before the lease of 30 s is over.
     let loss = soon("the end", leadership.ended()).await;
@@ -187,9 +187,9 @@ async fn a_file_that_is_deleted_ends_the_term_at_once_and_is_not_made_again() {
     let trouble = eventually("the trouble", async || second.trouble()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
     assert!(trouble.message.contains("was deleted: put it back"), "{}", trouble.message);
-    assert!(!scene.path().exists());
+    assert!(!env.path().exists());
     for file in files {
-        fs::rename(aside.join(file), scene.directory.path().join(file)).unwrap();
+        fs::rename(aside.join(file), env.directory.path().join(file)).unwrap();
     }
     eventually("one leads", async || (first.is_leader() || second.is_leader()).then_some(())).await;
 }
@@ -197,18 +197,18 @@ async fn a_file_that_is_deleted_ends_the_term_at_once_and_is_not_made_again() {
 /// Another file in its place is another election, which nobody enters before the leases of the first one are over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_file_that_is_replaced_ends_the_term_and_the_next_one_waits() {
-    let scene = FileScene::new(LEASE);
-    let election = scene.stand("only").await;
+    let env = FileEnv::new(LEASE);
+    let election = env.stand("only").await;
     let leadership = leads(&election).await;
     let token = leadership.token();
-    let other = scene.directory.path().join("other.db");
+    let other = env.directory.path().join("other.db");
     let tables = Tables::make().longest_lease(LEASE);
     drop(Sqlite::open_with(&other, tables).await.unwrap());
-    let log = scene.directory.path().join("other.db-wal");
+    let log = env.directory.path().join("other.db-wal");
     eventually("the other one is closed", async || (!log.exists()).then_some(())).await;
     let replaced = BootClock.now();
-    fs::remove_file(scene.directory.path().join("elections.db-wal")).unwrap();
-    fs::rename(other, scene.path()).unwrap();
+    fs::remove_file(env.directory.path().join("elections.db-wal")).unwrap();
+    fs::rename(other, env.path()).unwrap();
     assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Evicted);
     drop(leadership);
     let leadership = leads(&election).await;
@@ -219,17 +219,17 @@ async fn a_file_that_is_replaced_ends_the_term_and_the_next_one_waits() {
 /// A backup that is copied over the file: what it says is old, and tokens go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_backup_that_is_put_back_brings_no_token_back() {
-    let scene = FileScene::new(LEASE);
-    let election = scene.stand("only").await;
-    let backup = scene.directory.path().join("backup.db");
+    let env = FileEnv::new(LEASE);
+    let election = env.stand("only").await;
+    let backup = env.directory.path().join("backup.db");
     drop(leads(&election).await);
-    scene.admin(&format!("VACUUM INTO '{}'", backup.display())).await;
+    env.admin(&format!("VACUUM INTO '{}'", backup.display())).await;
     election.resign();
     eventually("the term is over", async || (!election.is_leader()).then_some(())).await;
     let leadership = leads(&election).await;
     let token = leadership.token();
-    fs::remove_file(scene.directory.path().join("elections.db-wal")).unwrap();
-    fs::rename(backup, scene.path()).unwrap();
+    fs::remove_file(env.directory.path().join("elections.db-wal")).unwrap();
+    fs::rename(backup, env.path()).unwrap();
     soon("the end", leadership.ended()).await;
     drop(leadership);
     assert!(leads(&election).await.token() > token);
@@ -239,8 +239,8 @@ async fn a_backup_that_is_put_back_brings_no_token_back() {
 /// disk was put into; who looks watches the row for as long as its lease is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
-    let scene = FileScene::new(LEASE);
-    let lock = scene.sqlite_lock().await;
+    let env = FileEnv::new(LEASE);
+    let lock = env.sqlite_lock().await;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let write = async |revision: u64, boot: &str, boot_ms: i64, renewed_at: &str| {
         let boot = boot.trim();
@@ -250,7 +250,7 @@ async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
             ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, boot = excluded.boot,
                 boot_ms = excluded.boot_ms, renewed_at = excluded.renewed_at"
         );
-        scene.admin(&statement).await;
+        env.admin(&statement).await;
         match lock.read("my_app", LEASE).await.unwrap() {
             Reading::Found(record) => record.content,
             Reading::Empty { .. } => panic!("no row"),
@@ -267,5 +267,5 @@ async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
     for (revision, boot_ms) in [(4, now() + 60_000), (5, now() - 60_000)] {
         assert!(held(write(revision, "another-start", boot_ms, "2001-01-01T00:00:00Z").await));
     }
-    drop(leads(&scene.stand("after").await).await); // who has watched it
+    drop(leads(&env.stand("after").await).await); // who has watched it
 }

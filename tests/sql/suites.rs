@@ -1,15 +1,15 @@
 //! The behaviours that every lock must show.
 
 mod postgres {
-    use crate::scene::Scene;
+    use crate::env::TestEnv;
     use crate::suite;
-    suite!(Scene);
+    suite!(TestEnv);
 }
 
 mod sqlite {
-    use crate::file::FileScene;
+    use crate::file::FileEnv;
     use crate::suite;
-    suite!(FileScene);
+    suite!(FileEnv);
 }
 
 mod operators {
@@ -19,17 +19,17 @@ mod operators {
     use incumbent::{Cause, new_election};
 
     use crate::conformance::{Service, leads, sees, soon, working};
-    use crate::file::FileScene;
-    use crate::scene::Scene;
+    use crate::env::TestEnv;
+    use crate::file::FileEnv;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn postgres_lists_and_evicts_and_tells_where_the_leader_is() {
-        lists_and_evicts(&Scene::new(Duration::from_secs(3)).await).await;
+        lists_and_evicts(&TestEnv::new(Duration::from_secs(3)).await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn sqlite_lists_and_evicts_and_tells_where_the_leader_is() {
-        lists_and_evicts(&FileScene::new(Duration::from_secs(3))).await;
+        lists_and_evicts(&FileEnv::new(Duration::from_secs(3))).await;
     }
 
     async fn lists_and_evicts<S: Service>(service: &S) {

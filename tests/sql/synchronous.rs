@@ -11,9 +11,9 @@ use incumbent_test_support::eventually;
 use sqlx::Row;
 
 use crate::conformance::{leads, soon};
+use crate::env::run;
 use crate::failover::Pair;
 use crate::gate::Gate;
-use crate::scene::run;
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,12 +25,12 @@ const END_WAITING: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
 async fn synchronous_lock(pair: &Pair) -> PostgresLock {
-    let database = Postgres::connect_with(&pair.scene.url(), Tables::existing()).await;
+    let database = Postgres::connect_with(&pair.env.url(), Tables::existing()).await;
     database.expect("a database").lock().synchronous_replicas()
 }
 
 async fn revision(pair: &Pair) -> i64 {
-    pair.scene.row().await.expect("a row").get("revision")
+    pair.env.row().await.expect("a row").get("revision")
 }
 
 fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write {
@@ -54,7 +54,7 @@ async fn a_renewal_that_no_replica_has_extends_no_term() {
     let leader = pair.stand("leader", synchronous_lock(&pair).await);
     let leadership = leads(&leader).await;
     pair.replica.pause();
-    let url = pair.scene.url();
+    let url = pair.env.url();
     let waits = async || (!run(&url, WAITING).await.is_empty()).then_some(());
     eventually("a renewal waits for the replica", waits).await;
     let (deadline, acknowledged) = (leadership.deadline(), revision(&pair).await);
@@ -80,11 +80,11 @@ async fn a_renewal_that_no_replica_has_extends_no_term() {
 async fn no_two_primaries_give_out_one_revision() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
-    let gate = Gate::to(pair.scene.server.port()).await;
+    let gate = Gate::to(pair.env.server.port()).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     let first = lock.write("my_app", write(1, None, None)).await.expect("a first write");
     pair.replica.kill(); // and nothing is on its way to it any more
-    let (token, url) = (Some(Token(first.0)), pair.scene.url());
+    let (token, url) = (Some(Token(first.0)), pair.env.url());
     let committed = async {
         let renewal = lock.write("my_app", write(1, Some(first), token)).await;
         assert_eq!(renewal.unwrap_err().kind(), LockErrorKind::Unknown);
@@ -97,7 +97,7 @@ async fn no_two_primaries_give_out_one_revision() {
     tokio::join!(committed, ended);
     let shown = revision(&pair).await.cast_unsigned();
     assert!(shown > first.0);
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica.restart().await;
     pair.replica_takes_over(&gate);
     let other = eventually("a write on the new primary", async || {
@@ -118,14 +118,14 @@ async fn no_two_primaries_give_out_one_revision() {
 async fn the_clock_of_a_new_primary_ends_no_lease_that_the_old_one_wrote() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
-    let gate = Gate::to(pair.scene.server.port()).await;
+    let gate = Gate::to(pair.env.server.port()).await;
     let lock = pair.lock_through(&gate).await.synchronous_replicas();
     lock.write("my_app", write(1, None, None)).await.expect("a first write");
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica_takes_over(&gate);
     let passed = "SELECT FROM incumbent_elections
         WHERE renewed_at + lease_duration < clock_timestamp()";
-    let url = pair.replica.url(&pair.scene.database);
+    let url = pair.replica.url(&pair.env.database);
     eventually("the lease has passed by the clock of the new primary", async || {
         (!run(&url, passed).await.is_empty()).then_some(())
     })

@@ -12,9 +12,9 @@ use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::conformance::soon;
+use crate::env::{TestEnv, run};
 use crate::failover::Pair;
 use crate::gate::Gate;
-use crate::scene::{Scene, run};
 
 const LEASE: Duration = Duration::from_secs(3);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,8 +31,8 @@ fn first_write(nonce: u64) -> Write {
     }
 }
 
-async fn lock_of(role: &str, scene: &Scene) -> PostgresLock {
-    let url = scene.server.url_as(role, &scene.database);
+async fn lock_of(role: &str, env: &TestEnv) -> PostgresLock {
+    let url = env.server.url_as(role, &env.database);
     Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
 }
 
@@ -46,18 +46,18 @@ async fn found(lock: &PostgresLock) -> Content {
 /// Whoever may connect may notify. That an office is free, or that its holder has stopped, is believed of the row alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_end_of_a_term_can_be_forged_by_a_notification() {
-    let scene = Scene::new(LEASE).await;
-    let lock = scene.postgres_lock().await;
+    let env = TestEnv::new(LEASE).await;
+    let lock = env.postgres_lock().await;
     let revision = lock.write("my_app", first_write(1)).await.expect("a first write");
     let (heard, mut hints) = mpsc::unbounded_channel();
-    let listener = scene.postgres_lock().await;
+    let listener = env.postgres_lock().await;
     let sink = HintSink::new(move |hint| drop(heard.send(hint)));
     let _subscription = listener.subscribe("my_app", sink);
     let covered = soon("it listens", hints.recv()).await;
     assert_eq!(covered, Some(Hint::Coverage(Coverage::Full)));
-    let stranger = format!("stranger_{}", scene.database);
-    scene.admin(&format!("CREATE ROLE {stranger} LOGIN")).await;
-    let url = scene.server.url_as(&stranger, &scene.database);
+    let stranger = format!("stranger_{}", env.database);
+    env.admin(&format!("CREATE ROLE {stranger} LOGIN")).await;
+    let url = env.server.url_as(&stranger, &env.database);
     let next = revision.0 + 1;
     let by = Nonce(1);
     for forged in [
@@ -105,10 +105,10 @@ async fn no_end_of_a_term_can_be_forged_by_a_notification() {
 /// Roles that are told different things of the server must not take each other's rows for another server's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn roles_that_differ_in_what_the_server_tells_them_see_one_row() {
-    let scene = Scene::new(LEASE).await;
-    let told = scene.postgres_lock().await;
-    let untold = scene.lock_of_campaigner().await;
-    scene.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await;
+    let env = TestEnv::new(LEASE).await;
+    let told = env.postgres_lock().await;
+    let untold = env.lock_of_campaigner().await;
+    env.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await;
     told.write("my_app", first_write(1)).await.expect("a first write");
     assert!(matches!(found(&untold).await, Content::Held(_)));
     assert!(matches!(found(&told).await, Content::Held(_)));
@@ -118,20 +118,20 @@ async fn roles_that_differ_in_what_the_server_tells_them_see_one_row() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_observer_needs_no_right_to_write_after_a_failover() {
     let pair = Pair::start(LEASE).await;
-    let scene = &pair.scene;
-    let observer = format!("observer_{}", scene.database);
-    scene.admin(&format!("CREATE ROLE {observer} LOGIN")).await;
+    let env = &pair.env;
+    let observer = format!("observer_{}", env.database);
+    env.admin(&format!("CREATE ROLE {observer} LOGIN")).await;
     for table in ["incumbent_elections", "incumbent_settings"] {
-        scene.admin(&format!("GRANT SELECT ON {table} TO {observer}")).await;
+        env.admin(&format!("GRANT SELECT ON {table} TO {observer}")).await;
     }
-    let lock = scene.postgres_lock().await;
+    let lock = env.postgres_lock().await;
     lock.write("my_app", first_write(1)).await.expect("a first write");
-    let observes = lock_of(&observer, scene).await;
+    let observes = lock_of(&observer, env).await;
     assert!(matches!(found(&observes).await, Content::Held(_)));
     pair.replica_has_a_holder().await;
-    scene.server.kill();
+    env.server.kill();
     pair.replica.promote();
-    let url = pair.replica.url_as(&observer, &scene.database);
+    let url = pair.replica.url_as(&observer, &env.database);
     let observes = Postgres::connect_with(&url, Tables::existing()).await.unwrap().lock();
     assert_eq!(found(&observes).await, Content::Vacant(Tombstone::Deleted));
     let denied = observes.write("other", first_write(2)).await.unwrap_err();
@@ -141,7 +141,7 @@ async fn an_observer_needs_no_right_to_write_after_a_failover() {
 /// A dump that is read into a new server lacks what was written after it, as a failover does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_row_proves_nothing_where_a_dump_was_read_in() {
-    let (old, new) = (Scene::new(LEASE).await, Scene::alone(LEASE).await);
+    let (old, new) = (TestEnv::new(LEASE).await, TestEnv::alone(LEASE).await);
     old.open().await;
     let read = "SELECT to_jsonb(s)::text AS dump FROM incumbent_settings s";
     old.admin("UPDATE incumbent_settings SET created_at = created_at - interval '1 day'").await;
@@ -163,11 +163,11 @@ async fn a_missing_row_proves_nothing_where_a_dump_was_read_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_clock_that_is_behind_after_a_failover_brings_no_token_back() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.scene.server.port()).await;
-    let lock = pair.scene.postgres_lock().await;
+    let gate = Gate::to(pair.env.server.port()).await;
+    let lock = pair.env.postgres_lock().await;
     pair.replica.kill(); // and lacks the row
     let first = lock.write("my_app", first_write(1)).await.expect("a first write");
-    pair.scene.server.kill();
+    pair.env.server.kill();
     pair.replica.restart().await;
     pair.replica_takes_over(&gate);
     let lock = pair.lock_through(&gate).await; // of who has seen nothing

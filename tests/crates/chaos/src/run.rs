@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::attack;
 use crate::checker::Report;
+use crate::env::TestEnv;
 use crate::fault::{Entry, TABLE};
 use crate::fleet::Kind;
 use crate::journal::Event;
 use crate::net;
 use crate::plan::Plan;
-use crate::scene::Scene;
 use crate::server::unmount;
 
 /// How the directories of runs are called, before the id of their process.
@@ -97,10 +97,10 @@ async fn within(
     directory: &Path,
     say: &mut impl FnMut(&str),
 ) -> io::Result<Outcome> {
-    let mut scene = Scene::start(options, directory, say).await?;
+    let mut env = TestEnv::start(options, directory, say).await?;
     let mut outcome = Outcome::default();
     for entry in TABLE {
-        if let Some(why) = entry.needs.iter().find_map(|need| scene.lacks(*need)) {
+        if let Some(why) = entry.needs.iter().find_map(|need| env.lacks(*need)) {
             outcome.not_run.insert(entry.name, why);
         }
     }
@@ -114,26 +114,26 @@ async fn within(
     let begun = Instant::now();
     let mut fleet = None;
     while !options.faults.is_empty() || begun.elapsed() < options.time {
-        let Some((kind, entry)) = plan.next(&mut scene.rng) else { break };
-        let before = scene.checker.report(false).violations.len();
+        let Some((kind, entry)) = plan.next(&mut env.rng) else { break };
+        let before = env.checker.report(false).violations.len();
         let done = async {
             if fleet.replace(kind) != Some(kind) {
-                scene.new_fleet(kind).await?;
-                if scene.await_leader(FIRST, |_| true).await?.is_none() {
+                env.new_fleet(kind).await?;
+                if env.await_leader(FIRST, |_| true).await?.is_none() {
                     let name = kind.name();
                     return Ok(Some(format!(
                         "nobody of a new fleet ({name}) led within {FIRST:?}"
                     )));
                 }
             }
-            strike(&mut scene, kind, entry, begun, say).await
+            strike(&mut env, kind, entry, begun, say).await
         };
         match done.await {
             Ok(None) => {}
             Ok(Some(late)) => outcome.failures.push(late),
             Err(error) => outcome.failures.push(format!("{}: {error}", entry.name)),
         }
-        let report = scene.checker.report(false);
+        let report = env.checker.report(false);
         for violation in report.violations.iter().skip(before).take(3) {
             say(&format!("    VIOLATION: {}", violation.text));
         }
@@ -141,17 +141,17 @@ async fn within(
             break;
         }
     }
-    if let Err(error) = scene.dismiss().await {
+    if let Err(error) = env.dismiss().await {
         outcome.failures.push(error.to_string());
     }
-    scene.replay();
-    outcome.report = scene.checker.report(true);
+    env.replay();
+    outcome.report = env.checker.report(true);
     if !outcome.is_good() {
-        for (path, tail) in scene.complaints() {
+        for (path, tail) in env.complaints() {
             say(&format!("--- the end of {}\n{tail}", path.display()));
         }
     }
-    drop(scene);
+    drop(env);
     // What cannot be run on any such machine is told; so is what the time did not suffice for.
     for entry in TABLE {
         let run = outcome.report.faults.contains_key(entry.name);
@@ -168,48 +168,48 @@ async fn within(
 
 /// One fault, from beginning to end; answers what did not come in time.
 async fn strike(
-    scene: &mut Scene,
+    env: &mut TestEnv,
     kind: Kind,
     entry: &Entry,
     begun: Instant,
     say: &mut impl FnMut(&str),
 ) -> io::Result<Option<String>> {
-    let lease = scene.lease();
-    scene.await_servers().await?;
-    if scene.await_leader(entry.bound(kind, lease), |_| true).await?.is_none() {
+    let lease = env.lease();
+    env.await_servers().await?;
+    if env.await_leader(entry.bound(kind, lease), |_| true).await?.is_none() {
         return Ok(Some(format!("before {}: nobody led", entry.name)));
     }
-    let phase = lease.mul_f64(scene.rng.f64());
-    scene.pass(phase).await?;
-    let terms = scene.checker.report(false).terms;
-    scene.mark(Event::Begin { fault: entry.name.to_owned() });
-    let struck = attack::begin(scene, entry.fault).await;
+    let phase = lease.mul_f64(env.rng.f64());
+    env.pass(phase).await?;
+    let terms = env.checker.report(false).terms;
+    env.mark(Event::Begin { fault: entry.name.to_owned() });
+    let struck = attack::begin(env, entry.fault).await;
     let (wounds, whom) = match struck {
         Ok(struck) => struck,
         Err(error) => {
-            scene.mark(Event::End);
+            env.mark(Event::End);
             return Err(error);
         }
     };
     let (least, most) = entry.tenths;
-    let hold = lease * scene.rng.u32(least..=most) / 10;
-    scene.pass(hold).await?;
-    attack::heal(scene, &wounds).await?;
-    scene.mark(Event::Healed);
+    let hold = lease * env.rng.u32(least..=most) / 10;
+    env.pass(hold).await?;
+    attack::heal(env, &wounds).await?;
+    env.mark(Event::Healed);
     let healed = Instant::now();
     let bound = entry.bound(kind, lease);
-    let leader = scene.await_leader(bound, |_| true).await?;
+    let leader = env.await_leader(bound, |_| true).await?;
     let after = healed.elapsed();
-    scene.mark(Event::End);
-    scene.glance()?;
-    let died = scene.fleet.iter_mut().filter(|one| one.is_up()).find_map(|one| {
+    env.mark(Event::End);
+    env.glance()?;
+    let died = env.fleet.iter_mut().filter(|one| one.is_up()).find_map(|one| {
         let name = one.name();
         one.has_ended().then_some(name)
     });
     if let Some(name) = died {
         return Ok(Some(format!("{}: {name} ended by itself", entry.name)));
     }
-    let report = scene.checker.report(false);
+    let report = env.checker.report(false);
     say(&format!(
         "{:>6.1} s  {:<34} {:<7} {:<24} {:>5.1} s, {} new terms, {}",
         begun.elapsed().as_secs_f64(),
@@ -221,7 +221,7 @@ async fn strike(
         match leader {
             Some(leader) => format!(
                 "{} leads {:.1} s after",
-                scene.fleet[leader].name(),
+                env.fleet[leader].name(),
                 after.saturating_sub(Duration::from_secs(1)).as_secs_f64()
             ),
             None => format!("NOBODY leads {bound:?} after"),
@@ -238,7 +238,7 @@ fn sweep() {
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.strip_prefix(DIRECTORY).is_some_and(net::is_gone) {
-            for server in 0..crate::scene::SERVERS {
+            for server in 0..crate::env::SERVERS {
                 unmount(&entry.path().join(format!("s{server}/store")));
             }
             let _ = fs::remove_dir_all(entry.path());

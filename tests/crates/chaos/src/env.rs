@@ -30,7 +30,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// Everything that runs. Fields are dropped in this order: processes before their network.
 #[derive(Debug)]
-pub struct Scene {
+pub struct TestEnv {
     /// The campaigners: ours, then the one like Choria's.
     pub fleet: Vec<Campaigner>,
     /// The servers.
@@ -51,7 +51,7 @@ pub struct Scene {
     rounds: u32,
 }
 
-impl Scene {
+impl TestEnv {
     /// Starts the network and the servers, and makes the bucket; says what it found on this machine.
     ///
     /// # Errors

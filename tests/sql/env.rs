@@ -23,13 +23,13 @@ async fn shared_server() -> Arc<PostgresServer> {
     Arc::clone(SERVER.get_or_init(start).await)
 }
 
-pub struct Scene {
+pub struct TestEnv {
     pub server: Arc<PostgresServer>,
     pub database: String,
     pub lease: Duration,
 }
 
-impl Scene {
+impl TestEnv {
     pub async fn new(lease: Duration) -> Self {
         Self::on(shared_server().await, lease).await
     }
@@ -42,9 +42,9 @@ impl Scene {
     pub async fn on(server: Arc<PostgresServer>, lease: Duration) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let database = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let scene = Self { server, database, lease };
-        run(&scene.server.url("postgres"), &format!("CREATE DATABASE {}", scene.database)).await;
-        scene
+        let env = Self { server, database, lease };
+        run(&env.server.url("postgres"), &format!("CREATE DATABASE {}", env.database)).await;
+        env
     }
 
     pub fn url(&self) -> String {
@@ -124,7 +124,7 @@ pub async fn run(url: &str, statement: &str) -> Vec<PgRow> {
     rows.unwrap_or_else(|error| panic!("{statement}: {error}"))
 }
 
-impl Service for Scene {
+impl Service for TestEnv {
     /// It is read in the row, where the next one may have written by then.
     const HEARS_DELETIONS: bool = false;
 

@@ -22,7 +22,7 @@ pub const LEASE: Duration = Duration::from_secs(3);
 /// How long one request may take.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub struct Scene<K: Kind> {
+pub struct TestEnv<K: Kind> {
     pub server: Arc<Server>,
     pub gate: Gate,
     /// Of the administrator, who passes by the gate.
@@ -33,7 +33,7 @@ pub struct Scene<K: Kind> {
     kind: PhantomData<K>,
 }
 
-impl<K: Kind> Scene<K> {
+impl<K: Kind> TestEnv<K> {
     pub async fn new(lease: Duration) -> Self {
         let start = || async { Arc::new(Server::start(K::PROGRAM).await) };
         Self::on(Arc::clone(K::shared().get_or_init(start).await), lease).await
@@ -119,7 +119,7 @@ pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-impl<K: Kind> Service for Scene<K> {
+impl<K: Kind> Service for TestEnv<K> {
     const LEASE: Duration = LEASE;
 
     async fn start() -> Self {

@@ -16,12 +16,12 @@ pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 pub const KEY: &str = "$KV.CHORIA_LEADER_ELECTION.my_app";
 
 /// A server with a bucket.
-pub struct Scene {
+pub struct TestEnv {
     pub server: Server,
     pub bucket: Bucket,
 }
 
-impl Scene {
+impl TestEnv {
     pub async fn with_ttl(ttl: Duration) -> Self {
         Self::on(Server::start().await, ttl).await
     }
@@ -99,13 +99,13 @@ pub async fn lock_at(url: &str) -> NatsLock {
     Bucket::open(client, BUCKET).await.expect("the bucket").lock()
 }
 
-impl Service for Scene {
+impl Service for TestEnv {
     async fn start() -> Self {
         Self::with_ttl(LEASE).await
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
-        Arc::new(Scene::lock(self).await)
+        Arc::new(TestEnv::lock(self).await)
     }
 
     async fn evict(&self, _name: &str) {

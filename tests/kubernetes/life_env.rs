@@ -14,14 +14,14 @@ use tokio::task::JoinHandle;
 use tracing::instrument::WithSubscriber;
 
 use crate::conformance::soon;
-use crate::scene::{ForLife, OBJECT, Scene};
+use crate::env::{ForLife, OBJECT, TestEnv};
 
 /// So long that only a watch can have told.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// A namespace with an account that has the documented rights of a leader for life.
 pub struct Life {
-    pub scene: Scene<ForLife>,
+    pub env: TestEnv<ForLife>,
 }
 
 /// A candidate, and what it logs.
@@ -32,18 +32,18 @@ pub struct Standing {
 
 impl Life {
     pub async fn new() -> Self {
-        Self::with(Scene::new(Duration::from_secs(5)).await).await
+        Self::with(TestEnv::new(Duration::from_secs(5)).await).await
     }
 
     pub async fn alone() -> Self {
-        Self::with(Scene::alone(Duration::from_secs(5)).await).await
+        Self::with(TestEnv::alone(Duration::from_secs(5)).await).await
     }
 
-    async fn with(scene: Scene<ForLife>) -> Self {
-        let life = Self { scene };
+    async fn with(env: TestEnv<ForLife>) -> Self {
+        let life = Self { env };
         let client = life.cluster().await.client().clone();
         eventually("the rights to pods and nodes", async || {
-            let pods = format!("/api/v1/namespaces/{}/pods/none", life.scene.namespace);
+            let pods = format!("/api/v1/namespaces/{}/pods/none", life.env.namespace);
             for path in [&*pods, "/api/v1/nodes/none"] {
                 let request = http::Request::get(path).body(vec![]).unwrap();
                 let answer = client.request::<Value>(request).await;
@@ -58,11 +58,11 @@ impl Life {
     }
 
     pub async fn cluster(&self) -> Cluster {
-        self.scene.cluster().await
+        self.env.cluster().await
     }
 
     fn path(&self, plural: &str) -> String {
-        format!("/api/v1/namespaces/{}/{plural}", self.scene.namespace)
+        format!("/api/v1/namespaces/{}/{plural}", self.env.namespace)
     }
 
     /// Makes a pod, perhaps on a node, and answers its UID.
@@ -74,7 +74,7 @@ impl Life {
                 "nodeName": node.map(|node| self.node_name(node)),
             },
         });
-        let pod = self.scene.post(&self.path("pods"), &pod).await;
+        let pod = self.env.post(&self.path("pods"), &pod).await;
         pod["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
@@ -95,7 +95,7 @@ impl Life {
     }
 
     fn node_name(&self, node: &str) -> String {
-        format!("{}-{node}", self.scene.namespace)
+        format!("{}-{node}", self.env.namespace)
     }
 
     fn node_path(&self, node: &str) -> String {
@@ -104,7 +104,7 @@ impl Life {
 
     pub async fn node(&self, node: &str) {
         let object = json!({ "metadata": { "name": self.node_name(node) } });
-        self.scene.post("/api/v1/nodes", &object).await;
+        self.env.post("/api/v1/nodes", &object).await;
         self.node_is_ready(node, "True").await;
     }
 
@@ -131,13 +131,13 @@ impl Life {
     }
 
     pub async fn make_lock(&self, object: Value) -> Value {
-        self.scene.post(&self.path("configmaps"), &object).await
+        self.env.post(&self.path("configmaps"), &object).await
     }
 
     /// The UID of the service account.
     pub async fn account(&self) -> String {
         let path = format!("{}/my-app", self.path("serviceaccounts"));
-        let account = self.scene.send("GET", &path, "application/json", vec![]).await.unwrap();
+        let account = self.env.send("GET", &path, "application/json", vec![]).await.unwrap();
         account["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
@@ -147,13 +147,13 @@ impl Life {
 
     async fn delete(&self, path: &str, options: &Value) {
         let body = serde_json::to_vec(options).unwrap();
-        self.scene.send("DELETE", path, "application/json", body).await.expect("a delete");
+        self.env.send("DELETE", path, "application/json", body).await.expect("a delete");
     }
 
     pub async fn patch_at(&self, path: &str, patch: &Value) {
         let body = serde_json::to_vec(patch).unwrap();
         let content = "application/merge-patch+json";
-        self.scene.send("PATCH", path, content, body).await.expect("a patch");
+        self.env.send("PATCH", path, content, body).await.expect("a patch");
     }
 
     /// A candidate in a pod, which does not poll.

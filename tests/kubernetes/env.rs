@@ -101,7 +101,7 @@ impl Kind for InEndpoints {
     }
 }
 
-pub struct Scene<K: Kind = InLease> {
+pub struct TestEnv<K: Kind = InLease> {
     pub server: Arc<KubeServer>,
     pub admin: kube::Client,
     pub namespace: String,
@@ -116,7 +116,7 @@ pub fn timing(lease: Duration) -> LeaseTiming {
     LeaseTiming::new(lease, lease * 4 / 5, lease / 5).expect("client-go's inequalities")
 }
 
-impl<K: Kind> Scene<K> {
+impl<K: Kind> TestEnv<K> {
     pub async fn new(lease: Duration) -> Self {
         Self::on(shared_server().await, lease).await
     }
@@ -133,9 +133,9 @@ impl<K: Kind> Scene<K> {
         let admin = cluster.client().clone();
         let kubeconfig = server.file(&format!("{namespace}.kubeconfig"));
         let timing = timing(lease);
-        let scene = Self { server, admin, namespace, kubeconfig, timing, kind: PhantomData };
-        scene.furnish().await;
-        scene
+        let env = Self { server, admin, namespace, kubeconfig, timing, kind: PhantomData };
+        env.furnish().await;
+        env
     }
 
     async fn furnish(&self) {
@@ -249,7 +249,7 @@ impl<K: Kind> Scene<K> {
     }
 }
 
-impl<K: Kind> Service for Scene<K> {
+impl<K: Kind> Service for TestEnv<K> {
     const LEASE: Duration = Duration::from_secs(3);
 
     async fn start() -> Self {
