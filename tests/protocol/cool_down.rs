@@ -9,7 +9,7 @@ use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptio
 
 use incumbent_sim::Keeping;
 
-use super::desk::{Desk, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
+use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long a candidate may wait before it asks.
@@ -53,64 +53,64 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
     ours.choria_peers = choria_peers;
     let options = TimingOptions { choria_peers, ..TimingOptions::default() };
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
-    let mut desk = Desk::new(ours, capabilities());
-    desk.server.revision = 100;
-    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    let mut harness = Harness::new(ours, capabilities());
+    harness.server.revision = 100;
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     let foreign = matches!(vacancy, Vacancy::Foreign | Vacancy::ForeignExpiry);
     let holder = || if foreign { of_choria(LEASE) } else { of_other(LEASE) };
-    desk.stores(holder());
-    desk.event(Event::Start);
-    desk.run(SECOND);
+    harness.stores(holder());
+    harness.event(Event::Start);
+    harness.run(SECOND);
     // The last write.
     let unheard =
         matches!(vacancy, Vacancy::Expired | Vacancy::Evicted | Vacancy::ReadExpiry { .. });
     let revision = match vacancy {
         Vacancy::Empty { .. } => Revision(0),
-        Vacancy::ReadExpiry { right } => desk.server.store(desk.now, of_other(right), right),
-        _ if unheard => desk.server.store(desk.now, holder(), LEASE),
-        _ => desk.stores(holder()),
+        Vacancy::ReadExpiry { right } => harness.server.store(harness.now, of_other(right), right),
+        _ if unheard => harness.server.store(harness.now, holder(), LEASE),
+        _ => harness.stores(holder()),
     };
-    let last_write = desk.now;
+    let last_write = harness.now;
     match vacancy {
         Vacancy::ReadExpiry { .. } => {
-            desk.run(SECOND);
-            desk.event(Event::Hint(Hint::Look));
-            desk.run(LEASE - SECOND);
-            desk.tell_last();
+            harness.run(SECOND);
+            harness.event(Event::Hint(Hint::Look));
+            harness.run(LEASE - SECOND);
+            harness.tell_last();
         }
         Vacancy::WatchedExpiry | Vacancy::Expired | Vacancy::ForeignExpiry => {
-            desk.run(LEASE);
-            desk.tell_last();
+            harness.run(LEASE);
+            harness.tell_last();
         }
         Vacancy::Released { left } => {
-            desk.run(SECOND * 3);
-            desk.stores(Content::Vacant(Tombstone::Released { by: OTHER, left }));
+            harness.run(SECOND * 3);
+            harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left }));
         }
         Vacancy::Conceded { left } => {
-            desk.run(SECOND * 3);
+            harness.run(SECOND * 3);
             let concession = Concession { by: OTHER, token: Token(1), revision, left };
-            desk.event(Event::Hint(Hint::Conceded(concession)));
-            desk.admin_deletes();
+            harness.event(Event::Hint(Hint::Conceded(concession)));
+            harness.admin_deletes();
         }
         Vacancy::Watched | Vacancy::Evicted | Vacancy::Foreign => {
-            desk.run(SECOND * 3);
-            desk.admin_deletes();
+            harness.run(SECOND * 3);
+            harness.admin_deletes();
         }
         Vacancy::Empty { proof } => {
-            desk.server.last = None;
-            desk.server.keeping = if proof { Keeping::LeavesMarkers } else { Keeping::Expires };
-            desk.server.age = LEASE * 100;
-            desk.run(LEASE * 3);
-            let asked = desk.log.iter().find(|(_, action)| {
+            harness.server.last = None;
+            harness.server.keeping = if proof { Keeping::LeavesMarkers } else { Keeping::Expires };
+            harness.server.age = LEASE * 100;
+            harness.run(LEASE * 3);
+            let asked = harness.log.iter().find(|(_, action)| {
                 matches!(action, Action::Request { request: Request::Write(_), .. })
             });
-            return desk.begins()[0] - asked.expect("it asked").0;
+            return harness.begins()[0] - asked.expect("it asked").0;
         }
     }
-    let vacant = if foreign { last_write } else { desk.now };
-    desk.run(LEASE * 3);
-    assert_eq!(desk.begins().len(), 1, "{:?}", desk.machine);
-    desk.begins()[0] - vacant
+    let vacant = if foreign { last_write } else { harness.now };
+    harness.run(LEASE * 3);
+    assert_eq!(harness.begins().len(), 1, "{:?}", harness.machine);
+    harness.begins()[0] - vacant
 }
 
 fn assert_wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool, least: Duration) {
@@ -199,49 +199,49 @@ fn strict_beside_choria_waits_for_one_of_theirs_in_full() {
 /// A concession that comes while the winner already cools down ends the wait; one of somebody else does not.
 #[test]
 fn a_concession_ends_a_cool_down_that_has_begun() {
-    let mut desk = Desk::standing_by();
-    let revision = desk.server.last_revision().expect("the other leads");
-    desk.admin_deletes();
-    desk.run(SECOND);
+    let mut harness = Harness::standing_by();
+    let revision = harness.server.last_revision().expect("the other leads");
+    harness.admin_deletes();
+    harness.run(SECOND);
     let says = |by, token, revision| {
         Event::Hint(Hint::Conceded(Concession { by, token, revision, left: Duration::ZERO }))
     };
-    desk.event(says(OTHER, Token(77), Revision(1)));
-    desk.run(SECOND);
-    assert!(desk.begins().is_empty());
-    desk.event(says(OTHER, Token(1), revision));
-    assert_eq!(desk.begins(), [desk.now]);
+    harness.event(says(OTHER, Token(77), Revision(1)));
+    harness.run(SECOND);
+    assert!(harness.begins().is_empty());
+    harness.event(says(OTHER, Token(1), revision));
+    assert_eq!(harness.begins(), [harness.now]);
 }
 
 /// Rule 6: a holder that ends while it cools down passes on what it had left to wait.
 #[test]
 fn what_is_left_of_a_cool_down_is_passed_on() {
-    let mut desk = Desk::standing_by();
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.admin_deletes();
-    let evicted = desk.now;
-    desk.run(SECOND * 2);
-    assert!(desk.holds_entry() && !desk.leads());
-    desk.event(Event::Stop);
-    desk.run(SECOND);
-    assert!(desk.is_finished());
-    let last = desk.server.last.as_ref().map(|last| &last.record.content);
+    let mut harness = Harness::standing_by();
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.admin_deletes();
+    let evicted = harness.now;
+    harness.run(SECOND * 2);
+    assert!(harness.holds_entry() && !harness.leads());
+    harness.event(Event::Stop);
+    harness.run(SECOND);
+    assert!(harness.is_finished());
+    let last = harness.server.last.as_ref().map(|last| &last.record.content);
     let Some(Content::Vacant(Tombstone::Released { left, .. })) = last else {
         panic!("{last:?} instead of a release");
     };
-    assert!(*left >= LEASE - (desk.now - evicted), "{left:?}");
+    assert!(*left >= LEASE - (harness.now - evicted), "{left:?}");
 }
 
 /// The same in a concession.
 #[test]
 fn an_evicted_holder_concedes_what_it_had_left_to_wait() {
-    let mut desk = Desk::standing_by();
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.admin_deletes();
-    desk.run(SECOND * 2);
-    assert!(desk.holds_entry() && !desk.leads());
-    desk.admin_deletes();
-    let said = desk.requests().into_iter().find_map(|request| match request {
+    let mut harness = Harness::standing_by();
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.admin_deletes();
+    harness.run(SECOND * 2);
+    assert!(harness.holds_entry() && !harness.leads());
+    harness.admin_deletes();
+    let said = harness.requests().into_iter().find_map(|request| match request {
         Request::Concede(concession) => Some(*concession),
         _ => None,
     });
@@ -252,13 +252,13 @@ fn an_evicted_holder_concedes_what_it_had_left_to_wait() {
 /// The entry of one that cools down lives until its wait is over, so its expiry proves as much as any.
 #[test]
 fn an_entry_outlives_the_cool_down_of_its_writer() {
-    let mut desk = Desk::standing_by_with(of_two_seconds(), capabilities());
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.holds = true;
-    let evicted = desk.now;
-    desk.admin_deletes();
-    let write = desk.next_write();
-    let left = LEASE - (desk.now - evicted);
+    let mut harness = Harness::standing_by_with(of_two_seconds(), capabilities());
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.holds = true;
+    let evicted = harness.now;
+    harness.admin_deletes();
+    let write = harness.next_write();
+    let left = LEASE - (harness.now - evicted);
     assert!(write.life >= left.mul_f64(1.003), "{write:?}");
     assert_eq!(write.mark.lease, write.life);
 }
@@ -273,63 +273,63 @@ fn of_two_seconds() -> Settings {
 /// Mixed leases: the holder's counts, not one's own.
 #[test]
 fn the_lease_that_counts_is_the_one_of_the_holder() {
-    let mut desk = Desk::standing_by_with(of_two_seconds(), capabilities());
-    let last_write = desk.now;
-    desk.other_writes(SECOND * 8);
-    desk.run(SECOND);
-    desk.admin_deletes();
-    desk.run(LEASE * 2);
-    let begun = desk.begins()[0];
+    let mut harness = Harness::standing_by_with(of_two_seconds(), capabilities());
+    let last_write = harness.now;
+    harness.other_writes(SECOND * 8);
+    harness.run(SECOND);
+    harness.admin_deletes();
+    harness.run(LEASE * 2);
+    let begun = harness.begins()[0];
     assert!(begun >= last_write + SECOND * 8 && begun < last_write + SECOND * 9, "{begun:?}");
 }
 
 /// A create whose reply is lost, found standing: its wait counts as if it had been answered.
 #[test]
 fn a_create_in_doubt_keeps_its_wait() {
-    let mut desk = Desk::standing_by();
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.holds = true;
-    let evicted = desk.now;
-    desk.admin_deletes();
-    desk.next_write();
-    desk.lose_the_reply();
+    let mut harness = Harness::standing_by();
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.holds = true;
+    let evicted = harness.now;
+    harness.admin_deletes();
+    harness.next_write();
+    harness.lose_the_reply();
     // Its own hint tells sooner than a second create.
-    desk.tell_last();
-    desk.holds = false;
-    desk.serve();
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= evicted + LEASE, "{:?}", desk.begins());
+    harness.tell_last();
+    harness.holds = false;
+    harness.serve();
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= evicted + LEASE, "{:?}", harness.begins());
 }
 
 /// Hints of an eviction that come in the wrong order do not make it look watched.
 #[test]
 fn an_eviction_that_replaced_an_unheard_write_is_not_watched() {
-    let mut desk = Desk::standing_by();
-    let unheard = desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.run(SECOND);
-    let evicted = desk.now;
-    desk.server.store(desk.now, Content::Vacant(Tombstone::Deleted), LEASE);
-    let last = desk.server.last.clone().expect("the tombstone");
+    let mut harness = Harness::standing_by();
+    let unheard = harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.run(SECOND);
+    let evicted = harness.now;
+    harness.server.store(harness.now, Content::Vacant(Tombstone::Deleted), LEASE);
+    let last = harness.server.last.clone().expect("the tombstone");
     assert_eq!(last.previous, Some(Some(unheard)));
-    desk.event(Event::Hint(stored(last.record.clone(), last.previous)));
+    harness.event(Event::Hint(stored(last.record.clone(), last.previous)));
     // The unheard write comes late: it is older than what is known.
     let late = incumbent::lock::Record { revision: unheard, content: of_other(LEASE) };
-    desk.event(Event::Hint(stored(late, None)));
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= evicted + LEASE);
+    harness.event(Event::Hint(stored(late, None)));
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= evicted + LEASE);
 }
 
 /// Refusals of the lock do not shorten a wait.
 #[test]
 fn a_create_refused_by_the_lock_is_tried_again_and_waits_as_long() {
-    let mut desk = Desk::standing_by();
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.refuses = Some(LockErrorKind::Unavailable);
-    let evicted = desk.now;
-    desk.admin_deletes();
-    desk.run(SECOND * 5);
-    desk.refuses = None;
-    desk.run(LEASE * 2);
-    let begun = desk.begins()[0];
+    let mut harness = Harness::standing_by();
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.refuses = Some(LockErrorKind::Unavailable);
+    let evicted = harness.now;
+    harness.admin_deletes();
+    harness.run(SECOND * 5);
+    harness.refuses = None;
+    harness.run(LEASE * 2);
+    let begun = harness.begins()[0];
     assert!(begun >= evicted + LEASE && begun < evicted + LEASE.mul_f64(1.1), "{begun:?}");
 }

@@ -11,7 +11,7 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, Answer, Event};
 
-use super::desk::{Desk, LEASE, ME, OTHER, capabilities, settings};
+use super::harness::{Harness, LEASE, ME, OTHER, capabilities, settings};
 
 /// How many stories `cargo test` tells; `make fuzz` says otherwise.
 const FEW: usize = 3_000;
@@ -47,13 +47,13 @@ enum Number {
 }
 
 impl Number {
-    fn get(&self, desk: &Desk) -> u64 {
+    fn get(&self, harness: &Harness) -> u64 {
         match self {
             Self::Of(number) => *number,
             Self::Small(number) => u64::from(*number),
             Self::Most => u64::MAX,
             Self::Near(far) => {
-                let last = desk.server.last.as_ref().map_or(0, |last| last.record.revision.0);
+                let last = harness.server.last.as_ref().map_or(0, |last| last.record.revision.0);
                 last.saturating_add_signed(i64::from(*far))
             }
         }
@@ -87,14 +87,14 @@ enum Said {
 }
 
 impl Said {
-    fn get(&self, desk: &Desk) -> Content {
+    fn get(&self, harness: &Harness) -> Content {
         match self {
             Self::Held { by, number, lease, token, since, life } => Content::Held(Entry {
                 identity: "somebody".into(),
                 mark: Some(Mark {
-                    write: WriteId { nonce: by.nonce(), number: number.get(desk) },
+                    write: WriteId { nonce: by.nonce(), number: number.get(harness) },
                     lease: lease.get(),
-                    token: token.as_ref().map(|token| Token(token.get(desk))),
+                    token: token.as_ref().map(|token| Token(token.get(harness))),
                     since_unix_ms: *since,
                 }),
                 life: life.get(),
@@ -173,32 +173,32 @@ struct Story {
     steps: Vec<Step>,
 }
 
-fn take(desk: &mut Desk, step: &Step) {
-    let held = desk.held.is_some();
-    let forged = match (step, desk.held.as_ref().map(|(_, request)| request)) {
+fn take(harness: &mut Harness, step: &Step) {
+    let held = harness.held.is_some();
+    let forged = match (step, harness.held.as_ref().map(|(_, request)| request)) {
         (Step::Read(revision, said), Some(Request::Read { .. })) => {
-            let revision = Revision(revision.get(desk));
-            Some(Answer::Read(Ok(Reading::Found(Record { revision, content: said.get(desk) }))))
+            let revision = Revision(revision.get(harness));
+            Some(Answer::Read(Ok(Reading::Found(Record { revision, content: said.get(harness) }))))
         }
         (Step::Empty(proof), Some(Request::Read { .. })) => {
             Some(Answer::Read(Ok(Reading::Empty { proof: *proof })))
         }
         (Step::Accept(revision), Some(Request::Write(_))) => {
-            Some(Answer::Written(Ok(Revision(revision.get(desk)))))
+            Some(Answer::Written(Ok(Revision(revision.get(harness)))))
         }
         (Step::Accept(_), Some(Request::Release(_))) => Some(Answer::Released(Ok(()))),
         _ => None,
     };
     match step {
-        Step::Wait(millis) => desk.run(Duration::from_millis(u64::from(*millis))),
-        Step::WaitLong(seconds) => desk.run(Duration::from_secs(u64::from(*seconds))),
-        Step::Serve => desk.serve(),
+        Step::Wait(millis) => harness.run(Duration::from_millis(u64::from(*millis))),
+        Step::WaitLong(seconds) => harness.run(Duration::from_secs(u64::from(*seconds))),
+        Step::Serve => harness.serve(),
         Step::Goes(millis) | Step::GoesOn(millis) => {
-            desk.run(Duration::from_millis(u64::from(*millis)));
-            desk.serve();
+            harness.run(Duration::from_millis(u64::from(*millis)));
+            harness.serve();
         }
-        Step::Lose if held => desk.lose_the_reply(),
-        Step::Fail(kind) if held => desk.fail(match kind % 5 {
+        Step::Lose if held => harness.lose_the_reply(),
+        Step::Fail(kind) if held => harness.fail(match kind % 5 {
             0 => LockErrorKind::Conflict,
             1 => LockErrorKind::Unknown,
             2 => LockErrorKind::Denied,
@@ -207,64 +207,67 @@ fn take(desk: &mut Desk, step: &Step) {
         }),
         Step::Read(..) | Step::Empty(_) | Step::Accept(_) => {
             if let Some(answer) = forged {
-                desk.answer(answer);
+                harness.answer(answer);
             }
         }
         Step::Stores(said) => {
-            let content = said.get(desk);
-            desk.stores(content);
+            let content = said.get(harness);
+            harness.stores(content);
         }
         Step::Hint { revision, said, previous, age } => {
-            let record = Record { revision: Revision(revision.get(desk)), content: said.get(desk) };
-            let previous = previous.as_ref().map(|p| p.as_ref().map(|n| Revision(n.get(desk))));
+            let record =
+                Record { revision: Revision(revision.get(harness)), content: said.get(harness) };
+            let previous = previous.as_ref().map(|p| p.as_ref().map(|n| Revision(n.get(harness))));
             let age = age.as_ref().map(Span::get);
-            desk.event(Event::Hint(Hint::Stored { record, previous, age }));
+            harness.event(Event::Hint(Hint::Stored { record, previous, age }));
         }
         Step::Conceded { by, token, revision, left } => {
-            let (token, revision) = (Token(token.get(desk)), Revision(revision.get(desk)));
+            let (token, revision) = (Token(token.get(harness)), Revision(revision.get(harness)));
             let said = Concession { by: by.nonce(), token, revision, left: left.get() };
-            desk.event(Event::Hint(Hint::Conceded(said)));
+            harness.event(Event::Hint(Hint::Conceded(said)));
         }
-        Step::Look => desk.event(Event::Hint(Hint::Look)),
-        Step::Coverage(coverage) => desk.event(Event::Hint(Hint::Coverage(match coverage % 3 {
-            0 => Coverage::None,
-            1 => Coverage::Partial,
-            _ => Coverage::Full,
-        }))),
+        Step::Look => harness.event(Event::Hint(Hint::Look)),
+        Step::Coverage(coverage) => {
+            harness.event(Event::Hint(Hint::Coverage(match coverage % 3 {
+                0 => Coverage::None,
+                1 => Coverage::Partial,
+                _ => Coverage::Full,
+            })))
+        }
         Step::Capabilities { longest, reads, proof } => {
-            desk.event(Event::Capabilities(Capabilities {
+            harness.event(Event::Capabilities(Capabilities {
                 longest_lease: longest.get(),
                 reads: *reads,
                 empty_is_proof: *proof,
                 ..capabilities()
             }));
         }
-        Step::WorkEnded(panicked) => desk.event(Event::WorkEnded { panicked: *panicked }),
-        Step::Ended(work_stopped) => desk.event(Event::Ended { work_stopped: *work_stopped }),
-        Step::Resign => desk.event(Event::Resign),
+        Step::WorkEnded(panicked) => harness.event(Event::WorkEnded { panicked: *panicked }),
+        Step::Ended(work_stopped) => harness.event(Event::Ended { work_stopped: *work_stopped }),
+        Step::Resign => harness.event(Event::Resign),
         Step::Lose | Step::Fail(_) => {}
     }
 }
 
-fn check(desk: &Desk) {
+fn check(harness: &Harness) {
     let mut leads = false;
     let mut sent = None;
-    for (at, action) in &desk.log {
+    for (at, action) in &harness.log {
         match action {
             Action::Begin { .. } | Action::End { .. } => {
                 let begins = matches!(action, Action::Begin { .. });
-                assert!(begins != leads, "{action:?} at {at:?}: {:?}", desk.log);
+                assert!(begins != leads, "{action:?} at {at:?}: {:?}", harness.log);
                 leads = begins;
             }
             Action::Request { request: Request::Write(_), .. } => sent = Some(*at),
             _ => {}
         }
     }
-    assert_eq!(desk.machine.deadline().is_some(), leads, "{:?}", desk.log);
-    if let Some(deadline) = desk.machine.deadline() {
+    assert_eq!(harness.machine.deadline().is_some(), leads, "{:?}", harness.log);
+    if let Some(deadline) = harness.machine.deadline() {
         let sent = sent.expect("who leads has written");
-        let tenure = desk.machine.settings().timing.tenure();
-        assert!(Desk::time(deadline) <= sent + tenure, "{:?}", desk.log);
+        let tenure = harness.machine.settings().timing.tenure();
+        assert!(Harness::time(deadline) <= sent + tenure, "{:?}", harness.log);
     }
 }
 
@@ -273,22 +276,22 @@ fn whatever_is_said_terms_begin_and_end_in_turn_within_their_lease() {
     bolero::check!().with_iterations(FEW).with_type::<Story>().for_each(|story| {
         let mut ours = settings();
         ours.choria_peers = story.choria_peers;
-        let mut desk = match story.begins {
-            Beginning::Fresh => Desk::started_with(ours, capabilities()),
-            Beginning::Leading => Desk::leading(),
-            Beginning::StandingBy => Desk::standing_by_with(ours, capabilities()),
+        let mut harness = match story.begins {
+            Beginning::Fresh => Harness::started_with(ours, capabilities()),
+            Beginning::Leading => Harness::leading(),
+            Beginning::StandingBy => Harness::standing_by_with(ours, capabilities()),
         };
-        desk.works_on = story.works_on;
-        desk.holds = true;
+        harness.works_on = story.works_on;
+        harness.holds = true;
         for step in &story.steps {
-            take(&mut desk, step);
-            check(&desk);
+            take(&mut harness, step);
+            check(&harness);
         }
-        assert!(desk.local() < Instant::from_origin(Duration::MAX));
-        desk.event(Event::Stop);
-        desk.event(Event::Ended { work_stopped: true });
-        desk.run(LEASE * 3);
-        check(&desk);
-        assert!(desk.is_finished(), "{:?}", desk.machine);
+        assert!(harness.local() < Instant::from_origin(Duration::MAX));
+        harness.event(Event::Stop);
+        harness.event(Event::Ended { work_stopped: true });
+        harness.run(LEASE * 3);
+        check(&harness);
+        assert!(harness.is_finished(), "{:?}", harness.machine);
     });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Content, Entry, Hint, Nonce, Record, Revision, Tombstone};
 use incumbent::protocol::Event;
 
-use super::desk::{Desk, LEASE, OTHER, of_choria, of_other, stored};
+use super::harness::{Harness, LEASE, OTHER, of_choria, of_other, stored};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -15,13 +15,13 @@ fn released(by: Nonce) -> Content {
 
 /// How long after `tombstone`, which replaces what `holder` wrote three seconds earlier, the candidate leads.
 fn wait_after(holder: Content, tombstone: Content) -> Duration {
-    let mut desk = Desk::standing_by();
-    desk.stores(holder);
-    desk.run(SECOND * 3);
-    desk.stores(tombstone);
-    let vacant = desk.now;
-    desk.run(LEASE * 3);
-    desk.begins()[0] - vacant
+    let mut harness = Harness::standing_by();
+    harness.stores(holder);
+    harness.run(SECOND * 3);
+    harness.stores(tombstone);
+    let vacant = harness.now;
+    harness.run(LEASE * 3);
+    harness.begins()[0] - vacant
 }
 
 #[test]
@@ -34,18 +34,18 @@ fn a_release_that_is_not_the_last_holders_proves_nothing() {
 /// What claims to live for ever may be gone without a sign: where the server does not know of such lives, or never had it.
 #[test]
 fn an_entry_that_claims_to_live_for_ever_is_looked_at_again() {
-    let mut desk = Desk::standing_by();
+    let mut harness = Harness::standing_by();
     let for_ever = Content::Held(Entry {
         identity: "junk".into(),
         mark: None,
         life: SECOND * 3600 * 24 * 36_600,
         advertisement: None,
     });
-    desk.server.store(desk.now, for_ever, LEASE);
-    desk.tell_last();
-    desk.server.last = None;
-    desk.run(LEASE * 6);
-    assert!(desk.leads(), "{:?}", desk.machine);
+    harness.server.store(harness.now, for_ever, LEASE);
+    harness.tell_last();
+    harness.server.last = None;
+    harness.run(LEASE * 6);
+    assert!(harness.leads(), "{:?}", harness.machine);
 }
 
 /// One forged hint does not make deaf to the true ones.
@@ -54,31 +54,31 @@ fn a_hint_of_the_last_revision_there_is_is_forgotten_again() {
     for content in
         [of_choria(LEASE), of_other(LEASE), released(OTHER), Content::Vacant(Tombstone::Expired)]
     {
-        let mut desk = Desk::standing_by();
+        let mut harness = Harness::standing_by();
         let record = Record { revision: Revision(u64::MAX), content };
-        desk.event(Event::Hint(stored(record, Some(Some(Revision(u64::MAX))))));
+        harness.event(Event::Hint(stored(record, Some(Some(Revision(u64::MAX))))));
         for _ in 0..9 {
-            desk.run(LEASE / 3);
-            desk.other_writes(LEASE);
+            harness.run(LEASE / 3);
+            harness.other_writes(LEASE);
         }
-        assert!(desk.begins().is_empty());
-        desk.stores(released(OTHER));
-        let vacant = desk.now;
-        desk.run(LEASE);
-        assert!(desk.begins()[0] < vacant + SECOND, "{:?}", desk.machine);
+        assert!(harness.begins().is_empty());
+        harness.stores(released(OTHER));
+        let vacant = harness.now;
+        harness.run(LEASE);
+        assert!(harness.begins()[0] < vacant + SECOND, "{:?}", harness.machine);
     }
 }
 
 /// It costs the term, as every hint of somebody else's write does, and no more.
 #[test]
 fn a_leader_deposed_by_a_forged_hint_gives_up_its_entry_and_stands_again() {
-    let mut desk = Desk::leading();
+    let mut harness = Harness::leading();
     let record = Record { revision: Revision(u64::MAX), content: of_choria(LEASE) };
-    desk.event(Event::Hint(stored(record, None)));
-    assert!(!desk.leads());
-    desk.run(LEASE * 4);
-    assert!(desk.leads(), "{:?}", desk.machine);
-    desk.event(Event::Hint(Hint::Look));
-    desk.run(LEASE * 4);
-    assert_eq!(desk.ends().len(), 1);
+    harness.event(Event::Hint(stored(record, None)));
+    assert!(!harness.leads());
+    harness.run(LEASE * 4);
+    assert!(harness.leads(), "{:?}", harness.machine);
+    harness.event(Event::Hint(Hint::Look));
+    harness.run(LEASE * 4);
+    assert_eq!(harness.ends().len(), 1);
 }

@@ -9,7 +9,7 @@ use incumbent::lock::{
 use incumbent::protocol::{Action, Answer, Cause, CoolDown, Event, Settings};
 use incumbent_sim::{Keeping, Server};
 
-use super::desk::{Desk, LEASE, capabilities, found, of_choria, of_other, settings};
+use super::harness::{Harness, LEASE, capabilities, found, of_choria, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,77 +18,77 @@ fn forever() -> Capabilities {
 }
 
 /// Standing by on such a lock, where somebody else has just written.
-fn standing_by(coverage: Coverage) -> Desk {
-    let mut desk = Desk::new(settings(), forever());
-    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.event(Event::Hint(Hint::Coverage(coverage)));
-    desk.event(Event::Start);
-    desk.run(SECOND);
-    desk
+fn standing_by(coverage: Coverage) -> Harness {
+    let mut harness = Harness::new(settings(), forever());
+    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.event(Event::Hint(Hint::Coverage(coverage)));
+    harness.event(Event::Start);
+    harness.run(SECOND);
+    harness
 }
 
 #[test]
 fn an_entry_that_has_not_changed_for_its_holders_lease_is_written_over() {
     for coverage in [Coverage::Full, Coverage::Partial, Coverage::None] {
-        let mut desk = standing_by(coverage);
-        desk.run(LEASE - SECOND);
-        assert!(!desk.holds_entry(), "{coverage:?}: first seen after it was written");
-        desk.run(SECOND);
-        assert!(desk.leads(), "{coverage:?}: {:?}", desk.log);
+        let mut harness = standing_by(coverage);
+        harness.run(LEASE - SECOND);
+        assert!(!harness.holds_entry(), "{coverage:?}: first seen after it was written");
+        harness.run(SECOND);
+        assert!(harness.leads(), "{coverage:?}: {:?}", harness.log);
     }
 }
 
 #[test]
 fn each_renewal_of_the_holder_begins_its_lease_anew() {
     for coverage in [Coverage::Full, Coverage::None] {
-        let mut desk = standing_by(coverage);
+        let mut harness = standing_by(coverage);
         for _ in 0..10 {
-            desk.run(LEASE / 2);
-            desk.server.store(desk.now, of_other(LEASE), LEASE);
+            harness.run(LEASE / 2);
+            harness.server.store(harness.now, of_other(LEASE), LEASE);
             if coverage == Coverage::Full {
-                desk.tell_last();
+                harness.tell_last();
             }
         }
-        let renewed = desk.now;
-        desk.run(LEASE * 2);
-        let led = desk.begins()[0];
+        let renewed = harness.now;
+        harness.run(LEASE * 2);
+        let led = harness.begins()[0];
         assert!(led >= renewed + LEASE, "{coverage:?}: {led:?} after {renewed:?}");
     }
 }
 
 #[test]
 fn the_holders_lease_counts_not_ones_own() {
-    let mut desk = standing_by(Coverage::Full);
+    let mut harness = standing_by(Coverage::Full);
     let longer = LEASE * 3;
-    desk.server.store(desk.now, of_other(longer), longer);
-    desk.tell_last();
-    let renewed = desk.now;
-    desk.run(longer + SECOND);
-    assert!(desk.begins()[0] >= renewed + longer, "{:?} after {renewed:?}", desk.begins()[0]);
+    harness.server.store(harness.now, of_other(longer), longer);
+    harness.tell_last();
+    let renewed = harness.now;
+    harness.run(longer + SECOND);
+    assert!(harness.begins()[0] >= renewed + longer, "{:?} after {renewed:?}", harness.begins()[0]);
 }
 
 #[test]
 fn a_deleted_entry_proves_nothing_for_a_lease() {
-    let mut desk = standing_by(Coverage::Full);
-    desk.server.delete(desk.now);
-    desk.event(Event::Hint(Hint::Look));
-    let deleted = desk.now;
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", desk.begins()[0]);
+    let mut harness = standing_by(Coverage::Full);
+    harness.server.delete(harness.now);
+    harness.event(Event::Hint(Hint::Look));
+    let deleted = harness.now;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", harness.begins()[0]);
 }
 
 /// On such a lock everybody says for how long they must be waited, so what is not of this library is no riddle.
 #[test]
 fn a_stranger_is_waited_for_as_long_as_it_says() {
     for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
-        let mut desk = standing_by(coverage);
-        desk.server.store(desk.now, of_choria(life), life);
-        desk.event(Event::Hint(Hint::Look));
-        desk.tell_last();
-        let written = desk.now;
-        desk.run(life + SECOND);
-        let begins = desk.begins();
+        let mut harness = standing_by(coverage);
+        harness.server.store(harness.now, of_choria(life), life);
+        harness.event(Event::Hint(Hint::Look));
+        harness.tell_last();
+        let written = harness.now;
+        harness.run(life + SECOND);
+        let begins = harness.begins();
         assert!(begins.first().is_some_and(|led| *led >= written + life), "{life:?}: {begins:?}");
     }
 }
@@ -97,31 +97,31 @@ fn a_stranger_is_waited_for_as_long_as_it_says() {
 /// forward. Who has watched the entry knows better.
 #[test]
 fn a_lock_that_calls_a_watched_entry_expired_is_not_believed_too_early() {
-    let mut desk = standing_by(Coverage::Full);
-    let renewed = desk.now;
-    let revision = desk.other_writes(LEASE);
-    desk.holds = true;
-    desk.event(Event::Hint(Hint::Coverage(Coverage::None)));
-    assert!(matches!(desk.next_request(), Request::Read { .. }));
-    desk.answer(found(revision.0, Content::Vacant(Tombstone::Expired)));
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", desk.begins()[0]);
+    let mut harness = standing_by(Coverage::Full);
+    let renewed = harness.now;
+    let revision = harness.other_writes(LEASE);
+    harness.holds = true;
+    harness.event(Event::Hint(Hint::Coverage(Coverage::None)));
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.answer(found(revision.0, Content::Vacant(Tombstone::Expired)));
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", harness.begins()[0]);
 }
 
 /// Who has just come has nothing else to go by.
 #[test]
 fn a_lock_that_calls_an_entry_expired_is_believed_by_a_newcomer() {
-    let mut desk = Desk::new(settings(), forever());
-    desk.server.store(desk.now, of_other(LEASE), LEASE);
-    desk.holds = true;
-    desk.event(Event::Start);
-    assert!(matches!(desk.next_request(), Request::Read { .. }));
-    desk.answer(found(1, Content::Vacant(Tombstone::Expired)));
-    assert_eq!(desk.next_write().expected, Some(Revision(1)));
-    desk.serve();
-    desk.run(LEASE / 4);
-    assert_eq!(desk.begins().len(), 1);
+    let mut harness = Harness::new(settings(), forever());
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.holds = true;
+    harness.event(Event::Start);
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.answer(found(1, Content::Vacant(Tombstone::Expired)));
+    assert_eq!(harness.next_write().expected, Some(Revision(1)));
+    harness.serve();
+    harness.run(LEASE / 4);
+    assert_eq!(harness.begins().len(), 1);
 }
 
 /// Each look finds the entry that has expired, and each write fails: neither is news after the first time.
@@ -130,12 +130,13 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
     use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
     for kind in [Misconfigured, Denied, Unavailable, Unknown, Conflict] {
         for coverage in [Coverage::Full, Coverage::None] {
-            let mut desk = standing_by(coverage);
-            desk.refuses_writes = Some(kind);
-            desk.run(LEASE * 10);
-            let asked = desk.requests().iter().filter(|r| matches!(r, Request::Write(_))).count();
+            let mut harness = standing_by(coverage);
+            harness.refuses_writes = Some(kind);
+            harness.run(LEASE * 10);
+            let asked =
+                harness.requests().iter().filter(|r| matches!(r, Request::Write(_))).count();
             assert!(asked > 10, "{kind:?}, {coverage:?}: it goes on trying: {asked}");
-            let said: Vec<_> = (desk.log.iter())
+            let said: Vec<_> = (harness.log.iter())
                 .filter_map(|(_, action)| match action {
                     Action::Leader(leader) => {
                         Some(leader.as_ref().map_or("none", |l| &*l.identity).to_owned())
@@ -147,11 +148,12 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
                 .collect();
             assert_eq!(said, ["other", "none", "fails"], "{kind:?}, {coverage:?}");
 
-            desk.log.clear();
-            desk.refuses_writes = None;
-            desk.run(SECOND * 5);
-            assert!(desk.leads(), "{kind:?}, {coverage:?}: {:?}", desk.log);
-            let recovered = desk.log.iter().filter(|(_, a)| matches!(a, Action::Recovered)).count();
+            harness.log.clear();
+            harness.refuses_writes = None;
+            harness.run(SECOND * 5);
+            assert!(harness.leads(), "{kind:?}, {coverage:?}: {:?}", harness.log);
+            let recovered =
+                harness.log.iter().filter(|(_, a)| matches!(a, Action::Recovered)).count();
             assert_eq!(recovered, 1, "{kind:?}, {coverage:?}");
         }
     }
@@ -160,119 +162,120 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
 /// What it takes to find out that there was nothing says nothing of how fast others hear.
 #[test]
 fn a_long_search_for_evidence_does_not_put_the_first_leader_off() {
-    let mut desk = Desk::new(settings(), forever());
-    desk.holds = true;
-    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    desk.event(Event::Start);
-    assert!(matches!(desk.next_request(), Request::Read { .. }));
-    desk.run(Duration::from_millis(200));
-    let read = desk.now;
-    desk.answer(Answer::Read(Ok(Reading::Empty { proof: true })));
-    desk.next_write();
-    assert!(desk.now <= read + Duration::from_millis(10), "{:?}", desk.now - read);
+    let mut harness = Harness::new(settings(), forever());
+    harness.holds = true;
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    harness.event(Event::Start);
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.run(Duration::from_millis(200));
+    let read = harness.now;
+    harness.answer(Answer::Read(Ok(Reading::Empty { proof: true })));
+    harness.next_write();
+    assert!(harness.now <= read + Duration::from_millis(10), "{:?}", harness.now - read);
 }
 
 /// An object store may answer so for as long as it likes.
 #[test]
 fn a_leader_whose_renewals_all_conflict_reports_it_and_says_so_when_its_term_ends() {
-    let mut desk = Desk::leading();
-    desk.refuses_writes = Some(LockErrorKind::Conflict);
-    desk.run(LEASE * 3 / 4);
-    let reported = desk.log.iter().filter(|(_, action)| matches!(action, Action::Trouble(_)));
-    assert_eq!(reported.count(), 1, "{:?}", desk.log);
-    desk.run(LEASE / 4);
-    let [Cause::Expired { last_error: Some(_) }] = &desk.ends()[..] else {
-        panic!("{:?}", desk.ends())
+    let mut harness = Harness::leading();
+    harness.refuses_writes = Some(LockErrorKind::Conflict);
+    harness.run(LEASE * 3 / 4);
+    let reported = harness.log.iter().filter(|(_, action)| matches!(action, Action::Trouble(_)));
+    assert_eq!(reported.count(), 1, "{:?}", harness.log);
+    harness.run(LEASE / 4);
+    let [Cause::Expired { last_error: Some(_) }] = &harness.ends()[..] else {
+        panic!("{:?}", harness.ends())
     };
     // A standby does not ask several times a second for ever.
-    desk.log.clear();
-    desk.run(LEASE * 10);
-    let asked = desk.requests().len();
+    harness.log.clear();
+    harness.run(LEASE * 10);
+    let asked = harness.requests().len();
     assert!((20..200).contains(&asked), "{asked} requests in two minutes");
-    desk.log.clear();
-    desk.refuses_writes = None;
-    desk.run(LEASE * 3);
-    assert!(desk.leads(), "{:?}", desk.log);
-    assert!(desk.log.iter().any(|(_, action)| matches!(action, Action::Recovered)));
+    harness.log.clear();
+    harness.refuses_writes = None;
+    harness.run(LEASE * 3);
+    assert!(harness.leads(), "{:?}", harness.log);
+    assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::Recovered)));
 }
 
 /// Whoever writes over the expired entry while our own writes fail is the leader that is reported.
 #[test]
 fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
-    let mut desk = standing_by(Coverage::None);
-    desk.refuses_writes = Some(LockErrorKind::Misconfigured);
-    desk.run(LEASE * 2);
-    assert!(desk.machine.leader().is_none(), "{:?}", desk.machine.leader());
-    desk.server.store(desk.now, of_choria(LEASE), LEASE);
-    desk.run(SECOND * 5);
-    assert_eq!(desk.machine.leader().map(|leader| &*leader.identity), Some("choria"));
+    let mut harness = standing_by(Coverage::None);
+    harness.refuses_writes = Some(LockErrorKind::Misconfigured);
+    harness.run(LEASE * 2);
+    assert!(harness.machine.leader().is_none(), "{:?}", harness.machine.leader());
+    harness.server.store(harness.now, of_choria(LEASE), LEASE);
+    harness.run(SECOND * 5);
+    assert_eq!(harness.machine.leader().map(|leader| &*leader.identity), Some("choria"));
 }
 
 /// A write that failed for a moment is over once somebody else is seen to lead: then there is nothing to write.
 #[test]
 fn trouble_with_a_write_ends_when_another_is_seen_to_lead() {
-    let mut desk = standing_by(Coverage::None);
-    desk.refuses_writes = Some(LockErrorKind::Unavailable);
-    desk.run(LEASE * 2);
-    assert!(desk.machine.trouble().is_some());
-    desk.server.store(desk.now, of_choria(LEASE), LEASE);
-    desk.run(SECOND * 5);
-    assert!(desk.machine.trouble().is_none(), "{:?}", desk.machine.trouble());
+    let mut harness = standing_by(Coverage::None);
+    harness.refuses_writes = Some(LockErrorKind::Unavailable);
+    harness.run(LEASE * 2);
+    assert!(harness.machine.trouble().is_some());
+    harness.server.store(harness.now, of_choria(LEASE), LEASE);
+    harness.run(SECOND * 5);
+    assert!(harness.machine.trouble().is_none(), "{:?}", harness.machine.trouble());
 }
 
 /// The entry's own hint may come after the read that found it expired. What it says of the write before it does not make that one the last.
 #[test]
 fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
     let strict = Settings { cool_down: CoolDown::Strict, ..settings() };
-    let mut desk = Desk::new(strict, forever());
-    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    let seen = desk.other_writes(LEASE);
-    desk.event(Event::Start);
-    desk.run(LEASE - SECOND);
-    let renewal = desk.server.store(desk.now, of_other(LEASE), LEASE);
-    let renewed = desk.now;
-    desk.holds = true;
-    desk.event(Event::Hint(Hint::Coverage(Coverage::None)));
-    assert!(matches!(desk.next_request(), Request::Read { .. }));
-    desk.answer(found(renewal.0, Content::Vacant(Tombstone::Expired)));
+    let mut harness = Harness::new(strict, forever());
+    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    let seen = harness.other_writes(LEASE);
+    harness.event(Event::Start);
+    harness.run(LEASE - SECOND);
+    let renewal = harness.server.store(harness.now, of_other(LEASE), LEASE);
+    let renewed = harness.now;
+    harness.holds = true;
+    harness.event(Event::Hint(Hint::Coverage(Coverage::None)));
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.answer(found(renewal.0, Content::Vacant(Tombstone::Expired)));
     let record = Record { revision: renewal, content: of_other(LEASE) };
-    desk.event(Event::Hint(Hint::Stored { record, previous: Some(Some(seen)), age: None }));
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", desk.begins()[0]);
+    harness.event(Event::Hint(Hint::Stored { record, previous: Some(Some(seen)), age: None }));
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", harness.begins()[0]);
 }
 
 /// A read may show a renewal that a failover loses: only an acknowledgement extends the term.
 #[test]
 fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() {
-    let mut desk = Desk::new(settings(), Capabilities { reads_are_durable: false, ..forever() });
-    desk.server = Server::new(LEASE, Keeping::Rows, LEASE * 2);
-    desk.event(Event::Start);
-    desk.run(SECOND);
-    assert!(desk.leads());
-    let deadline = desk.machine.deadline();
-    desk.holds = true;
-    desk.next_write();
-    desk.lose_the_reply();
-    desk.next_write();
-    desk.serve(); // refused: the first one was applied
-    assert!(matches!(desk.next_request(), Request::Read { .. }));
-    desk.serve();
-    assert_eq!(desk.machine.deadline(), deadline);
-    desk.next_write();
-    desk.serve();
-    assert!(desk.machine.deadline() > deadline);
+    let mut harness =
+        Harness::new(settings(), Capabilities { reads_are_durable: false, ..forever() });
+    harness.server = Server::new(LEASE, Keeping::Rows, LEASE * 2);
+    harness.event(Event::Start);
+    harness.run(SECOND);
+    assert!(harness.leads());
+    let deadline = harness.machine.deadline();
+    harness.holds = true;
+    harness.next_write();
+    harness.lose_the_reply();
+    harness.next_write();
+    harness.serve(); // refused: the first one was applied
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.serve();
+    assert_eq!(harness.machine.deadline(), deadline);
+    harness.next_write();
+    harness.serve();
+    assert!(harness.machine.deadline() > deadline);
 }
 
 /// Two histories of one store may give out the same revision.
 #[test]
 fn the_same_revision_of_another_write_is_another_entry() {
-    let mut desk = standing_by(Coverage::None);
-    desk.run(LEASE / 2);
-    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    desk.server.store(desk.now, of_choria(LEASE), LEASE);
-    let stored = desk.now;
-    desk.run(LEASE * 3);
-    assert!(desk.begins()[0] >= stored + LEASE, "{:?} after {stored:?}", desk.begins()[0]);
+    let mut harness = standing_by(Coverage::None);
+    harness.run(LEASE / 2);
+    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server.store(harness.now, of_choria(LEASE), LEASE);
+    let stored = harness.now;
+    harness.run(LEASE * 3);
+    assert!(harness.begins()[0] >= stored + LEASE, "{:?} after {stored:?}", harness.begins()[0]);
 }

@@ -1,7 +1,7 @@
 //! The protocol machine under test, without a server, a runtime or a clock: single stories, in virtual time. Random ones are
 //! in `tests/crates/sim`.
 
-mod desk;
+mod harness;
 
 mod cool_down;
 mod found;

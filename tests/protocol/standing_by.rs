@@ -7,30 +7,30 @@ use incumbent::protocol::{Action, Answer, CoolDown, Event};
 
 use incumbent_sim::{Fault, Keeping, Scenario, Standing, World};
 
-use super::desk::{Desk, LEASE, OTHER, capabilities, of_other, settings};
+use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_stand_by_that_hears_renewals_sends_nothing_for_an_hour() {
-    let mut desk = Desk::standing_by();
-    let until = desk.now + SECOND * 3600;
-    while desk.now < until {
-        desk.run(LEASE / 3);
-        desk.other_writes(LEASE);
+    let mut harness = Harness::standing_by();
+    let until = harness.now + SECOND * 3600;
+    while harness.now < until {
+        harness.run(LEASE / 3);
+        harness.other_writes(LEASE);
     }
-    assert_eq!(desk.requests(), Vec::<&Request>::new());
+    assert_eq!(harness.requests(), Vec::<&Request>::new());
 }
 
 #[test]
 fn a_stand_by_without_hints_polls_by_its_policy() {
-    let mut desk = Desk::new(settings(), capabilities());
-    desk.stores(of_other(LEASE));
-    desk.server.last.as_mut().expect("the entry").expires = SECOND * 7200;
-    desk.event(Event::Start);
-    desk.run(SECOND * 3600);
+    let mut harness = Harness::new(settings(), capabilities());
+    harness.stores(of_other(LEASE));
+    harness.server.last.as_mut().expect("the entry").expires = SECOND * 7200;
+    harness.event(Event::Start);
+    harness.run(SECOND * 3600);
     // FIVE_SEC stays at five seconds, with a jitter of half of it.
-    let polls = desk.requests().len();
+    let polls = harness.requests().len();
     assert!((600..900).contains(&polls), "{polls} polls an hour");
 }
 
@@ -38,106 +38,116 @@ fn a_stand_by_without_hints_polls_by_its_policy() {
 #[test]
 fn a_storm_of_hints_is_not_a_storm_of_requests() {
     for (coverage, most) in [(Coverage::Full, 130), (Coverage::Partial, 14)] {
-        let mut desk = Desk::standing_by();
-        desk.event(Event::Hint(Hint::Coverage(coverage)));
-        desk.run(SECOND);
-        desk.log.clear();
+        let mut harness = Harness::standing_by();
+        harness.event(Event::Hint(Hint::Coverage(coverage)));
+        harness.run(SECOND);
+        harness.log.clear();
         for _ in 0..5000 {
-            desk.event(Event::Hint(Hint::Look));
-            desk.run(Duration::from_micros(200));
+            harness.event(Event::Hint(Hint::Look));
+            harness.run(Duration::from_micros(200));
         }
-        assert!(desk.requests().len() <= most, "{} reads a second", desk.requests().len());
+        assert!(harness.requests().len() <= most, "{} reads a second", harness.requests().len());
     }
-    let mut desk = Desk::leading();
-    desk.log.clear();
+    let mut harness = Harness::leading();
+    harness.log.clear();
     for _ in 0..5000 {
-        desk.event(Event::Hint(Hint::Look));
-        desk.run(Duration::from_micros(200));
+        harness.event(Event::Hint(Hint::Look));
+        harness.run(Duration::from_micros(200));
     }
-    assert!(desk.requests().len() <= 5, "{} requests a second", desk.requests().len());
-    assert!(desk.leads());
+    assert!(harness.requests().len() <= 5, "{} requests a second", harness.requests().len());
+    assert!(harness.leads());
 }
 
 #[test]
 fn an_answer_to_a_request_that_was_given_up_is_none() {
-    let mut desk = Desk::leading();
-    desk.holds = true;
-    desk.next_write();
-    let (old, _) = desk.held.clone().expect("the renewal");
-    desk.event(Event::Resign);
-    assert!(matches!(desk.next_request(), Request::Release(_)));
-    let before = desk.log.len();
+    let mut harness = Harness::leading();
+    harness.holds = true;
+    harness.next_write();
+    let (old, _) = harness.held.clone().expect("the renewal");
+    harness.event(Event::Resign);
+    assert!(matches!(harness.next_request(), Request::Release(_)));
+    let before = harness.log.len();
     let revision = incumbent::lock::Revision(900);
-    desk.event(Event::Answered { id: old, answer: Answer::Written(Ok(revision)) });
-    desk.event(Event::Answered { id: 4711, answer: Answer::Released(Ok(())) });
-    assert_eq!(desk.log.len(), before);
-    assert!(desk.holds_entry());
+    harness.event(Event::Answered { id: old, answer: Answer::Written(Ok(revision)) });
+    harness.event(Event::Answered { id: 4711, answer: Answer::Released(Ok(())) });
+    assert_eq!(harness.log.len(), before);
+    assert!(harness.holds_entry());
 }
 
 /// It reads nothing until the entry is silent, and would report a failure that is long over.
 #[test]
 fn a_look_that_failed_is_forgotten_when_a_renewal_is_heard() {
-    let mut desk = Desk::standing_by();
-    desk.refuses = Some(LockErrorKind::Unavailable);
-    desk.event(Event::Hint(Hint::Look));
-    desk.run(Duration::from_millis(50));
-    let says = |desk: &Desk, wanted: fn(&Action) -> bool| {
-        desk.log.iter().filter(|(_, action)| wanted(action)).count()
+    let mut harness = Harness::standing_by();
+    harness.refuses = Some(LockErrorKind::Unavailable);
+    harness.event(Event::Hint(Hint::Look));
+    harness.run(Duration::from_millis(50));
+    let says = |harness: &Harness, wanted: fn(&Action) -> bool| {
+        harness.log.iter().filter(|(_, action)| wanted(action)).count()
     };
-    assert_eq!(says(&desk, |action| matches!(action, Action::Trouble(_))), 1, "{:?}", desk.log);
-    desk.refuses = None;
-    desk.other_writes(LEASE);
-    assert_eq!(says(&desk, |action| matches!(action, Action::Recovered)), 1, "{:?}", desk.log);
+    assert_eq!(
+        says(&harness, |action| matches!(action, Action::Trouble(_))),
+        1,
+        "{:?}",
+        harness.log
+    );
+    harness.refuses = None;
+    harness.other_writes(LEASE);
+    assert_eq!(
+        says(&harness, |action| matches!(action, Action::Recovered)),
+        1,
+        "{:?}",
+        harness.log
+    );
 }
 
 #[test]
 fn a_vacancy_is_asked_for_at_once_and_not_if_another_is_heard_first() {
     let released = Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO });
-    let mut desk = Desk::standing_by();
-    desk.stores(released.clone());
-    let vacant = desk.now;
-    desk.run(SECOND);
-    assert!(desk.begins()[0] <= vacant + Duration::from_millis(20), "{:?}", desk.begins());
+    let mut harness = Harness::standing_by();
+    harness.stores(released.clone());
+    let vacant = harness.now;
+    harness.run(SECOND);
+    assert!(harness.begins()[0] <= vacant + Duration::from_millis(20), "{:?}", harness.begins());
 
-    let mut desk = Desk::standing_by();
-    desk.stores(released);
-    desk.other_writes(LEASE);
-    desk.run(LEASE / 2);
-    assert_eq!(desk.requests(), Vec::<&Request>::new());
+    let mut harness = Harness::standing_by();
+    harness.stores(released);
+    harness.other_writes(LEASE);
+    harness.run(LEASE / 2);
+    assert_eq!(harness.requests(), Vec::<&Request>::new());
 }
 
 /// Deposed at the very instant at which its create is answered: it does not take office.
 #[test]
 fn a_winner_that_was_evicted_before_its_answer_came_takes_no_office() {
-    let mut desk = Desk::standing_by();
-    desk.run(SECOND);
-    desk.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
-    desk.holds = true;
-    desk.next_write();
-    let (id, request) = desk.held.clone().expect("the create");
-    let (answer, _) = desk.server.apply(desk.now, &request);
-    desk.admin_deletes();
-    desk.event(Event::Answered { id, answer });
-    assert!(desk.begins().is_empty());
+    let mut harness = Harness::standing_by();
+    harness.run(SECOND);
+    harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
+    harness.holds = true;
+    harness.next_write();
+    let (id, request) = harness.held.clone().expect("the create");
+    let (answer, _) = harness.server.apply(harness.now, &request);
+    harness.admin_deletes();
+    harness.event(Event::Answered { id, answer });
+    assert!(harness.begins().is_empty());
 }
 
 /// A read is faster than the hint of the same eviction: what the hint knows more is not lost.
 #[test]
 fn an_eviction_read_before_it_is_heard_is_still_a_watched_one() {
-    let mut desk = Desk::standing_by();
-    desk.run(SECOND);
-    desk.other_writes(LEASE);
-    let last_write = desk.now;
-    desk.run(SECOND * 8);
-    desk.server.store(desk.now, Content::Vacant(Tombstone::Deleted), LEASE);
-    desk.holds = true;
-    desk.event(Event::Hint(Hint::Look));
-    desk.next_request();
-    desk.serve();
-    desk.tell_last();
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] < last_write + LEASE + SECOND, "{:?}", desk.begins());
+    let mut harness = Harness::standing_by();
+    harness.run(SECOND);
+    harness.other_writes(LEASE);
+    let last_write = harness.now;
+    harness.run(SECOND * 8);
+    harness.server.store(harness.now, Content::Vacant(Tombstone::Deleted), LEASE);
+    harness.holds = true;
+    harness.event(Event::Hint(Hint::Look));
+    harness.next_request();
+    harness.serve();
+    harness.tell_last();
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] < last_write + LEASE + SECOND, "{:?}", harness.begins());
 }
 
 #[test]
@@ -145,12 +155,12 @@ fn hold_back_lets_a_vanished_holder_come_back_and_not_one_that_released() {
     let story = |tombstone| {
         let mut patient = settings();
         patient.hold_back = SECOND * 10;
-        let mut desk = Desk::standing_by_with(patient, capabilities());
-        desk.run(SECOND);
-        desk.stores(Content::Vacant(tombstone));
-        let vacant = desk.now;
-        desk.run(SECOND * 30);
-        desk.begins()[0] - vacant
+        let mut harness = Harness::standing_by_with(patient, capabilities());
+        harness.run(SECOND);
+        harness.stores(Content::Vacant(tombstone));
+        let vacant = harness.now;
+        harness.run(SECOND * 30);
+        harness.begins()[0] - vacant
     };
     assert!(story(Tombstone::Released { by: OTHER, left: Duration::ZERO }) < SECOND);
     let held_back = story(Tombstone::Expired);
@@ -163,12 +173,12 @@ fn the_higher_priority_asks_first() {
         let asks_after = |priority| {
             let mut ours = settings();
             (ours.priority, ours.seed) = (priority, round);
-            let mut desk = Desk::standing_by_with(ours, capabilities());
+            let mut harness = Harness::standing_by_with(ours, capabilities());
             let released = Tombstone::Released { by: OTHER, left: Duration::ZERO };
-            desk.stores(Content::Vacant(released));
-            let vacant = desk.now;
-            desk.run(SECOND);
-            desk.begins()[0] - vacant
+            harness.stores(Content::Vacant(released));
+            let vacant = harness.now;
+            harness.run(SECOND);
+            harness.begins()[0] - vacant
         };
         let [low, middle, high] = [0, 1, 2].map(asks_after);
         assert!(high < middle && middle < low, "{high:?}, {middle:?}, {low:?}");
@@ -179,18 +189,18 @@ fn the_higher_priority_asks_first() {
 fn an_observer_never_writes() {
     let mut observer = settings();
     observer.stands = false;
-    let mut desk = Desk::standing_by_with(observer, capabilities());
-    desk.admin_deletes();
-    assert_eq!(desk.machine.leader(), None);
-    desk.run(LEASE * 3);
-    desk.other_writes(LEASE);
-    assert!(desk.machine.leader().is_some());
-    desk.server.last = None;
-    desk.run(LEASE * 3);
-    desk.event(Event::Stop);
-    desk.run(SECOND);
-    assert!(desk.is_finished());
-    assert!(desk.requests().iter().all(|request| matches!(request, Request::Read { .. })));
+    let mut harness = Harness::standing_by_with(observer, capabilities());
+    harness.admin_deletes();
+    assert_eq!(harness.machine.leader(), None);
+    harness.run(LEASE * 3);
+    harness.other_writes(LEASE);
+    assert!(harness.machine.leader().is_some());
+    harness.server.last = None;
+    harness.run(LEASE * 3);
+    harness.event(Event::Stop);
+    harness.run(SECOND);
+    assert!(harness.is_finished());
+    assert!(harness.requests().iter().all(|request| matches!(request, Request::Read { .. })));
 }
 
 /// Who may not read creates blindly, and its wait is a full lease.
@@ -198,14 +208,14 @@ fn an_observer_never_writes() {
 fn a_campaigner_without_the_right_to_read_leads_in_the_end() {
     let mut lock = capabilities();
     lock.reads = false;
-    let mut desk = Desk::new(settings(), lock);
-    desk.event(Event::Start);
-    desk.run(LEASE * 2);
-    assert!(desk.leads());
-    assert!(desk.begins()[0] >= LEASE);
-    assert!(desk.requests().iter().all(|request| matches!(request, Request::Write(_))));
-    desk.run(SECOND * 3600);
-    assert_eq!(desk.begins().len(), 1);
+    let mut harness = Harness::new(settings(), lock);
+    harness.event(Event::Start);
+    harness.run(LEASE * 2);
+    assert!(harness.leads());
+    assert!(harness.begins()[0] >= LEASE);
+    assert!(harness.requests().iter().all(|request| matches!(request, Request::Write(_))));
+    harness.run(SECOND * 3600);
+    assert_eq!(harness.begins().len(), 1);
 }
 
 /// A thousand stand-bys, one vacancy: few creates.
@@ -262,21 +272,22 @@ fn few_of_a_thousand_ask() {
 
 #[test]
 fn a_leader_is_as_fresh_as_its_last_write() {
-    let mut desk = Desk::new(settings(), capabilities()); // it polls, and hears nothing
-    desk.server.bucket_ttl = LEASE * 10; // which keeps the entry
-    let fresh = |desk: &Desk| desk.machine.leader().map(|leader| leader.is_fresh(desk.local()));
-    desk.server.store(desk.now, of_other(LEASE), LEASE * 10);
-    desk.event(Event::Start);
-    assert_eq!(fresh(&desk), None);
-    desk.run(LEASE / 2);
-    assert_eq!(fresh(&desk), Some(true));
-    desk.run(LEASE); // which finds the same write again, and again
-    assert_eq!(fresh(&desk), Some(false));
-    desk.server.store(desk.now, of_other(LEASE), LEASE * 10);
-    desk.run(LEASE * 3 / 4);
-    assert_eq!(fresh(&desk), Some(true));
+    let mut harness = Harness::new(settings(), capabilities()); // it polls, and hears nothing
+    harness.server.bucket_ttl = LEASE * 10; // which keeps the entry
+    let fresh =
+        |harness: &Harness| harness.machine.leader().map(|leader| leader.is_fresh(harness.local()));
+    harness.server.store(harness.now, of_other(LEASE), LEASE * 10);
+    harness.event(Event::Start);
+    assert_eq!(fresh(&harness), None);
+    harness.run(LEASE / 2);
+    assert_eq!(fresh(&harness), Some(true));
+    harness.run(LEASE); // which finds the same write again, and again
+    assert_eq!(fresh(&harness), Some(false));
+    harness.server.store(harness.now, of_other(LEASE), LEASE * 10);
+    harness.run(LEASE * 3 / 4);
+    assert_eq!(fresh(&harness), Some(true));
 
-    let mut leads = Desk::leading();
+    let mut leads = Harness::leading();
     leads.run(LEASE * 5);
     assert_eq!(fresh(&leads), Some(true));
 }

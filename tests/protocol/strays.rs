@@ -8,56 +8,56 @@ use incumbent::lock::{Capabilities, Coverage, Hint, LockErrorKind, Request, Tomb
 use incumbent::protocol::Event;
 use incumbent_sim::{Keeping, Server};
 
-use super::desk::{Desk, LEASE, ME, capabilities, settings};
+use super::harness::{Harness, LEASE, ME, capabilities, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// In office on a lock of which a delete leaves nothing, by the second create: the first one hangs somewhere. It is answered.
-fn leading_with_a_create_under_way() -> (Desk, Request) {
+fn leading_with_a_create_under_way() -> (Harness, Request) {
     let lock = Capabilities { expires: false, ..capabilities() };
-    let mut desk = Desk::new(settings(), lock);
-    desk.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    desk.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    desk.event(Event::Start);
-    desk.holds = true;
-    assert!(matches!(desk.next_request(), Request::Read { .. }));
-    desk.serve();
-    let hangs = Request::Write(desk.next_write());
-    desk.fail(LockErrorKind::Unknown);
-    let again = desk.next_write();
+    let mut harness = Harness::new(settings(), lock);
+    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    harness.event(Event::Start);
+    harness.holds = true;
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.serve();
+    let hangs = Request::Write(harness.next_write());
+    harness.fail(LockErrorKind::Unknown);
+    let again = harness.next_write();
     assert_eq!(again.expected, None);
-    desk.serve();
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    assert!(desk.leads());
-    (desk, hangs)
+    harness.serve();
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.leads());
+    (harness, hangs)
 }
 
 /// The holder that stands there now is deleted, and what hung lands; then we look.
-fn lands(desk: &mut Desk, hangs: &Request) -> Duration {
-    desk.server.delete(desk.now);
-    assert!(desk.server.apply(desk.now, hangs).1, "it lands");
-    desk.event(Event::Hint(Hint::Look));
-    desk.now
+fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
+    harness.server.delete(harness.now);
+    assert!(harness.server.apply(harness.now, hangs).1, "it lands");
+    harness.event(Event::Hint(Hint::Look));
+    harness.now
 }
 
 /// A create hung, was repeated and won. When that term was over, and another holder of the office had been deleted, the first
 /// one landed: nothing was known of it any more, and its campaigner led at once, beside that other one.
 #[test]
 fn a_create_that_lands_after_its_term_waits_for_who_may_have_come_between() {
-    let (mut desk, hangs) = leading_with_a_create_under_way();
-    desk.server.delete(desk.now);
-    desk.event(Event::Hint(Hint::Look));
-    desk.run(Duration::from_millis(50));
-    assert_eq!(desk.ends(), [Cause::Evicted]);
-    desk.other_writes(LEASE);
-    desk.run(LEASE / 2);
-    desk.other_writes(LEASE);
-    desk.run(SECOND);
-    let terms = desk.begins().len();
-    let landed = lands(&mut desk, &hangs);
-    desk.run(LEASE * 2);
-    let again = desk.begins()[terms];
+    let (mut harness, hangs) = leading_with_a_create_under_way();
+    harness.server.delete(harness.now);
+    harness.event(Event::Hint(Hint::Look));
+    harness.run(Duration::from_millis(50));
+    assert_eq!(harness.ends(), [Cause::Evicted]);
+    harness.other_writes(LEASE);
+    harness.run(LEASE / 2);
+    harness.other_writes(LEASE);
+    harness.run(SECOND);
+    let terms = harness.begins().len();
+    let landed = lands(&mut harness, &hangs);
+    harness.run(LEASE * 2);
+    let again = harness.begins()[terms];
     assert!(again >= landed + LEASE, "{again:?} after {landed:?}");
 }
 
@@ -66,46 +66,46 @@ fn a_create_that_lands_after_its_term_waits_for_who_may_have_come_between() {
 /// lands.
 #[test]
 fn a_holder_that_is_heard_of_at_the_instant_of_a_create_is_waited_for() {
-    let mut desk = Desk::asking(capabilities());
-    let heard = desk.other_writes(LEASE);
-    desk.server.vanish();
-    desk.serve();
-    assert!(!desk.leads(), "another one may lead, by {heard:?}");
-    let sent = desk.now;
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    let began = desk.begins();
+    let mut harness = Harness::asking(capabilities());
+    let heard = harness.other_writes(LEASE);
+    harness.server.vanish();
+    harness.serve();
+    assert!(!harness.leads(), "another one may lead, by {heard:?}");
+    let sent = harness.now;
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    let began = harness.begins();
     assert!(began.iter().all(|began| *began >= sent + LEASE), "{began:?}");
     assert!(!began.is_empty());
 }
 
 #[test]
 fn a_leader_does_not_lead_on_by_a_create_that_lands_late() {
-    let (mut desk, hangs) = leading_with_a_create_under_way();
-    desk.server.delete(desk.now);
-    desk.server.store(desk.now, super::desk::of_other(LEASE), LEASE);
-    let landed = lands(&mut desk, &hangs);
-    desk.run(LEASE / 2);
-    assert_eq!(desk.ends(), [Cause::Evicted]);
-    desk.run(LEASE * 2);
-    let again = desk.begins()[1];
+    let (mut harness, hangs) = leading_with_a_create_under_way();
+    harness.server.delete(harness.now);
+    harness.server.store(harness.now, super::harness::of_other(LEASE), LEASE);
+    let landed = lands(&mut harness, &hangs);
+    harness.run(LEASE / 2);
+    assert_eq!(harness.ends(), [Cause::Evicted]);
+    harness.run(LEASE * 2);
+    let again = harness.begins()[1];
     assert!(again >= landed + LEASE, "{again:?} after {landed:?}");
 }
 
 /// Whoever stops and finds it says how long the next one must wait.
 #[test]
 fn a_create_that_lands_late_is_released_with_what_is_to_be_waited_for() {
-    let (mut desk, hangs) = leading_with_a_create_under_way();
-    desk.holds = true;
-    desk.server.delete(desk.now);
-    desk.server.store(desk.now, super::desk::of_other(LEASE), LEASE);
-    desk.server.delete(desk.now);
-    assert!(desk.server.apply(desk.now, &hangs).1, "it lands");
-    desk.holds = false;
-    desk.event(Event::Stop);
-    desk.run(LEASE);
-    assert!(desk.is_finished());
-    let last = desk.server.last.expect("something stands there").record.content;
+    let (mut harness, hangs) = leading_with_a_create_under_way();
+    harness.holds = true;
+    harness.server.delete(harness.now);
+    harness.server.store(harness.now, super::harness::of_other(LEASE), LEASE);
+    harness.server.delete(harness.now);
+    assert!(harness.server.apply(harness.now, &hangs).1, "it lands");
+    harness.holds = false;
+    harness.event(Event::Stop);
+    harness.run(LEASE);
+    assert!(harness.is_finished());
+    let last = harness.server.last.expect("something stands there").record.content;
     let Content::Vacant(Tombstone::Released { by, left }) = last else { panic!("{last:?}") };
     assert_eq!(by, ME);
     assert!(left >= LEASE - SECOND, "{left:?}");

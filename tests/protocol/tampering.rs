@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Capabilities, Content, Hint, Nonce, Tombstone};
 use incumbent::protocol::Event;
 
-use super::desk::{Desk, LEASE, OTHER, capabilities, of_other};
+use super::harness::{Harness, LEASE, OTHER, capabilities, of_other};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -15,79 +15,79 @@ fn released_by(by: Nonce) -> Content {
 
 #[test]
 fn a_delete_over_a_release_costs_no_wait() {
-    let mut desk = Desk::standing_by();
-    desk.holds = true;
-    desk.stores(released_by(OTHER));
-    desk.admin_deletes();
-    let vacant = desk.now;
-    desk.holds = false;
-    desk.run(SECOND);
-    assert!(desk.begins()[0] < vacant + SECOND, "{:?}", desk.begins());
+    let mut harness = Harness::standing_by();
+    harness.holds = true;
+    harness.stores(released_by(OTHER));
+    harness.admin_deletes();
+    let vacant = harness.now;
+    harness.holds = false;
+    harness.run(SECOND);
+    assert!(harness.begins()[0] < vacant + SECOND, "{:?}", harness.begins());
 }
 
 /// A holder releases its own entry, and nothing else: a release over a tombstone was put there by somebody else.
 #[test]
 fn a_release_over_a_tombstone_proves_nothing() {
-    let mut desk = Desk::standing_by();
+    let mut harness = Harness::standing_by();
     let last_write = Duration::ZERO;
-    desk.holds = true;
-    desk.admin_deletes();
-    desk.stores(released_by(OTHER));
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= last_write + LEASE, "{:?}", desk.begins());
+    harness.holds = true;
+    harness.admin_deletes();
+    harness.stores(released_by(OTHER));
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= last_write + LEASE, "{:?}", harness.begins());
 }
 
 /// An old release that is stored over the entry of another holder.
 #[test]
 fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
-    let mut desk = Desk::standing_by();
-    desk.stores(released_by(Nonce(77)));
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= LEASE, "{:?}", desk.begins());
+    let mut harness = Harness::standing_by();
+    harness.stores(released_by(Nonce(77)));
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= LEASE, "{:?}", harness.begins());
 }
 
 /// The entry of another candidate is heard while our create is under way, purged, and then our create is stored.
 #[test]
 fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
-    let mut desk = Desk::asking(capabilities());
-    desk.run(SECOND / 100);
-    let written = desk.now;
-    desk.stores(of_other(LEASE));
-    desk.server.last = None;
-    desk.server.revision += 1;
-    desk.serve();
-    desk.holds = false;
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= written + LEASE, "{:?}", desk.begins());
+    let mut harness = Harness::asking(capabilities());
+    harness.run(SECOND / 100);
+    let written = harness.now;
+    harness.stores(of_other(LEASE));
+    harness.server.last = None;
+    harness.server.revision += 1;
+    harness.serve();
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= written + LEASE, "{:?}", harness.begins());
 }
 
 /// The same, where our create is given up before it is stored, and found later.
 #[test]
 fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
     let lock = Capabilities { empty_is_proof: true, ..capabilities() };
-    let mut desk = Desk::asking(lock);
-    desk.run(SECOND / 100);
-    let written = desk.now;
-    desk.stores(of_other(LEASE));
-    desk.server.last = None;
-    desk.lose_the_reply();
-    desk.holds = false;
-    desk.tell_last();
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[0] >= written + LEASE, "{:?}", desk.begins());
+    let mut harness = Harness::asking(lock);
+    harness.run(SECOND / 100);
+    let written = harness.now;
+    harness.stores(of_other(LEASE));
+    harness.server.last = None;
+    harness.lose_the_reply();
+    harness.holds = false;
+    harness.tell_last();
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[0] >= written + LEASE, "{:?}", harness.begins());
 }
 
 /// The key of a leader whose work would not stop is purged: an empty key says nothing of that work.
 #[test]
 fn work_that_would_not_stop_keeps_its_own_candidate_out_of_an_empty_key() {
-    let mut desk = Desk::leading();
-    desk.works_on = true;
-    let deadline = Desk::time(desk.machine.deadline().expect("it leads"));
-    desk.server.last = None;
-    desk.event(Event::Hint(Hint::Look));
-    desk.run(SECOND);
-    desk.event(Event::Ended { work_stopped: false });
-    desk.run(LEASE * 2);
-    assert!(desk.begins()[1] >= deadline, "{:?} before {deadline:?}", desk.begins());
+    let mut harness = Harness::leading();
+    harness.works_on = true;
+    let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
+    harness.server.last = None;
+    harness.event(Event::Hint(Hint::Look));
+    harness.run(SECOND);
+    harness.event(Event::Ended { work_stopped: false });
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[1] >= deadline, "{:?} before {deadline:?}", harness.begins());
 }

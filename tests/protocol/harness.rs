@@ -1,4 +1,4 @@
-//! One machine at a desk, with a server that answers at once: for single stories.
+//! One protocol machine and a server that answers at once, for single scenarios.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const ORIGIN: Duration = Duration::from_secs(10_000);
 /// More actions at one instant are a loop without a delay.
 const ACTIONS_AN_INSTANT: usize = 60;
 
-pub struct Desk {
+pub struct Harness {
     pub machine: Campaign,
     pub now: Time,
     pub server: Server,
@@ -30,9 +30,9 @@ pub struct Desk {
     pub refuses: Option<LockErrorKind>,
     /// What every write fails with, while reads are answered.
     pub refuses_writes: Option<LockErrorKind>,
-    /// Whether requests wait for [`Desk::answer`].
+    /// Whether requests wait for [`Harness::answer`].
     pub holds: bool,
-    /// Whether work goes on until [`Desk::event`] says that it ended.
+    /// Whether work goes on until [`Harness::event`] says that it ended.
     pub works_on: bool,
     pub held: Option<(u64, Request)>,
     pub log: Vec<(Time, Action)>,
@@ -54,7 +54,7 @@ pub fn settings() -> Settings {
     Settings::new("me", ME, timing)
 }
 
-impl Desk {
+impl Harness {
     /// Before [`Event::Start`].
     pub fn new(settings: Settings, lock: Capabilities) -> Self {
         Self {
@@ -76,28 +76,28 @@ impl Desk {
     }
 
     pub fn started_with(settings: Settings, lock: Capabilities) -> Self {
-        let mut desk = Self::new(settings, lock);
-        desk.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
-        desk.event(Event::Start);
-        desk
+        let mut harness = Self::new(settings, lock);
+        harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
+        harness.event(Event::Start);
+        harness
     }
 
     /// Started, with its create over nothing under way.
     pub fn asking(lock: Capabilities) -> Self {
-        let mut desk = Self::started_with(settings(), lock);
-        desk.holds = true;
-        desk.next_request();
-        desk.serve(); // there is nothing
-        desk.next_write();
-        desk
+        let mut harness = Self::started_with(settings(), lock);
+        harness.holds = true;
+        harness.next_request();
+        harness.serve(); // there is nothing
+        harness.next_write();
+        harness
     }
 
     /// In office.
     pub fn leading() -> Self {
-        let mut desk = Self::started();
-        desk.run(Duration::from_secs(1));
-        assert!(desk.leads());
-        desk
+        let mut harness = Self::started();
+        harness.run(Duration::from_secs(1));
+        assert!(harness.leads());
+        harness
     }
 
     /// Standing by while [`OTHER`] leads.
@@ -106,14 +106,14 @@ impl Desk {
     }
 
     pub fn standing_by_with(settings: Settings, lock: Capabilities) -> Self {
-        let mut desk = Self::new(settings, lock);
-        desk.server.revision = 100;
-        desk.other_writes(LEASE);
-        desk.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
-        desk.event(Event::Start);
-        desk.run(Duration::from_secs(1));
-        desk.log.clear();
-        desk
+        let mut harness = Self::new(settings, lock);
+        harness.server.revision = 100;
+        harness.other_writes(LEASE);
+        harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
+        harness.event(Event::Start);
+        harness.run(Duration::from_secs(1));
+        harness.log.clear();
+        harness
     }
 
     pub fn local(&self) -> Instant {
