@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 
 /// Counts who is at work, and keeps the tokens in the order in which terms began.
 #[derive(Default)]
-pub struct Witness {
+pub struct ExclusionChecker {
     at_work: AtomicUsize,
     overlaps: AtomicUsize,
     tokens: Mutex<Vec<u64>>,
 }
 
-impl Witness {
+impl ExclusionChecker {
     /// Has a campaigner's work seen, and tells of each term in which it comes into office.
     pub fn watch(
         self: &Arc<Self>,
@@ -22,11 +22,11 @@ impl Witness {
         identity: &str,
         won: mpsc::UnboundedSender<String>,
     ) -> ElectionBuilder {
-        let (witness, identity) = (Arc::clone(self), identity.to_owned());
+        let (checker, identity) = (Arc::clone(self), identity.to_owned());
         builder.on_won(move |leadership| {
-            let (witness, won, identity) = (Arc::clone(&witness), won.clone(), identity.clone());
+            let (checker, won, identity) = (Arc::clone(&checker), won.clone(), identity.clone());
             async move {
-                let _at_work = witness.begin(&leadership);
+                let _at_work = checker.begin(&leadership);
                 let _ = won.send(identity);
                 leadership.ended().await;
             }
@@ -49,7 +49,7 @@ impl Witness {
     }
 }
 
-struct AtWork(Arc<Witness>);
+struct AtWork(Arc<ExclusionChecker>);
 
 impl Drop for AtWork {
     fn drop(&mut self) {

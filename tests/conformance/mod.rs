@@ -19,7 +19,7 @@ use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, n
 
 pub use callbacks::*;
 pub use causes::*;
-pub use exclusion::Witness;
+pub use exclusion::ExclusionChecker;
 pub use finding::*;
 pub use guard::*;
 pub use settings::*;

@@ -8,17 +8,17 @@ use incumbent::{Cause, Change, State, Stopped, new_election, observe};
 use incumbent_test_support::eventually;
 use tokio::sync::mpsc;
 
-use super::{PATIENCE, Process, Service, Witness, change, leads, lost, sees, soon};
+use super::{ExclusionChecker, PATIENCE, Process, Service, change, leads, lost, sees, soon};
 
 /// Of ten campaigners one leads, the others know it, and each of the ten leads in turn as its leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
     let service = S::start().await;
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let mut campaigners = Vec::new();
     for i in 0..10 {
         let identity = format!("c{i}");
-        let builder = witness.watch(service.campaigner(&identity).await, &identity, won.clone());
+        let builder = checker.watch(service.campaigner(&identity).await, &identity, won.clone());
         campaigners.push(builder.start().unwrap());
     }
     while !campaigners.is_empty() {
@@ -31,7 +31,7 @@ pub async fn one_leader_of_ten<S: Service>() {
         let leader = campaigners.iter().position(|c| c.identity() == leader).unwrap();
         campaigners.swap_remove(leader).stop().await;
     }
-    witness.verdict();
+    checker.verdict();
 }
 
 /// A leader whose process dies is replaced when its lease has run out.
@@ -103,13 +103,13 @@ pub async fn a_leader_that_resigned_is_replaced_and_stands_again<S: Service>() {
 /// A leader whose entry an operator deletes stands down, another leads, and the evicted one stands again.
 pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
     let service = S::start().await;
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let first = witness.watch(service.campaigner("first").await, "first", won.clone());
+    let first = checker.watch(service.campaigner("first").await, "first", won.clone());
     let first = first.start().unwrap();
     let mut changes = first.changes();
     assert_eq!(soon("the first leads", wins.recv()).await.unwrap(), "first");
-    let second = witness.watch(service.campaigner("second").await, "second", won);
+    let second = checker.watch(service.campaigner("second").await, "second", won);
     let second = second.start().unwrap();
     sees(&second, "first").await;
     service.evict("my_app").await;
@@ -119,7 +119,7 @@ pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
     assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "second");
     second.stop().await;
     assert_eq!(soon("the first leads again", wins.recv()).await.unwrap(), "first");
-    witness.verdict();
+    checker.verdict();
 }
 
 /// What an operator's tools do, whatever the lock: an eviction that was meant for an earlier write does nothing.
@@ -193,10 +193,10 @@ pub async fn tokens_grow_from_term_to_term<S: Service>() {
 /// Two campaigners that show the same identity (kubernetes/kubernetes#61151) are two: one of them leads.
 pub async fn two_campaigners_with_one_visible_identity_are_two<S: Service>() {
     let service = S::start().await;
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let a = witness.watch(service.campaigner("twin").await, "a", won.clone()).start().unwrap();
-    let b = witness.watch(service.campaigner("twin").await, "b", won).start().unwrap();
+    let a = checker.watch(service.campaigner("twin").await, "a", won.clone()).start().unwrap();
+    let b = checker.watch(service.campaigner("twin").await, "b", won).start().unwrap();
     for (name, twin, other) in [("a", &a, &b), ("b", &b, &a)].repeat(2) {
         while soon("a twin leads", wins.recv()).await.unwrap() != name {
             other.resign(); // its turn was before
@@ -209,7 +209,7 @@ pub async fn two_campaigners_with_one_visible_identity_are_two<S: Service>() {
         }
         twin.resign();
     }
-    witness.verdict();
+    checker.verdict();
 }
 
 /// Watching an election shows who leads, and leaves it alone.

@@ -6,7 +6,7 @@ use incumbent::lock::LockErrorKind;
 use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
-use crate::conformance::{Witness, leads, sees, soon};
+use crate::conformance::{ExclusionChecker, leads, sees, soon};
 use crate::env::{Diary, Door, Failing, NAME, campaigner, memory};
 
 /// What befalls a lock.
@@ -32,9 +32,9 @@ async fn befalls(blow: Blow, struck: usize) {
     let locks = [memory(), memory()];
     let diary = Diary::default();
     let doors = [Door::new(&locks[0], "a", &diary), Door::new(&locks[1], "b", &diary)];
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let watch = |builder, who: &str| witness.watch(builder, who, won.clone());
+    let watch = |builder, who: &str| checker.watch(builder, who, won.clone());
     let first = watch(campaigner(all_of(doors.clone()), "first"), "first").start().unwrap();
     assert_eq!(soon("a win", wins.recv()).await.unwrap(), "first");
     let leadership = leads(&first).await;
@@ -64,5 +64,5 @@ async fn befalls(blow: Blow, struck: usize) {
     }
     second.stop().await;
     first.stop().await;
-    witness.verdict();
+    checker.verdict();
 }

@@ -9,7 +9,7 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{Proxy, Server, Version};
 use tokio::sync::mpsc;
 
-use crate::conformance::{Witness, leads, lost, sees, soon};
+use crate::conformance::{ExclusionChecker, leads, lost, sees, soon};
 use crate::env::{BUCKET, TestEnv, lock_at};
 use crate::log::Log;
 use crate::raw::Raw;
@@ -25,15 +25,16 @@ struct Contest {
     first: Election,
     second: Election,
     won: mpsc::UnboundedReceiver<String>,
-    witness: Arc<Witness>,
+    checker: Arc<ExclusionChecker>,
 }
 
 impl Contest {
     async fn open(env: &TestEnv, name: &str) -> Self {
-        let (witness, (told, won)) = (Arc::new(Witness::default()), mpsc::unbounded_channel());
+        let (checker, (told, won)) =
+            (Arc::new(ExclusionChecker::default()), mpsc::unbounded_channel());
         let start = async |identity: &str| {
             let builder = new_election(name, env.lock().await).identity(identity);
-            witness.watch(builder, identity, told.clone()).start().expect("a start")
+            checker.watch(builder, identity, told.clone()).start().expect("a start")
         };
         let first = start("first").await;
         let mut contest = Self {
@@ -41,7 +42,7 @@ impl Contest {
             second: first.clone(),
             first,
             won,
-            witness: witness.clone(),
+            checker: checker.clone(),
         };
         contest.somebody_wins().await;
         contest.second = start("second").await;
@@ -62,7 +63,7 @@ impl Contest {
         self.somebody_wins().await;
         soon(&format!("{}: a stop", self.name), self.first.stop()).await;
         soon(&format!("{}: a stop", self.name), self.second.stop()).await;
-        self.witness.verdict();
+        self.checker.verdict();
     }
 }
 

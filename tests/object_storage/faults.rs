@@ -9,7 +9,7 @@ use incumbent_test_support::eventually;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::conformance::{Witness, leads, soon};
+use crate::conformance::{ExclusionChecker, leads, soon};
 use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, of_go, unix_ms, write};
 use crate::gate::{Fault, refusal};
 use crate::raw::Message;
@@ -169,11 +169,11 @@ async fn a_short_pause_of_the_store_costs_nothing() {
 /// One that stands still for longer ends the term in time, and begins another.
 async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
     let env = TestEnv::<K>::alone(LEASE).await;
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (told, mut wins) = mpsc::unbounded_channel();
     let start = |name: &str| {
         let described = env.describe(name);
-        witness.watch(described, name, told.clone()).start().unwrap()
+        checker.watch(described, name, told.clone()).start().unwrap()
     };
     let (one, two) = (start("one"), start("two"));
     soon("somebody leads", wins.recv()).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
     env.server.resume();
     soon("somebody leads again", wins.recv()).await.unwrap();
     drop((one, two));
-    witness.verdict();
+    checker.verdict();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -237,13 +237,13 @@ async fn a_leader_without_the_right_to_write_stops_in_time() {
 /// Losing answers, refusing, standing still: while all of that happens nobody leads beside another.
 async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
     let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (told, mut wins) = mpsc::unbounded_channel();
     let campaigners: Vec<_> = (0..5)
         .map(|i| {
             let name = format!("c{i}");
             let described = env.describe(&name).renewal(Duration::from_millis(300));
-            witness.watch(described, &name, told.clone()).start().unwrap()
+            checker.watch(described, &name, told.clone()).start().unwrap()
         })
         .collect();
     soon("somebody leads", wins.recv()).await.unwrap();
@@ -283,7 +283,7 @@ async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
     soon("somebody leads when it is over", wins.recv()).await.unwrap();
     drop(campaigners);
     println!("seed {seed}");
-    witness.verdict();
+    checker.verdict();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

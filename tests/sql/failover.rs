@@ -11,7 +11,7 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::{Witness, sees, soon, working};
+use crate::conformance::{ExclusionChecker, sees, soon, working};
 use crate::env::{TestEnv, run};
 use crate::gate::Gate;
 
@@ -79,13 +79,13 @@ impl Pair {
 async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() {
     let pair = Pair::start(LEASE).await;
     let gate = Gate::to(pair.env.server.port()).await;
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let mut campaigners = Vec::new();
     for identity in ["a", "b", "c"] {
         let lock = pair.lock_through(&gate).await;
         let builder = new_election("my_app", lock).identity(identity).lease(LEASE);
-        let election = witness.watch(builder, identity, won.clone()).start().unwrap();
+        let election = checker.watch(builder, identity, won.clone()).start().unwrap();
         campaigners.push(election);
     }
     let of = |name: &str| campaigners.iter().find(|c| c.identity() == name).unwrap();
@@ -104,7 +104,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     let third = soon("a leader on the new primary", wins.recv()).await.unwrap();
     let next = eventually("its token", async || of(&third).token()).await;
     assert!(next > token, "{next} after {token}");
-    witness.verdict();
+    checker.verdict();
 }
 
 /// Who is named there may have been replaced by a write that was lost and that nobody who looks has seen: all wait as if the
@@ -195,20 +195,20 @@ async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchro
     pair.be_synchronous().await;
     let (old, new) =
         (Gate::to(pair.env.server.port()).await, Gate::to(pair.env.server.port()).await);
-    let witness = Arc::new(Witness::default());
+    let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let lock = pair.lock_through(&old).await.synchronous_replicas();
     let builder = new_election("my_app", lock).identity("old").lease(LEASE);
-    let first = witness.watch(builder, "old", won.clone()).start().unwrap();
+    let first = checker.watch(builder, "old", won.clone()).start().unwrap();
     assert_eq!(soon("the first leads", wins.recv()).await.unwrap(), "old");
     let lock = pair.lock_through(&new).await.synchronous_replicas();
     let builder = new_election("my_app", lock).identity("new").lease(LEASE);
-    let second = witness.watch(builder, "new", won).start().unwrap();
+    let second = checker.watch(builder, "new", won).start().unwrap();
     sees(&second, "old").await;
     pair.replica_takes_over(&new);
     assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "new");
     assert!(!first.is_leader());
-    witness.verdict();
+    checker.verdict();
 }
 
 /// Where the promise ends: an old primary that others still reach, beside a new one, is a second lock.
