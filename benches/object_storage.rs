@@ -4,15 +4,6 @@
 //! Ours run in this process, each on a runtime and connections of its own, so a crash is a runtime that is gone; vimeo's are processes. Where
 //! their module cannot be had only ours are measured.
 
-#[path = "../tests/object_storage/gate.rs"]
-#[allow(dead_code, reason = "the tests do more to it")]
-mod gate;
-#[path = "../tests/object_storage/raw.rs"]
-#[allow(dead_code, reason = "the tests ask for more")]
-mod raw;
-#[path = "../tests/object_storage/server.rs"]
-#[allow(dead_code, reason = "the tests start more")]
-mod server;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -23,12 +14,11 @@ use std::time::Duration;
 
 use incumbent::new_election;
 use incumbent::objects::Bucket;
-use incumbent_test_support::go_program;
+use incumbent_test_support::object_stores::{BUCKET, Program, StoreServer};
+use incumbent_test_support::{HttpFaultProxy, go_program};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use tokio::runtime::Runtime;
 
-use gate::Gate;
-use server::{BUCKET, Program, Server};
 use support::{Campaigner, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
@@ -40,8 +30,8 @@ const SETTLE: Duration = Duration::from_secs(30);
 
 fn main() {
     let runtime = Runtime::new().expect("a runtime");
-    let server = runtime.block_on(Server::start(Program::FakeGcs));
-    let gate = runtime.block_on(Gate::before(server.port(), true));
+    let server = runtime.block_on(StoreServer::start(Program::FakeGcs));
+    let proxy = runtime.block_on(HttpFaultProxy::start(server.port(), true));
     let vimeo: Option<PathBuf> = std::panic::catch_unwind(|| go_program("vimeo")).ok();
     if vimeo.is_none() {
         println!("vimeo/leaderelection: not run, its module cannot be built here");
@@ -49,7 +39,7 @@ fn main() {
     let kinds: Vec<Option<&Path>> = [None].into_iter().chain(vimeo.as_deref().map(Some)).collect();
     let asked = Arc::new(AtomicU64::new(0));
     let start = |kind: Option<&Path>, object: &str, identity: &str| match kind {
-        None => ours(gate.port, object, identity),
+        None => ours(proxy.port(), object, identity),
         Some(program) => theirs(program, server.port(), object, identity, Arc::clone(&asked)),
     };
     for end in [End::Release, End::Crash] {
@@ -65,7 +55,7 @@ fn main() {
             show(&format!("takeover after {end:?}, {}", name(kind)), &mut took);
         }
     }
-    let requests = || gate.requests().len() as f64 + asked.load(Ordering::Relaxed) as f64;
+    let requests = || proxy.requests().len() as f64 + asked.load(Ordering::Relaxed) as f64;
     for kind in kinds {
         let object = format!("{}-steady", name(kind));
         let start = |identity: &str| start(kind, &object, identity);

@@ -10,12 +10,13 @@ use incumbent::lock::{
     WriteId,
 };
 use incumbent::{Cause, new_election};
+use incumbent_test_support::FaultProxy;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::busy_server::BusyServer;
 use crate::conformance::{Process, Service, leads, lost, sees, soon, working};
 use crate::env::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, TestEnv, timing};
-use crate::gate::{Busy, Gate};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(5);
@@ -76,11 +77,11 @@ async fn an_api_server_that_is_paused_or_restarted_is_ridden_out_within_the_leas
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_that_goes_silent_is_noticed_and_begun_anew() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
-    let gate = Gate::before(env.server.port()).await;
+    let proxy = FaultProxy::start(env.server.port()).await;
     let own = fs::read_to_string(&env.kubeconfig).unwrap();
-    let file = env.server.file(&format!("{}-gate.kubeconfig", env.namespace));
+    let file = env.server.file(&format!("{}-proxy.kubeconfig", env.namespace));
     let (from, to) =
-        (format!("127.0.0.1:{}", env.server.port()), format!("127.0.0.1:{}", gate.port));
+        (format!("127.0.0.1:{}", env.server.port()), format!("127.0.0.1:{}", proxy.port()));
     fs::write(&file, own.replace(&from, &to)).unwrap();
     let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
     let lock = cluster.in_namespace(&*env.namespace).lease_lock().timing(timing(LEASE));
@@ -90,7 +91,7 @@ async fn a_watch_that_goes_silent_is_noticed_and_begun_anew() {
     drop(leads(&first).await);
     let second = working(new_election("my_app", lock.clone()).identity("second")).start().unwrap();
     sees(&second, "first").await;
-    gate.silence();
+    proxy.silence();
     first.stop().await;
     let leadership = leads(&second).await;
     drop(leadership);
@@ -240,13 +241,13 @@ async fn every_write_is_conditional() {
 }
 
 /// A lock on a server that answers as it is told.
-async fn busy() -> (Busy, LeaseLock) {
+async fn busy() -> (BusyServer, LeaseLock) {
     let (server, cluster) = busy_cluster().await;
     (server, cluster.lease_lock().without_events())
 }
 
-pub async fn busy_cluster() -> (Busy, Cluster) {
-    let server = Busy::start().await;
+pub async fn busy_cluster() -> (BusyServer, Cluster) {
+    let server = BusyServer::start().await;
     let cluster = cluster_at(server.port).await;
     (server, cluster)
 }

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
+use crate::busy_server::BusyServer;
 use crate::conformance::{Service, soon, working};
 use crate::env::{InLease, OBJECT, TestEnv, timing};
-use crate::gate::Busy;
 
 const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Where a pod has them, in its view of `/var/run`.
@@ -240,7 +240,7 @@ async fn a_leader_in_a_pod_goes_on_when_its_token_is_exchanged() {
 /// A token that the server refuses is read again from its file, and sent if it is another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_refused_token_is_read_again() {
-    let server = Busy::start().await;
+    let server = BusyServer::start().await;
     let directory = tempfile::tempdir().unwrap();
     let (config, file) = (directory.path().join("kubeconfig"), directory.path().join("token"));
     fs::write(&file, "first").unwrap();

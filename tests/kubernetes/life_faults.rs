@@ -4,13 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LifeErrorKind, leader_for_life};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{FaultProxy, eventually};
 use serde_json::{Value, json};
 
 use crate::conformance::soon;
 use crate::env::OBJECT;
 use crate::faults::busy_cluster;
-use crate::gate::Gate;
 use crate::life_env::{Life, start};
 
 /// Takes a verb out of a rule of the account, and waits until the server has heard of it.
@@ -151,11 +150,11 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
     let life = Life::new().await;
-    let gate = Gate::before(life.env.server.port()).await;
+    let proxy = FaultProxy::start(life.env.server.port()).await;
     let own = fs::read_to_string(&life.env.kubeconfig).unwrap();
-    let file = life.env.server.file(&format!("{}-gate.kubeconfig", life.env.namespace));
+    let file = life.env.server.file(&format!("{}-proxy.kubeconfig", life.env.namespace));
     let (from, to) =
-        (format!("127.0.0.1:{}", life.env.server.port()), format!("127.0.0.1:{}", gate.port));
+        (format!("127.0.0.1:{}", life.env.server.port()), format!("127.0.0.1:{}", proxy.port()));
     fs::write(&file, own.replace(&from, &to)).unwrap();
     let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
     let cluster = cluster.in_namespace(&*life.env.namespace);
@@ -166,7 +165,7 @@ async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
     let second = start(second);
     second.logs("watches object=my-app").await;
     second.logs("watches object=first").await;
-    gate.silence();
+    proxy.silence();
     life.delete_pod("first").await;
     assert!(second.leads().await.token() > first.token());
 }

@@ -6,6 +6,7 @@ mod answers;
 mod both;
 #[cfg(feature = "nats")]
 mod both_fleet;
+mod busy_server;
 mod clientgo;
 mod clientgo_cut;
 mod clientgo_model;
@@ -15,7 +16,6 @@ mod env;
 mod faults;
 mod fleet;
 mod fresh;
-mod gate;
 #[path = "../conformance/listening.rs"]
 mod heard;
 mod in_pod;

@@ -5,11 +5,11 @@ use std::process::Command;
 use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Write};
 use incumbent::objects::Bucket;
 
+use incumbent_test_support::object_stores::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
+use incumbent_test_support::{HttpFault, HttpMessage, http_request, s3_error};
+
 use crate::conformance::{leads, working};
 use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
-use crate::gate::{Fault, refusal};
-use crate::raw::{Message, ask};
-use crate::server::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
 
 /// An account SAS with the rights that `docs/object-storage.md` asks for: to read, create and write objects.
 const LEAST_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
@@ -31,7 +31,7 @@ fn says(error: &LockError, kind: LockErrorKind, words: &[&str]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn what_azure_refuses_is_told_in_its_words() {
     let env = TestEnv::<Azure>::new(LEASE).await;
-    let port = env.gate.port;
+    let port = env.proxy.port();
 
     let other = azure(port).with_access_key("YW5vdGhlciBzZWNyZXQ=");
     let lock = Bucket::azure(other).unwrap().lock();
@@ -64,19 +64,19 @@ async fn a_blob_that_azure_has_leased_is_no_conflict() {
     let before = env.object().await;
     let target = format!("/{ACCESS_KEY}/{BUCKET}/{}?comp=lease&{ACCOUNT_SAS}", env.path());
     let lease = |action: &str| {
-        Message::new(format!("PUT {target} HTTP/1.1"))
+        HttpMessage::new(format!("PUT {target} HTTP/1.1"))
             .with("host", format!("127.0.0.1:{}", env.server.port()))
             .with("x-ms-lease-action", action)
             .with("x-ms-lease-duration", "-1")
             .with("x-ms-lease-break-period", "0")
     };
-    let leased = ask(env.server.port(), &lease("acquire")).await.unwrap();
+    let leased = http_request(env.server.port(), &lease("acquire")).await.unwrap();
     assert_eq!(leased.second(), "201", "{leased:?}");
     let next = Write { expected, ..write(2) };
     let error = lock.write("my_app", next.clone()).await.unwrap_err();
     says(&error, LockErrorKind::Misconfigured, &["LeaseIdMissing"]);
     assert_eq!(env.object().await, before);
-    let broken = ask(env.server.port(), &lease("break")).await.unwrap();
+    let broken = http_request(env.server.port(), &lease("break")).await.unwrap();
     assert_eq!(broken.second(), "202", "{broken:?}");
     lock.write("my_app", next).await.unwrap();
 }
@@ -87,18 +87,18 @@ async fn refusals_that_last_are_no_conflicts() {
     let env = TestEnv::<Azure>::new(LEASE).await;
     let lock = env.bucket().lock();
     for code in ["BlobImmutableDueToPolicy", "BlobArchived", "ContainerBeingDeleted"] {
-        let refused = refusal("409 Conflict", code, "as it is");
-        env.gate.once("PUT", Fault::Answer(refused.clone()));
+        let refused = s3_error("409 Conflict", code, "as it is");
+        env.proxy.once("PUT", HttpFault::Respond(refused.clone()));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
         says(&error, LockErrorKind::Misconfigured, &[code]);
 
-        let busy = refusal("503 Service Unavailable", "ServerBusy", "later");
-        env.gate.once("PUT", Fault::Answer(busy.with("retry-after", "0")));
-        env.gate.once("PUT", Fault::Answer(refused));
+        let busy = s3_error("503 Service Unavailable", "ServerBusy", "later");
+        env.proxy.once("PUT", HttpFault::Respond(busy.with("retry-after", "0")));
+        env.proxy.once("PUT", HttpFault::Respond(refused));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
     }
-    assert_eq!(env.gate.left(), 0);
+    assert_eq!(env.proxy.pending_faults(), 0);
 }
 
 const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
@@ -107,7 +107,7 @@ const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_environment_with_the_least_rights_is_enough() {
     let env = TestEnv::<Azure>::new(LEASE).await;
-    let port = env.gate.port;
+    let port = env.proxy.port();
     let mut command = Command::new(std::env::current_exe().unwrap());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("AZURE_") {

@@ -153,7 +153,7 @@ async fn every_write_has_its_own_content() {
         drop(leadership);
         only.stop().await;
     }
-    let written = env.gate.requests().into_iter().filter(|r| r.method() == "PUT");
+    let written = env.proxy.requests().into_iter().filter(|r| r.method() == "PUT");
     // Each campaigner tries once, with two writes of nobody, whether conditions are checked.
     let mut bodies: Vec<_> = written
         .inspect(|r| {
@@ -167,7 +167,7 @@ async fn every_write_has_its_own_content() {
     bodies.dedup();
     assert_eq!(bodies.len(), all - 2, "but for the checks");
     assert!(all >= changes + 4);
-    assert!(env.gate.requests().iter().all(|r| r.method() != "DELETE"));
+    assert!(env.proxy.requests().iter().all(|r| r.method() != "DELETE"));
 }
 
 /// A campaigner whose process stands still while it leads is out of office when it wakes up.

@@ -1,4 +1,4 @@
-//! A folder of a bucket, a gate in front of it, and an administrator who passes beside the gate.
+//! A folder of a bucket behind a proxy, and an administrator with a proxy of its own.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use incumbent::lock::{Lock, Mark, Nonce, Write, WriteId};
 use incumbent::objects::Bucket;
 use incumbent::{Election, ElectionBuilder, new_election};
+use incumbent_test_support::HttpFaultProxy;
+use incumbent_test_support::object_stores::{Program, StoreServer};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::conformance::{Service, working};
-use crate::gate::Gate;
 pub use crate::kinds::{Azure, Gcs, Kind, S3, azure, of_go};
-use crate::server::{Program, Server};
 
 /// The lease of the tests' elections.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -23,39 +23,39 @@ pub const LEASE: Duration = Duration::from_secs(3);
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct TestEnv<K: Kind> {
-    pub server: Arc<Server>,
-    pub gate: Gate,
-    /// Of the administrator, who passes by the gate.
+    pub server: Arc<StoreServer>,
+    pub proxy: HttpFaultProxy,
+    /// The administrator's access, which no fault of `proxy` affects.
     pub store: Arc<dyn ObjectStore>,
     pub prefix: String,
     pub lease: Duration,
-    _beside: Gate,
+    _beside: HttpFaultProxy,
     kind: PhantomData<K>,
 }
 
 impl<K: Kind> TestEnv<K> {
     pub async fn new(lease: Duration) -> Self {
-        let start = || async { Arc::new(Server::start(K::PROGRAM).await) };
+        let start = || async { Arc::new(StoreServer::start(K::PROGRAM).await) };
         Self::on(Arc::clone(K::shared().get_or_init(start).await), lease).await
     }
 
     /// With a server of its own, to be broken.
     pub async fn alone(lease: Duration) -> Self {
-        Self::on(Arc::new(Server::start(K::PROGRAM).await), lease).await
+        Self::on(Arc::new(StoreServer::start(K::PROGRAM).await), lease).await
     }
 
-    async fn on(server: Arc<Server>, lease: Duration) -> Self {
+    async fn on(server: Arc<StoreServer>, lease: Duration) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let translates = K::PROGRAM == Program::FakeGcs;
-        let gate = Gate::before(server.port(), translates).await;
-        let beside = Gate::before(server.port(), translates).await;
-        let store = K::store(beside.port);
+        let proxy = HttpFaultProxy::start(server.port(), translates).await;
+        let beside = HttpFaultProxy::start(server.port(), translates).await;
+        let store = K::store(beside.port());
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { server, gate, store, prefix, lease, _beside: beside, kind: PhantomData }
+        Self { server, proxy, store, prefix, lease, _beside: beside, kind: PhantomData }
     }
 
     pub fn bucket(&self) -> Bucket {
-        let bucket = K::bucket(self.gate.port).prefix(&self.prefix);
+        let bucket = K::bucket(self.proxy.port()).prefix(&self.prefix);
         bucket.longest_lease(self.lease).max_clock_skew(Duration::ZERO)
     }
 

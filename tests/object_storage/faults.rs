@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Write};
-use incumbent_test_support::eventually;
+use incumbent_test_support::object_stores::{ACCESS_KEY, SECRET_KEY};
+use incumbent_test_support::{HttpFault, HttpMessage, eventually, s3_error};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::conformance::{ExclusionChecker, leads, soon};
 use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, of_go, unix_ms, write};
-use crate::gate::{Fault, refusal};
-use crate::raw::Message;
-use crate::server::{ACCESS_KEY, SECRET_KEY};
 
 /// What each refusal of a write means: whether it may have been applied, and whether trying again helps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -32,15 +30,15 @@ async fn refusals_are_told_apart() {
         ("501 Not Implemented", "NotImplemented", LockErrorKind::Misconfigured),
         ("400 Bad Request", "InvalidRequest", LockErrorKind::Misconfigured),
     ] {
-        env.gate.once("PUT", Fault::Answer(refusal(status, code, "said so")));
+        env.proxy.once("PUT", HttpFault::Respond(s3_error(status, code, "said so")));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{status}: {error}");
         assert!(!error.to_string().contains('\n'), "{error}");
     }
-    env.gate.once("GET", Fault::Answer(refusal("403 Forbidden", "AccessDenied", "said so")));
+    env.proxy.once("GET", HttpFault::Respond(s3_error("403 Forbidden", "AccessDenied", "said so")));
     let error = lock.names(LEASE).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Denied, "a list: {error}");
-    assert_eq!(env.gate.left(), 0, "each was sent once");
+    assert_eq!(env.proxy.pending_faults(), 0, "each was sent once");
     assert_eq!(env.object().await, None);
 }
 
@@ -50,8 +48,8 @@ async fn refusals_are_told_apart() {
 async fn a_busy_store_is_asked_again_when_it_says() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let lock = env.bucket().lock();
-    let busy = refusal("429 Too Many Requests", "SlowDown", "later");
-    env.gate.once("PUT", Fault::Answer(busy.clone().with("retry-after", "1")));
+    let busy = s3_error("429 Too Many Requests", "SlowDown", "later");
+    env.proxy.once("PUT", HttpFault::Respond(busy.clone().with("retry-after", "1")));
     let asked = Instant::now();
     let first = lock.write("my_app", write(1)).await.unwrap();
     assert!(asked.elapsed() >= Duration::from_secs(1));
@@ -60,15 +58,15 @@ async fn a_busy_store_is_asked_again_when_it_says() {
     let next = Write { expected, ..write(2) };
     for seconds in [3600, u64::MAX] {
         let busy = busy.clone().with("retry-after", seconds.to_string());
-        env.gate.once("PUT", Fault::Answer(busy));
+        env.proxy.once("PUT", HttpFault::Respond(busy));
         let error = lock.write("my_app", next.clone()).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     }
 
-    let failed = refusal("503 Service Unavailable", "Busy", "later").with("retry-after", "1");
-    env.gate.once("PUT", Fault::Answer(failed));
-    let refused = refusal("412 Precondition Failed", "PreconditionFailed", "no");
-    env.gate.once("PUT", Fault::Answer(refused));
+    let failed = s3_error("503 Service Unavailable", "Busy", "later").with("retry-after", "1");
+    env.proxy.once("PUT", HttpFault::Respond(failed));
+    let refused = s3_error("412 Precondition Failed", "PreconditionFailed", "no");
+    env.proxy.once("PUT", HttpFault::Respond(refused));
     let error = lock.write("my_app", next).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
 }
@@ -78,7 +76,7 @@ async fn a_busy_store_is_asked_again_when_it_says() {
 async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     let lock = env.bucket().lock();
-    env.gate.once("PUT", Fault::LoseAnswer);
+    env.proxy.once("PUT", HttpFault::LoseResponse);
     let error = lock.write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
     let again = lock.write("my_app", write(1)).await.unwrap_err();
@@ -87,7 +85,7 @@ async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() 
     let Content::Held(entry) = record.content else { panic!("{record:?}") };
     assert_eq!(entry.mark.unwrap().write, write(1).mark.write);
 
-    env.gate.once("PUT", Fault::Hold);
+    env.proxy.once("PUT", HttpFault::Hold);
     let patience = Duration::from_millis(300);
     let hangs = Write { expected: Some(record.revision), timeout: patience, ..write(2) };
     let error = lock.write("my_app", hangs).await.unwrap_err();
@@ -102,8 +100,8 @@ async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_store_that_heeds_no_conditions_is_refused() {
     let env = TestEnv::<S3>::new(LEASE).await;
-    let applied = Message::new("HTTP/1.1 200 OK").with("etag", "\"1\"");
-    env.gate.always("PUT", Fault::Answer(applied));
+    let applied = HttpMessage::new("HTTP/1.1 200 OK").with("etag", "\"1\"");
+    env.proxy.always("PUT", HttpFault::Respond(applied));
     let error = env.bucket().lock().write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured);
     assert!(error.to_string().contains("does not heed If-None-Match"), "{error}");
@@ -115,7 +113,7 @@ async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let lock = env.bucket().lock();
     let revision = lock.write("my_app", write(1)).await.unwrap();
-    env.gate.always("GET", Fault::Adds("x-amz-version-id", "v1"));
+    env.proxy.always("GET", HttpFault::AddHeader("x-amz-version-id", "v1"));
     for _ in 0..2 {
         let Reading::Found(record) = lock.read("my_app", LEASE).await.unwrap() else { panic!() };
         assert_eq!(record.revision, revision, "{record:?}");
@@ -128,7 +126,7 @@ async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_slow_store_is_led_on_at_last() {
     let env = TestEnv::<S3>::new(LEASE).await;
-    env.gate.always("PUT", Fault::Late(LEASE / 8 * 3 / 5));
+    env.proxy.always("PUT", HttpFault::Delay(LEASE / 8 * 3 / 5));
     let only = env.stand("only");
     drop(leads(&only).await);
 }
@@ -140,9 +138,9 @@ async fn keys_are_not_told() {
     let bucket = env.bucket();
     let mut told = format!("{bucket:?} {:?}", bucket.lock());
     let body = format!("it signs with {SECRET_KEY}, key {ACCESS_KEY}");
-    let mut answer = refusal("403 Forbidden", "SignatureDoesNotMatch", "see to the key");
+    let mut answer = s3_error("403 Forbidden", "SignatureDoesNotMatch", "see to the key");
     answer.body.extend(format!("<StringToSign>{body}</StringToSign>").bytes());
-    env.gate.once("PUT", Fault::Answer(answer));
+    env.proxy.once("PUT", HttpFault::Respond(answer));
     let error = bucket.lock().write("my_app", write(1)).await.unwrap_err();
     told.push_str(&format!("{error} {error:?}"));
     assert!(!told.contains(SECRET_KEY) && !told.contains(ACCESS_KEY), "{told}");
@@ -224,13 +222,13 @@ async fn a_leader_without_the_right_to_write_stops_in_time() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let only = env.stand("only");
     let leadership = leads(&only).await;
-    let denied = refusal("403 Forbidden", "AccessDenied", "not any more");
-    env.gate.always("PUT", Fault::Answer(denied));
+    let denied = s3_error("403 Forbidden", "AccessDenied", "not any more");
+    env.proxy.always("PUT", HttpFault::Respond(denied));
     let loss = soon("the end", leadership.ended()).await;
     assert!(matches!(&loss.cause, Cause::Denied { error } if error.contains("the right to write")));
     assert!(!leadership.is_valid());
     drop(leadership);
-    env.gate.open();
+    env.proxy.clear();
     drop(leads(&only).await);
 }
 
@@ -255,14 +253,16 @@ async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
     for _ in 0..40 {
         let method = if draw(2) == 0 { "PUT" } else { "GET" };
         let fault = match draw(6) {
-            0 => Fault::Answer(refusal("503 Service Unavailable", "SlowDown", "busy")),
-            1 => Fault::Answer(refusal("429 Too Many Requests", "SlowDown", "busy")),
-            2 => Fault::Answer(refusal("412 Precondition Failed", "PreconditionFailed", "no")),
-            3 => Fault::Hold,
-            _ => Fault::LoseAnswer,
+            0 => HttpFault::Respond(s3_error("503 Service Unavailable", "SlowDown", "busy")),
+            1 => HttpFault::Respond(s3_error("429 Too Many Requests", "SlowDown", "busy")),
+            2 => {
+                HttpFault::Respond(s3_error("412 Precondition Failed", "PreconditionFailed", "no"))
+            }
+            3 => HttpFault::Hold,
+            _ => HttpFault::LoseResponse,
         };
         for _ in 0..=draw(3) {
-            env.gate.once(method, fault.clone());
+            env.proxy.once(method, fault.clone());
         }
         match draw(12) {
             0 => env.delete_if_there().await,
@@ -272,10 +272,10 @@ async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
         }
         tokio::time::sleep(Duration::from_millis(100 + draw(400))).await;
         if draw(3) == 0 {
-            env.gate.open();
+            env.proxy.clear();
         }
     }
-    env.gate.open();
+    env.proxy.clear();
     for campaigner in &campaigners {
         campaigner.resign();
     }

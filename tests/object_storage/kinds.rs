@@ -1,25 +1,36 @@
 //! The kinds of stores, as a campaigner and an administrator reach them.
 
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use incumbent::objects::Bucket;
+use incumbent_test_support::object_stores::{
+    ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, StoreServer,
+};
+use incumbent_test_support::{HttpMessage, http_request};
+use object_store::ClientOptions;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::sync::OnceCell;
-
-use crate::raw::{Message, Plain, ask};
-use crate::server::{ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, Server};
 
 /// A kind of store.
 pub trait Kind: Send + Sync + Sized + 'static {
     const PROGRAM: Program;
 
     /// The one server of all tests that do not break it.
-    fn shared() -> &'static OnceCell<Arc<Server>>;
+    fn shared() -> &'static OnceCell<Arc<StoreServer>>;
     /// As a campaigner reaches it.
     fn bucket(port: u16) -> Bucket;
     /// As its administrator does.
@@ -37,9 +48,10 @@ pub trait Kind: Send + Sync + Sized + 'static {
             }
             let object = path.to_string().replace('/', "%2F");
             let request =
-                Message::new(format!("DELETE /storage/v1/b/{BUCKET}/o/{object} HTTP/1.1"));
-            let answer = ask(port, &request.with("host", format!("127.0.0.1:{port}"))).await;
-            match answer.as_ref().map(Message::second) {
+                HttpMessage::new(format!("DELETE /storage/v1/b/{BUCKET}/o/{object} HTTP/1.1"));
+            let answer =
+                http_request(port, &request.with("host", format!("127.0.0.1:{port}"))).await;
+            match answer.as_ref().map(HttpMessage::second) {
                 Some("200") => Ok(()),
                 other => Err(object_store::Error::NotFound {
                     path: path.to_string(),
@@ -85,8 +97,8 @@ pub fn azure(port: u16) -> MicrosoftAzureBuilder {
 impl Kind for Gcs {
     const PROGRAM: Program = Program::FakeGcs;
 
-    fn shared() -> &'static OnceCell<Arc<Server>> {
-        static SERVER: OnceCell<Arc<Server>> = OnceCell::const_new();
+    fn shared() -> &'static OnceCell<Arc<StoreServer>> {
+        static SERVER: OnceCell<Arc<StoreServer>> = OnceCell::const_new();
         &SERVER
     }
 
@@ -102,8 +114,8 @@ impl Kind for Gcs {
 impl Kind for S3 {
     const PROGRAM: Program = Program::Versitygw;
 
-    fn shared() -> &'static OnceCell<Arc<Server>> {
-        static SERVER: OnceCell<Arc<Server>> = OnceCell::const_new();
+    fn shared() -> &'static OnceCell<Arc<StoreServer>> {
+        static SERVER: OnceCell<Arc<StoreServer>> = OnceCell::const_new();
         &SERVER
     }
 
@@ -119,8 +131,8 @@ impl Kind for S3 {
 impl Kind for Azure {
     const PROGRAM: Program = Program::Azurite;
 
-    fn shared() -> &'static OnceCell<Arc<Server>> {
-        static SERVER: OnceCell<Arc<Server>> = OnceCell::const_new();
+    fn shared() -> &'static OnceCell<Arc<StoreServer>> {
+        static SERVER: OnceCell<Arc<StoreServer>> = OnceCell::const_new();
         &SERVER
     }
 
@@ -152,4 +164,49 @@ pub fn of_go(number: u64, leader: &str, expires_in: Duration) -> Vec<u8> {
     bytes.extend([0x22, inner.len() as u8]);
     bytes.extend(inner);
     bytes
+}
+
+/// The transport of an administrator's `object_store`: one connection per request.
+#[derive(Debug)]
+struct Plain;
+
+impl HttpConnector for Plain {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Self))
+    }
+}
+
+impl HttpService for Plain {
+    fn call<'life0, 'async_trait>(
+        &'life0 self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+            let mut message = HttpMessage::new(format!("{} {target} HTTP/1.1", parts.method));
+            for (name, value) in &parts.headers {
+                message = message.with(name.as_str(), value.to_str().expect("a plain header"));
+            }
+            let port = parts.uri.port_u16().expect("a port");
+            message = message.with("host", parts.uri.authority().expect("a host").as_str());
+            message.body = body.collect().await?.to_bytes().to_vec();
+            let lost = || {
+                let none = io::Error::other("no response");
+                HttpError::new(HttpErrorKind::Interrupted, none)
+            };
+            let response = http_request(port, &message).await.ok_or_else(lost)?;
+            let mut built = http::Response::builder().status(response.second());
+            for (name, value) in &response.headers {
+                built = built.header(name, value);
+            }
+            let never = |error: std::convert::Infallible| match error {};
+            let body = Full::new(Bytes::from(response.body)).map_err(never);
+            Ok(built.body(HttpResponseBody::new(body)).expect("a response"))
+        })
+    }
 }

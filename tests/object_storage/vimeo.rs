@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::{Cause, Election};
+use incumbent_test_support::object_stores::BUCKET;
 use incumbent_test_support::{eventually, go_program, not_run};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 
 use crate::conformance::{Process, Service, leads, sees, soon};
 use crate::env::{Fields, Gcs, LEASE, TestEnv, unix_ms};
-use crate::server::BUCKET;
 
 struct Peer {
     process: Child,

@@ -8,12 +8,11 @@ use incumbent::lock::{
 };
 use incumbent::sql::{Postgres, PostgresLock, Tables};
 use incumbent::{Cause, Election, new_election};
-use incumbent_test_support::{PostgresServer, eventually};
+use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, sees, soon, working};
 use crate::env::{TestEnv, run};
-use crate::gate::Gate;
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,15 +54,15 @@ impl Pair {
         .await;
     }
 
-    pub fn replica_takes_over(&self, gate: &Gate) {
+    pub fn replica_takes_over(&self, proxy: &FaultProxy) {
         self.replica.promote();
-        gate.lead_to(self.replica.port());
+        proxy.redirect(self.replica.port());
     }
 
-    pub async fn lock_through(&self, gate: &Gate) -> PostgresLock {
+    pub async fn lock_through(&self, proxy: &FaultProxy) -> PostgresLock {
         let url = self.env.url();
         let url =
-            url.replace(&format!(":{}/", self.env.server.port()), &format!(":{}/", gate.port()));
+            url.replace(&format!(":{}/", self.env.server.port()), &format!(":{}/", proxy.port()));
         Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
     }
 
@@ -78,12 +77,12 @@ impl Pair {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.env.server.port()).await;
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let mut campaigners = Vec::new();
     for identity in ["a", "b", "c"] {
-        let lock = pair.lock_through(&gate).await;
+        let lock = pair.lock_through(&proxy).await;
         let builder = new_election("my_app", lock).identity(identity).lease(LEASE);
         let election = checker.watch(builder, identity, won.clone()).start().unwrap();
         campaigners.push(election);
@@ -98,7 +97,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
     let mut changes = of(&second).changes();
     pair.env.server.kill();
     pair.replica.resume();
-    pair.replica_takes_over(&gate);
+    pair.replica_takes_over(&proxy);
     let cause = crate::conformance::lost(&mut changes).await;
     assert!(matches!(cause, Cause::Evicted | Cause::Expired { .. }), "{cause:?}");
     let third = soon("a leader on the new primary", wins.recv()).await.unwrap();
@@ -112,14 +111,14 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_row_of_before_a_failover_counts_no_more() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.env.server.port()).await;
-    let lock = pair.lock_through(&gate).await;
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
+    let lock = pair.lock_through(&proxy).await;
     let look = async || lock.read("my_app", TIMEOUT).await.ok();
     assert!(matches!(look().await, Some(Reading::Empty { .. })));
     lock.write("my_app", first_write()).await.unwrap();
     pair.replica_has_a_holder().await;
     pair.env.server.kill();
-    pair.replica_takes_over(&gate);
+    pair.replica_takes_over(&proxy);
     let found = eventually("an answer of the new primary", look).await;
     let Reading::Found(record) = found else { panic!("{found:?}") };
     assert_eq!(record.content, Content::Vacant(Tombstone::Deleted));
@@ -129,15 +128,15 @@ async fn a_row_of_before_a_failover_counts_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.env.server.port()).await;
-    let lock = pair.lock_through(&gate).await;
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
+    let lock = pair.lock_through(&proxy).await;
     let look = async || lock.read("my_app", TIMEOUT).await.ok();
     eventually("the tables are old enough", async || {
         matches!(look().await, Some(Reading::Empty { proof: true })).then_some(())
     })
     .await;
     pair.env.server.kill();
-    pair.replica_takes_over(&gate);
+    pair.replica_takes_over(&proxy);
     let create = async || match lock.write("my_app", first_write()).await {
         Err(error) if error.kind() == LockErrorKind::Conflict => Some(Err(error)),
         Err(_) => None, // the connections of before are gone
@@ -171,15 +170,15 @@ fn first_write() -> Write {
 async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let pair = Pair::start(Duration::from_secs(20)).await;
     pair.be_synchronous().await;
-    let gate = Gate::to(pair.env.server.port()).await;
-    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
+    let lock = pair.lock_through(&proxy).await.synchronous_replicas();
     let leader = pair.stand("leader", lock);
     let leadership = crate::conformance::leads(&leader).await;
-    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let lock = pair.lock_through(&proxy).await.synchronous_replicas();
     let stand_by = pair.stand("stand-by", lock);
     sees(&stand_by, "leader").await;
     pair.env.server.kill();
-    pair.replica_takes_over(&gate);
+    pair.replica_takes_over(&proxy);
     let before = leadership.deadline();
     soon("a renewal on the new primary", leadership.renewed(before)).await.unwrap();
     assert!(leadership.is_valid());
@@ -193,8 +192,10 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
 async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchronous() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
-    let (old, new) =
-        (Gate::to(pair.env.server.port()).await, Gate::to(pair.env.server.port()).await);
+    let (old, new) = (
+        FaultProxy::start(pair.env.server.port()).await,
+        FaultProxy::start(pair.env.server.port()).await,
+    );
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let lock = pair.lock_through(&old).await.synchronous_replicas();
@@ -215,8 +216,10 @@ async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchro
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are_not_synchronous() {
     let pair = Pair::start(LEASE).await;
-    let (old, new) =
-        (Gate::to(pair.env.server.port()).await, Gate::to(pair.env.server.port()).await);
+    let (old, new) = (
+        FaultProxy::start(pair.env.server.port()).await,
+        FaultProxy::start(pair.env.server.port()).await,
+    );
     let first = pair.stand("old", pair.lock_through(&old).await);
     drop(crate::conformance::leads(&first).await);
     let second = pair.stand("new", pair.lock_through(&new).await);

@@ -5,7 +5,6 @@ mod conformance;
 mod env;
 mod failover;
 mod file;
-mod gate;
 #[path = "../conformance/listening.rs"]
 mod heard;
 mod listening;

@@ -6,13 +6,12 @@ use std::time::Duration;
 use incumbent::Cause;
 use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::sql::{Postgres, SqlErrorKind, Tables};
-use incumbent_test_support::{Pooler, PostgresServer, eventually};
+use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::conformance::{leads, lost, sees, soon, won};
 use crate::env::{TestEnv, run};
-use crate::gate::Gate;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -268,21 +267,22 @@ async fn a_replica_is_refused_until_it_is_promoted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_reply_that_is_lost_costs_no_term() {
     let env = TestEnv::new(LEASE).await;
-    let gate = Gate::to(env.server.port()).await;
+    let proxy = FaultProxy::start(env.server.port()).await;
     env.open().await;
-    let url = env.url().replace(&format!(":{}/", env.server.port()), &format!(":{}/", gate.port()));
+    let url =
+        env.url().replace(&format!(":{}/", env.server.port()), &format!(":{}/", proxy.port()));
     let lock = Postgres::connect(&url).await.unwrap().lock();
     let election = env.stand_with("only", lock);
     let leadership = leads(&election).await;
     for turn in 1..=3 {
-        gate.lose_a_reply();
-        eventually("a reply is lost", async || (gate.lost() == turn).then_some(())).await;
+        proxy.lose_reply("UPDATE incumbent_elections");
+        eventually("a reply is lost", async || (proxy.lost_replies() == turn).then_some(())).await;
         let before = leadership.deadline();
         soon("a renewal", leadership.renewed(before)).await.unwrap();
     }
     assert!(leadership.is_valid());
     drop(leadership);
-    gate.lose_a_reply();
+    proxy.lose_reply("UPDATE incumbent_elections");
     election.stop().await; // whose release is applied, too
     let row = env.row().await.unwrap();
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);

@@ -7,13 +7,12 @@ use incumbent::lock::{
     Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Token, Write, WriteId,
 };
 use incumbent::sql::{Postgres, PostgresLock, Tables};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 
 use crate::conformance::{leads, soon};
 use crate::env::run;
 use crate::failover::Pair;
-use crate::gate::Gate;
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,8 +79,8 @@ async fn a_renewal_that_no_replica_has_extends_no_term() {
 async fn no_two_primaries_give_out_one_revision() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
-    let gate = Gate::to(pair.env.server.port()).await;
-    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
+    let lock = pair.lock_through(&proxy).await.synchronous_replicas();
     let first = lock.write("my_app", write(1, None, None)).await.expect("a first write");
     pair.replica.kill(); // and nothing is on its way to it any more
     let (token, url) = (Some(Token(first.0)), pair.env.url());
@@ -99,7 +98,7 @@ async fn no_two_primaries_give_out_one_revision() {
     assert!(shown > first.0);
     pair.env.server.kill();
     pair.replica.restart().await;
-    pair.replica_takes_over(&gate);
+    pair.replica_takes_over(&proxy);
     let other = eventually("a write on the new primary", async || {
         match lock.write("my_app", write(2, Some(first), None)).await {
             Ok(revision) => Some(revision),
@@ -118,11 +117,11 @@ async fn no_two_primaries_give_out_one_revision() {
 async fn the_clock_of_a_new_primary_ends_no_lease_that_the_old_one_wrote() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
-    let gate = Gate::to(pair.env.server.port()).await;
-    let lock = pair.lock_through(&gate).await.synchronous_replicas();
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
+    let lock = pair.lock_through(&proxy).await.synchronous_replicas();
     lock.write("my_app", write(1, None, None)).await.expect("a first write");
     pair.env.server.kill();
-    pair.replica_takes_over(&gate);
+    pair.replica_takes_over(&proxy);
     let passed = "SELECT FROM incumbent_elections
         WHERE renewed_at + lease_duration < clock_timestamp()";
     let url = pair.replica.url(&pair.env.database);

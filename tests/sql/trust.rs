@@ -7,14 +7,13 @@ use incumbent::lock::{
     Release, Revision, Token, Tombstone, Write, WriteId,
 };
 use incumbent::sql::{Postgres, PostgresLock, Tables};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::conformance::soon;
 use crate::env::{TestEnv, run};
 use crate::failover::Pair;
-use crate::gate::Gate;
 
 const LEASE: Duration = Duration::from_secs(3);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -163,14 +162,14 @@ async fn a_missing_row_proves_nothing_where_a_dump_was_read_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_clock_that_is_behind_after_a_failover_brings_no_token_back() {
     let pair = Pair::start(LEASE).await;
-    let gate = Gate::to(pair.env.server.port()).await;
+    let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.env.postgres_lock().await;
     pair.replica.kill(); // and lacks the row
     let first = lock.write("my_app", first_write(1)).await.expect("a first write");
     pair.env.server.kill();
     pair.replica.restart().await;
-    pair.replica_takes_over(&gate);
-    let lock = pair.lock_through(&gate).await; // of who has seen nothing
+    pair.replica_takes_over(&proxy);
+    let lock = pair.lock_through(&proxy).await; // of who has seen nothing
     let second = eventually("a first write on the new server", async || {
         lock.read("my_app", TIMEOUT).await.ok()?;
         lock.write("my_app", first_write(2)).await.ok()

@@ -16,22 +16,13 @@
 mod acting;
 mod branch;
 mod draw;
-#[path = "../../../object_storage/gate.rs"]
-#[allow(dead_code, reason = "the tests do more to it")]
-mod gate;
 mod key;
 #[path = "../../../object_storage/kinds.rs"]
 #[allow(dead_code, reason = "the tests share servers")]
 mod kinds;
 mod model;
-#[path = "../../../object_storage/raw.rs"]
-#[allow(dead_code, reason = "the tests ask for more")]
-mod raw;
 mod run;
 mod same;
-#[path = "../../../object_storage/server.rs"]
-#[allow(dead_code, reason = "the tests do more to it")]
-mod server;
 mod store;
 pub mod stores;
 

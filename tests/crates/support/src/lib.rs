@@ -7,12 +7,14 @@
 //! - [`SmallDisk`]: one to fill.
 //! - [`Authority`]: certificates for servers and their clients.
 //! - [`Pooler`]: PgBouncer in front of it.
-//! - [`Process`], [`Port`], [`monitor`]: what these are made of, for servers that are to be started in another way.
-//! - [`Proxy`]: stands between a client and a server, and swallows, holds or cuts what a test tells it to; it can
-//!   lose the reply of one chosen request.
+//! - [`object_stores`]: stores for Google Cloud Storage, S3 and Azure Blob Storage.
+//! - [`Process`], [`Port`], [`monitor`]: for servers that are started in another way.
+//! - [`Proxy`]: carries messages of the NATS protocol, and loses, holds or cuts those that a test chooses.
+//! - [`FaultProxy`]: carries any TCP connections, and silences, redirects or cuts them.
+//! - [`HttpFaultProxy`]: carries HTTP requests to an object store, and responds in its place, delays or loses them.
 //!
-//! No server outlives the process of its test. Nothing here waits longer than it must: what has no event is polled
-//! every few milliseconds, with a bound, and a bound that is reached panics with the server's log.
+//! No server outlives the process of its test. What signals no event is polled every few milliseconds, with a limit;
+//! reaching the limit panics with the server's log.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -22,8 +24,12 @@ mod binaries;
 mod checkout;
 mod cluster;
 mod disk;
+mod fault_proxy;
 mod http;
+mod http_fault_proxy;
+mod http_message;
 mod kube;
+pub mod object_stores;
 mod poll;
 mod pooler;
 mod ports;
@@ -38,7 +44,10 @@ pub use binaries::{Version, find};
 pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use disk::SmallDisk;
+pub use fault_proxy::FaultProxy;
 pub use http::monitor;
+pub use http_fault_proxy::{HttpFault, HttpFaultProxy, s3_error};
+pub use http_message::{HttpMessage, http_request};
 pub use kube::{KubeServer, go_program};
 pub use poll::eventually;
 pub use pooler::Pooler;

@@ -12,13 +12,13 @@ use futures_util::{FutureExt, TryStreamExt};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::objects::BucketLock;
 use incumbent_sim::Keeping;
+use incumbent_test_support::HttpFaultProxy;
+use incumbent_test_support::object_stores::{Program, StoreServer};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 
 use crate::acting::FOREIGN;
-use crate::gate::Gate;
 use crate::kinds::{Azure, Gcs, Kind, S3, of_go};
-use crate::server::{Program, Server};
 use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
 
 /// The longest lease.
@@ -26,9 +26,9 @@ const TTL: Duration = Duration::from_secs(2);
 
 /// A bucket.
 pub struct Objects<K> {
-    server: Server,
+    server: StoreServer,
     /// In front of the lock; another stands before its administrator.
-    _gates: [Gate; 2],
+    _proxies: [HttpFaultProxy; 2],
     admin: Arc<dyn ObjectStore>,
     lock: BucketLock,
     /// Copies that the administrator has kept.
@@ -48,16 +48,16 @@ pub async fn start(name: &str) -> Option<Arc<dyn Store>> {
 
 impl<K: Kind> Objects<K> {
     async fn start() -> Self {
-        let server = Server::start(K::PROGRAM).await;
+        let server = StoreServer::start(K::PROGRAM).await;
         let translates = K::PROGRAM == Program::FakeGcs;
-        let gates = [
-            Gate::before(server.port(), translates).await,
-            Gate::before(server.port(), translates).await,
+        let proxies = [
+            HttpFaultProxy::start(server.port(), translates).await,
+            HttpFaultProxy::start(server.port(), translates).await,
         ];
-        let admin = K::store(gates[1].port);
-        let bucket = K::bucket(gates[0].port).longest_lease(TTL).max_clock_skew(Duration::ZERO);
+        let admin = K::store(proxies[1].port());
+        let bucket = K::bucket(proxies[0].port()).longest_lease(TTL).max_clock_skew(Duration::ZERO);
         let (lock, saved) = (bucket.lock(), Mutex::default());
-        Self { server, _gates: gates, admin, lock, saved, kind: PhantomData }
+        Self { server, _proxies: proxies, admin, lock, saved, kind: PhantomData }
     }
 
     async fn delete(&self, path: &Path) -> Result<(), Error> {

@@ -1,33 +1,28 @@
-//! HTTP over one connection a request, without keeping anything: for a test's own requests, and for its gate.
+//! HTTP/1.1 messages, each on a connection of its own.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use object_store::ClientOptions;
-use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-    HttpResponseBody, HttpService,
-};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A request or an answer.
+/// A request or a response.
 #[derive(Debug, Clone, Default)]
-pub struct Message {
-    /// As in `PUT /bucket/object HTTP/1.1`, or `HTTP/1.1 200 OK`.
+pub struct HttpMessage {
+    /// The first line, as in `PUT /bucket/object HTTP/1.1` or `HTTP/1.1 200 OK`.
     pub first: String,
+    /// The headers, in the order in which they were sent.
     pub headers: Vec<(String, String)>,
+    /// The body, without its transfer encoding.
     pub body: Vec<u8>,
 }
 
-impl Message {
+impl HttpMessage {
+    /// A message with this first line.
     pub fn new(first: impl Into<String>) -> Self {
         Self { first: first.into(), ..Self::default() }
     }
 
+    /// The value of a header, whose name may be in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
         found.map(|(_, value)| &**value)
@@ -40,11 +35,12 @@ impl Message {
         self
     }
 
-    /// The second word: the target of a request, the status of an answer.
+    /// The second word of the first line: the target of a request, the status of a response.
     pub fn second(&self) -> &str {
         self.first.split(' ').nth(1).unwrap_or_default()
     }
 
+    /// The method of a request.
     pub fn method(&self) -> &str {
         self.first.split(' ').next().unwrap_or_default()
     }
@@ -62,11 +58,17 @@ impl Message {
         [head.as_bytes(), &self.body].concat()
     }
 
+    /// Sends it, with `Connection: close` and its length.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing to the stream.
     pub async fn send(&self, stream: &mut TcpStream) -> io::Result<()> {
         stream.write_all(&self.bytes()).await
     }
 
-    /// Reads one; `None` where the other end has nothing to say. An answer without a length lasts until the end.
+    /// Reads one; `None` if the stream ends or fails before its headers do. A response without a length ends with the
+    /// stream.
     pub async fn receive(stream: &mut TcpStream) -> Option<Self> {
         let mut bytes = Vec::new();
         let end = loop {
@@ -86,8 +88,8 @@ impl Message {
         message.headers = lines.filter_map(pair).collect();
         let mut body = bytes.split_off(end + 4);
         let length = message.header("content-length").and_then(|length| length.parse().ok());
-        let is_answer = message.first.starts_with("HTTP/");
-        let length = length.unwrap_or(if is_answer { usize::MAX } else { 0 });
+        let is_response = message.first.starts_with("HTTP/");
+        let length = length.unwrap_or(if is_response { usize::MAX } else { 0 });
         while body.len() < length && stream.read_buf(&mut body).await.ok()? > 0 {}
         let chunked = message.header("transfer-encoding") == Some("chunked");
         message.body = if chunked { unchunked(&body) } else { body };
@@ -109,54 +111,9 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     body
 }
 
-/// One request to a port of this machine.
-pub async fn ask(port: u16, request: &Message) -> Option<Message> {
+/// Sends a request to a port of this machine, and returns the response; `None` if there is none.
+pub async fn http_request(port: u16, request: &HttpMessage) -> Option<HttpMessage> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     request.send(&mut stream).await.ok()?;
-    Message::receive(&mut stream).await
-}
-
-/// The transport of an administrator's `object_store`.
-#[derive(Debug)]
-pub struct Plain;
-
-impl HttpConnector for Plain {
-    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Self))
-    }
-}
-
-impl HttpService for Plain {
-    fn call<'life0, 'async_trait>(
-        &'life0 self,
-        request: HttpRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'async_trait>>
-    where
-        'life0: 'async_trait,
-        Self: 'async_trait,
-    {
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-            let mut message = Message::new(format!("{} {target} HTTP/1.1", parts.method));
-            for (name, value) in &parts.headers {
-                message = message.with(name.as_str(), value.to_str().expect("a plain header"));
-            }
-            let port = parts.uri.port_u16().expect("a port");
-            message = message.with("host", parts.uri.authority().expect("a host").as_str());
-            message.body = body.collect().await?.to_bytes().to_vec();
-            let lost = || {
-                let none = io::Error::other("no answer");
-                HttpError::new(HttpErrorKind::Interrupted, none)
-            };
-            let answer = ask(port, &message).await.ok_or_else(lost)?;
-            let mut response = http::Response::builder().status(answer.second());
-            for (name, value) in &answer.headers {
-                response = response.header(name, value);
-            }
-            let never = |error: std::convert::Infallible| match error {};
-            let body = Full::new(Bytes::from(answer.body)).map_err(never);
-            Ok(response.body(HttpResponseBody::new(body)).expect("an answer"))
-        })
-    }
+    HttpMessage::receive(&mut stream).await
 }

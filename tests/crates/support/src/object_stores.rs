@@ -1,33 +1,42 @@
-//! The stores: fake-gcs-server for Google Cloud Storage, versitygw for S3, Azurite for Azure Blob Storage.
+//! Object stores: fake-gcs-server for Google Cloud Storage, versitygw for S3, Azurite for Azure Blob Storage.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-use incumbent_test_support::{Port, Process, checkout, eventually};
 use tempfile::TempDir;
 
-use crate::raw::{Message, ask};
+use crate::checkout;
+use crate::http_message::{HttpMessage, http_request};
+use crate::poll::eventually;
+use crate::ports::Port;
+use crate::process::Process;
 
-/// Of the administrator, and of everybody.
+/// The access key of all clients.
 pub const ACCESS_KEY: &str = "administrator";
+/// The secret that belongs to [`ACCESS_KEY`].
 pub const SECRET_KEY: &str = "the-secret-of-the-tests";
-/// The same secret, as the key of an account of Azure.
+/// The key of the Azure account [`ACCESS_KEY`].
 pub const ACCOUNT_KEY: &str = "dGhlLXNlY3JldC1vZi10aGUtdGVzdHM=";
+/// The one bucket of each store.
 pub const BUCKET: &str = "bucket";
 /// An account SAS: every right of the account of [`ACCESS_KEY`], signed with [`ACCOUNT_KEY`].
 pub const ACCOUNT_SAS: &str = "sv=2020-12-06&ss=b&srt=sco&sp=rwdlac&se=2999-01-01T00%3A00%3A00Z&sig=Uj%2FdVXwexbJpxALIBw0K5K85i9s3a3RkOASapStoinc%3D";
 
 const HEALTH: &str = "/health";
 
+/// The program of an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
+    /// Google Cloud Storage.
     FakeGcs,
+    /// S3.
     Versitygw,
+    /// Azure Blob Storage.
     Azurite,
 }
 
-/// Where they are. Installs what is not there.
+/// The paths of the programs, which are installed where missing.
 fn programs() -> &'static [PathBuf; 3] {
     static PROGRAMS: OnceLock<[PathBuf; 3]> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
@@ -41,14 +50,20 @@ fn programs() -> &'static [PathBuf; 3] {
 }
 
 /// A store with one bucket. Dropping it kills it.
-pub struct Server {
+#[derive(Debug)]
+pub struct StoreServer {
     program: Program,
     port: Port,
     process: Mutex<Option<Process>>,
     directory: TempDir,
 }
 
-impl Server {
+impl StoreServer {
+    /// Starts a store, and waits until it serves.
+    ///
+    /// # Panics
+    ///
+    /// If its program cannot be installed or started.
     pub async fn start(program: Program) -> Self {
         tokio::task::spawn_blocking(programs).await.expect("the programs");
         // versitygw keeps ETags in extended attributes, which a /tmp in memory need not have.
@@ -62,6 +77,10 @@ impl Server {
     }
 
     /// Starts it again after [`kill`](Self::kill): versitygw with the same objects, the others with none.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
     pub async fn restart(&self) {
         let (port, data) = (self.port.number(), self.directory.path().join("data"));
         let log = self.directory.path().join("log");
@@ -97,26 +116,38 @@ impl Server {
                 (format!("PUT {container}&{ACCOUNT_SAS}"), "201")
             }
         };
-        let ready = Message::new(format!("{ready} HTTP/1.1"));
+        let ready = HttpMessage::new(format!("{ready} HTTP/1.1"));
         let ready = ready.with("host", format!("127.0.0.1:{port}"));
         eventually("the store is ready", async || {
-            ask(port, &ready).await.filter(|said| said.second() == answer)
+            http_request(port, &ready).await.filter(|said| said.second() == answer)
         })
         .await;
     }
 
+    /// Kills it.
     pub fn kill(&self) {
         drop(self.process.lock().unwrap().take());
     }
 
+    /// Stops its clock.
+    ///
+    /// # Panics
+    ///
+    /// If it was killed.
     pub fn pause(&self) {
         self.process.lock().unwrap().as_ref().expect("it runs").pause();
     }
 
+    /// Continues after [`pause`](Self::pause).
+    ///
+    /// # Panics
+    ///
+    /// If it was killed.
     pub fn resume(&self) {
         self.process.lock().unwrap().as_ref().expect("it runs").resume();
     }
 
+    /// The port on which it listens.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
