@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, Entry, Nonce, Record, Revision, Tombstone};
 
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::server::Time;
 use crate::world::World;
 
@@ -124,7 +124,7 @@ impl World {
 
     fn go_later(&mut self, which: usize, local: Duration, step: Step) {
         let (life, after) = (self.client_gos[which].life, self.client_gos[which].real(local));
-        self.after(after, Happening::ClientGo { which, life, step });
+        self.after(after, SimEvent::ClientGo { which, life, step });
     }
 
     /// Sends what arrives as `step`.
@@ -134,7 +134,7 @@ impl World {
         let cut = self.now < self.client_gos[which].cut_until;
         if let Some(after) = self.passage(0.05).filter(|_| !cut) {
             let life = self.client_gos[which].life;
-            self.after(after, Happening::ClientGo { which, life, step: step(request) });
+            self.after(after, SimEvent::ClientGo { which, life, step: step(request) });
         }
         let timeout = self.server.bucket_ttl * 3 / 20;
         self.go_later(which, timeout, Step::Late { request });
@@ -145,14 +145,14 @@ impl World {
         let cut = self.now < self.client_gos[which].cut_until;
         if let Some(after) = self.passage(0.05).filter(|_| !cut) {
             let life = self.client_gos[which].life;
-            self.after(after, Happening::ClientGo { which, life, step });
+            self.after(after, SimEvent::ClientGo { which, life, step });
         }
     }
 
     fn go_answers(&mut self, which: usize, step: Step) {
         if let Some(after) = self.passage(0.05) {
             let life = self.client_gos[which].life;
-            self.after(after, Happening::ClientGo { which, life, step });
+            self.after(after, SimEvent::ClientGo { which, life, step });
         }
     }
 

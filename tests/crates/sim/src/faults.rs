@@ -8,7 +8,7 @@ use incumbent::protocol::Event;
 use crate::Time;
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::objects;
 use crate::scenario::Fault;
 use crate::world::World;
@@ -27,7 +27,7 @@ impl World {
                 self.campaigners[who].crash();
                 self.campaigners[who].life += 1;
                 self.checker.gone(who);
-                self.after(millis(back_ms), Happening::Start { who });
+                self.after(millis(back_ms), SimEvent::Start { who });
             }
             Fault::Pause { who, for_ms } if who < fleet => {
                 let campaigner = &mut self.campaigners[who];
@@ -67,10 +67,7 @@ impl World {
             }
             Fault::RollingRestart { every_ms } => {
                 for who in 0..fleet {
-                    self.after(
-                        millis(every_ms) * who as u32,
-                        Happening::Fault(Fault::Stop { who }),
-                    );
+                    self.after(millis(every_ms) * who as u32, SimEvent::Fault(Fault::Stop { who }));
                 }
             }
             Fault::Resign { who } if who < fleet => self.inside(who, Event::Resign),
@@ -97,22 +94,22 @@ impl World {
             }
             Fault::Remade { after_ms } => {
                 self.server.remake(now + millis(after_ms));
-                self.after(millis(after_ms), Happening::Remade);
+                self.after(millis(after_ms), SimEvent::Remade);
             }
             Fault::Outage { for_ms } => self.server.down_until = now + millis(for_ms),
             Fault::ClockStep { by_ms } => {
                 self.server.step_clock(by_ms);
-                self.after(Duration::ZERO, Happening::Expire);
+                self.after(Duration::ZERO, SimEvent::Expire);
                 if let Some(last) = &self.server.last {
                     let left = last.expires.saturating_sub(now);
-                    self.after(left, Happening::Expire);
+                    self.after(left, SimEvent::Expire);
                 }
             }
             Fault::Forget { writes } => {
                 self.server.forget(usize::from(writes));
                 if let Some(last) = &self.server.last {
                     let left = last.expires.saturating_sub(now);
-                    self.after(left, Happening::Expire);
+                    self.after(left, SimEvent::Expire);
                 }
             }
             Fault::Failover { loses, for_ms } => {
@@ -153,19 +150,19 @@ impl World {
     }
 
     /// Of whichever kind there are. Answers how the next process of it begins.
-    fn crash_peer(&mut self, which: usize) -> Option<Happening> {
+    fn crash_peer(&mut self, which: usize) -> Option<SimEvent> {
         if let Some(vimeo) = self.vimeos.get_mut(which) {
             vimeo.crash();
             let step = objects::Step::Look;
-            return Some(Happening::Vimeo { which, life: vimeo.life, step });
+            return Some(SimEvent::Vimeo { which, life: vimeo.life, step });
         }
         if let Some(choria) = self.chorias.get_mut(which) {
             choria.crash();
-            return Some(Happening::Choria { which, life: choria.life, step: Step::Tick });
+            return Some(SimEvent::Choria { which, life: choria.life, step: Step::Tick });
         }
         let go = self.client_gos.get_mut(which)?;
         go.crash();
-        Some(Happening::ClientGo { which, life: go.life, step: clientgo::Step::Try })
+        Some(SimEvent::ClientGo { which, life: go.life, step: clientgo::Step::Try })
     }
 
     /// Until when a peer is cut off, of whichever kind there are.
@@ -179,7 +176,7 @@ impl World {
     /// Something that the process itself is told.
     fn inside(&mut self, who: usize, event: Event) {
         let life = self.campaigners[who].life;
-        self.after(Duration::ZERO, Happening::Inside { who, life, event });
+        self.after(Duration::ZERO, SimEvent::Inside { who, life, event });
     }
 
     /// All faults cease.
@@ -212,10 +209,7 @@ impl World {
         let life = choria.life;
         let from = if pace == Pace::Interval { choria.ticked } else { self.now };
         let at = from + choria.interval(pace, ttl, &mut self.random);
-        self.after(
-            at.saturating_sub(self.now),
-            Happening::Choria { which, life, step: Step::Tick },
-        );
+        self.after(at.saturating_sub(self.now), SimEvent::Choria { which, life, step: Step::Tick });
     }
 
     pub(super) fn step_choria(&mut self, which: usize, life: u32, step: Step) {
@@ -223,7 +217,7 @@ impl World {
             return;
         }
         let cut = self.now < self.chorias[which].cut_until;
-        let again = |step| Happening::Choria { which, life, step };
+        let again = |step| SimEvent::Choria { which, life, step };
         match step {
             Step::Tick => {
                 self.chorias[which].ticked = self.now;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
 use incumbent::protocol::Answer;
 
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::server::{Keeping, failed, failure};
 use crate::tell;
 use crate::world::World;
@@ -56,7 +56,7 @@ impl World {
             Request::Concede(_) => Duration::from_micros(200),
         };
         let (cut, knows_cut) = (self.now < campaigner.cut_out_until, campaigner.knows_cut);
-        let lost = |answer, from_server| Happening::Answer { who, life, id, answer, from_server };
+        let lost = |answer, from_server| SimEvent::Answer { who, life, id, answer, from_server };
         if cut && knows_cut {
             let failure = failure(LockErrorKind::Unavailable, "not connected");
             let after = Duration::from_micros(self.random.u64(1..2000));
@@ -78,7 +78,7 @@ impl World {
         for _ in 0..copies {
             if let (false, Some(after)) = (cut, self.passage(0.05)) {
                 let request = request.clone();
-                self.after(after, Happening::Request { who, life, id, request });
+                self.after(after, SimEvent::Request { who, life, id, request });
             }
         }
     }
@@ -134,7 +134,7 @@ impl World {
         for _ in 0..copies {
             if let Some(after) = self.passage(0.08) {
                 let answer = answer.clone();
-                self.after(after, Happening::Answer { who, life, id, answer, from_server: true });
+                self.after(after, SimEvent::Answer { who, life, id, answer, from_server: true });
             }
         }
     }
@@ -143,7 +143,7 @@ impl World {
     pub(super) fn stored(&mut self) {
         let Some(last) = self.server.last.clone() else { return };
         let late = self.millis(0..250);
-        self.after(last.expires.saturating_sub(self.now) + late, Happening::Expire);
+        self.after(last.expires.saturating_sub(self.now) + late, SimEvent::Expire);
         // A watch of a Lease does not say what a write replaced.
         let previous = last.previous.filter(|_| self.server.keeping != Keeping::Forever);
         self.tell(|coverage| match coverage {
@@ -167,7 +167,7 @@ impl World {
             for _ in 0..copies {
                 if let Some(after) = self.passage(0.15) {
                     let (life, hint) = (self.campaigners[who].life, hint.clone());
-                    self.after(after, Happening::Hint { who, life, hint });
+                    self.after(after, SimEvent::Hint { who, life, hint });
                 }
             }
         }
@@ -176,7 +176,7 @@ impl World {
     pub(super) fn expire(&mut self) {
         if !self.server.is_up(self.now) {
             let after = self.server.down_until - self.now;
-            return self.after(after, Happening::Expire);
+            return self.after(after, SimEvent::Expire);
         }
         if self.server.expire(self.now) {
             self.log(|| "server: expired".to_owned());

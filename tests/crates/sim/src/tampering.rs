@@ -8,7 +8,7 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Hint, Nonce, Revision, Tombstone};
 use incumbent::protocol::Answer;
 
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::world::World;
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
     fn tell_at_once(&mut self, hint: &Hint) {
         for who in 0..self.campaigners.len() {
             let (life, hint) = (self.campaigners[who].life, hint.clone());
-            self.after(Duration::ZERO, Happening::Hint { who, life, hint });
+            self.after(Duration::ZERO, SimEvent::Hint { who, life, hint });
         }
     }
 }

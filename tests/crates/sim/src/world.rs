@@ -12,7 +12,7 @@ use crate::campaigner::Campaigner;
 use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
-use crate::happening::{Happening, Scheduled};
+use crate::event::{Scheduled, SimEvent};
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::server::{Keeping, Server, Time};
@@ -93,25 +93,25 @@ impl World {
         world.server.dates_foreign = scenario.per_write_ttl;
         for who in 0..world.campaigners.len() {
             let after = world.millis(0..200);
-            world.after(after, Happening::Start { who });
+            world.after(after, SimEvent::Start { who });
         }
         for which in 0..world.chorias.len() {
             let after = world.millis(0..5000);
-            world.after(after, Happening::Choria { which, life: 0, step: choria::Step::Tick });
+            world.after(after, SimEvent::Choria { which, life: 0, step: choria::Step::Tick });
         }
         for which in 0..world.client_gos.len() {
             let after = world.millis(0..2000);
-            world.after(after, Happening::ClientGo { which, life: 0, step: clientgo::Step::Try });
+            world.after(after, SimEvent::ClientGo { which, life: 0, step: clientgo::Step::Try });
         }
         for which in 0..world.vimeos.len() {
             let after = world.millis(0..2000);
-            world.after(after, Happening::Vimeo { which, life: 0, step: objects::Step::Look });
+            world.after(after, SimEvent::Vimeo { which, life: 0, step: objects::Step::Look });
         }
         for (at, fault) in &scenario.faults {
             let at = Duration::from_millis(u64::from(*at));
-            world.after(at, Happening::Fault(fault.clone()));
+            world.after(at, SimEvent::Fault(fault.clone()));
         }
-        world.after(STORM, Happening::Calm);
+        world.after(STORM, SimEvent::Calm);
         world
     }
 
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    pub(super) fn after(&mut self, after: Duration, what: Happening) {
+    pub(super) fn after(&mut self, after: Duration, what: SimEvent) {
         self.order += 1;
         self.queue.push(Scheduled { at: self.now + after, order: self.order, what });
     }
@@ -163,27 +163,27 @@ impl World {
         }
     }
 
-    fn happen(&mut self, what: Happening) {
-        if let Happening::Inside { who, .. }
-        | Happening::Wake { who, .. }
-        | Happening::Hint { who, .. }
-        | Happening::Replied { who, .. }
-        | Happening::AskAgain { who, .. }
-        | Happening::Answer { who, .. } = &what
+    fn happen(&mut self, what: SimEvent) {
+        if let SimEvent::Inside { who, .. }
+        | SimEvent::Wake { who, .. }
+        | SimEvent::Hint { who, .. }
+        | SimEvent::Replied { who, .. }
+        | SimEvent::AskAgain { who, .. }
+        | SimEvent::Answer { who, .. } = &what
             && self.campaigners[*who].is_paused(self.now)
         {
             let resumes = self.campaigners[*who].paused_until - self.now;
             return self.after(resumes, what);
         }
         match what {
-            Happening::Start { who } => self.start(who),
-            Happening::Wake { who, life, wake } => {
+            SimEvent::Start { who } => self.start(who),
+            SimEvent::Wake { who, life, wake } => {
                 if self.campaigners[who].life == life && self.campaigners[who].wake == wake {
                     self.checker.wake(who, self.now);
                     self.feed(who, Event::Wake);
                 }
             }
-            Happening::Inside { who, life, event } => {
+            SimEvent::Inside { who, life, event } => {
                 if self.campaigners[who].life != life {
                     return;
                 }
@@ -198,7 +198,7 @@ impl World {
                 }
                 self.feed(who, event);
             }
-            Happening::Hint { who, life, hint } => {
+            SimEvent::Hint { who, life, hint } => {
                 let campaigner = &self.campaigners[who];
                 if campaigner.life == life && self.now >= campaigner.cut_in_until {
                     self.log(|| format!("c{who} hears {}", tell::hint(&hint)));
@@ -207,8 +207,8 @@ impl World {
                     self.feed(who, Event::Hint(hint));
                 }
             }
-            Happening::Request { who, life, id, request } => self.serve(who, life, id, request),
-            Happening::Answer { who, life, id, answer, from_server } => {
+            SimEvent::Request { who, life, id, request } => self.serve(who, life, id, request),
+            SimEvent::Answer { who, life, id, answer, from_server } => {
                 let campaigner = &mut self.campaigners[who];
                 let cut = from_server && self.now < campaigner.cut_in_until;
                 // A second copy comes through, and a late answer too: they must be ignored.
@@ -230,26 +230,26 @@ impl World {
                     self.feed(who, Event::Answered { id, answer });
                 }
             }
-            Happening::Expire => self.expire(),
-            Happening::Remade => self.tell(|_| Some(Hint::Look)),
-            Happening::Fault(fault) => {
+            SimEvent::Expire => self.expire(),
+            SimEvent::Remade => self.tell(|_| Some(Hint::Look)),
+            SimEvent::Fault(fault) => {
                 self.log(|| format!("*** {fault:?}"));
                 self.inflict(&fault);
             }
-            Happening::Choria { which, life, step } => self.step_choria(which, life, step),
-            Happening::ClientGo { which, life, step } => self.step_client_go(which, life, step),
-            Happening::Asked { who, life, id, attempt, asked } => {
+            SimEvent::Choria { which, life, step } => self.step_choria(which, life, step),
+            SimEvent::ClientGo { which, life, step } => self.step_client_go(which, life, step),
+            SimEvent::Asked { who, life, id, attempt, asked } => {
                 self.store_serves(who, life, id, attempt, asked);
             }
-            Happening::Replied { who, life, id, attempt, reply } => {
+            SimEvent::Replied { who, life, id, attempt, reply } => {
                 self.room_hears(who, life, id, attempt, reply);
             }
-            Happening::AskAgain { who, life, id, attempt } => {
+            SimEvent::AskAgain { who, life, id, attempt } => {
                 self.room_asks_again(who, life, id, attempt);
             }
-            Happening::Mended { restored } => self.object_is_mended(restored),
-            Happening::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
-            Happening::Calm => self.calm_down(),
+            SimEvent::Mended { restored } => self.object_is_mended(restored),
+            SimEvent::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
+            SimEvent::Calm => self.calm_down(),
         }
         self.checker.beside_peers(self.now);
     }
@@ -275,7 +275,7 @@ impl World {
         if coverage != Coverage::None {
             let (after, life) = (self.millis(0..50), self.campaigners[who].life);
             let hint = Hint::Coverage(coverage);
-            self.after(after, Happening::Hint { who, life, hint });
+            self.after(after, SimEvent::Hint { who, life, hint });
         }
     }
 
@@ -305,7 +305,7 @@ impl World {
                 _ => Duration::from_micros(self.random.u64(1..300)),
             };
             let after = at.saturating_sub(self.now) + late;
-            self.after(after, Happening::Wake { who, life, wake: serial });
+            self.after(after, SimEvent::Wake { who, life, wake: serial });
         }
     }
 
@@ -325,7 +325,7 @@ impl World {
                 if unruly {
                     let (after, panicked) = (self.millis(0..4000), self.random.bool());
                     let event = Event::WorkEnded { panicked };
-                    self.after(after, Happening::Inside { who, life, event });
+                    self.after(after, SimEvent::Inside { who, life, event });
                 }
             }
             Action::Extend { deadline } => {
@@ -337,13 +337,13 @@ impl World {
                 let grace = self.campaigners[who].real(by).saturating_sub(self.now);
                 let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
                 let event = Event::Ended { work_stopped: !unruly };
-                self.after(after, Happening::Inside { who, life, event });
+                self.after(after, SimEvent::Inside { who, life, event });
             }
             Action::Finished => {
                 self.campaigners[who].crash();
                 self.checker.gone(who);
                 let after = self.millis(0..1500);
-                self.after(after, Happening::Start { who });
+                self.after(after, SimEvent::Start { who });
             }
             _ => {}
         }

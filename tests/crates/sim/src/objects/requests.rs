@@ -12,7 +12,7 @@ use super::http::{Asked, Reply};
 use super::store::{Body, Object, Said, Store, Version};
 use super::terms::Terms;
 use crate::campaigner::Campaigner;
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::server::{Time, failed, failure};
 use crate::tell;
 use crate::world::World;
@@ -116,7 +116,7 @@ impl World {
         for _ in 0..self.copies() {
             if let Some(after) = self.passage(0.05).filter(|_| !cut) {
                 let asked = asked.clone();
-                self.after(after, Happening::Asked { who, life, id, attempt, asked });
+                self.after(after, SimEvent::Asked { who, life, id, attempt, asked });
             }
         }
     }
@@ -162,7 +162,7 @@ impl World {
         }
         self.log(|| format!("store: c{who}'s #{id}, {asked}: {reply}"));
         if let Some(after) = self.passage(0.08) {
-            self.after(after, Happening::Replied { who, life, id, attempt, reply });
+            self.after(after, SimEvent::Replied { who, life, id, attempt, reply });
         }
     }
 
@@ -269,7 +269,7 @@ impl World {
                 match pause {
                     Some(pause) => {
                         let pause = pause.max(Duration::from_millis(100));
-                        self.after(pause, Happening::AskAgain { who, life, id, attempt });
+                        self.after(pause, SimEvent::AskAgain { who, life, id, attempt });
                     }
                     None if ambiguous && !reads => {
                         self.room_fails(who, LockErrorKind::Unknown, "the store is too busy");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::Nonce;
 
 use super::store::{Body, Said, Store};
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::world::World;
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
     pub(crate) fn object_is_spoiled(&mut self, for_how_long: Duration, restored: bool) {
         let Some(store) = self.living_store() else { return };
         store.overwrite(Body { number: 0, expiry: Duration::ZERO, said: Said::Junk });
-        self.after(for_how_long, Happening::Mended { restored });
+        self.after(for_how_long, SimEvent::Mended { restored });
     }
 
     /// Junk is deleted, or what stood there before is put back.

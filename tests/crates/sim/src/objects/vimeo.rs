@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::store::{Body, Object, Said, Store, Version};
-use crate::happening::Happening;
+use crate::event::SimEvent;
 use crate::server::Time;
 use crate::world::World;
 
@@ -93,7 +93,7 @@ impl World {
 
     fn vimeo_later(&mut self, which: usize, after: Duration, step: Step) {
         let life = self.vimeos[which].life;
-        self.after(after, Happening::Vimeo { which, life, step });
+        self.after(after, SimEvent::Vimeo { which, life, step });
     }
 
     fn vimeo_sends(&mut self, which: usize, timeout: Duration, step: impl FnOnce(u64) -> Step) {

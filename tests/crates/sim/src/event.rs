@@ -1,4 +1,4 @@
-//! What happens in a world, and in which order.
+//! The events of a simulated world, and their order.
 
 use incumbent::lock::{Hint, Request};
 use incumbent::protocol::{Answer, Event};
@@ -9,9 +9,9 @@ use crate::objects::{self, Asked, Reply};
 use crate::scenario::Fault;
 use crate::server::Time;
 
-/// What will happen.
+/// An event at a later instant.
 #[derive(Debug, Clone)]
-pub(super) enum Happening {
+pub(super) enum SimEvent {
     Start {
         who: usize,
     },
@@ -100,7 +100,7 @@ pub(super) enum Happening {
 pub(super) struct Scheduled {
     pub at: Time,
     pub order: u64,
-    pub what: Happening,
+    pub what: SimEvent,
 }
 
 impl PartialEq for Scheduled {
