@@ -7,26 +7,31 @@ use serde_json::json;
 
 use crate::conformance::soon;
 use crate::env::{Net, TIMEOUT, elected, follows, quick, resigned, sees};
+use crate::lossy_network::{Faults, LossyNetwork};
 use crate::node::Node;
-use crate::switchboard::{Faults, Switchboard};
 
 fn addresses(net: &Net, count: u8) -> Vec<SocketAddr> {
     (1..=count).map(|host| net.address(host)).collect()
 }
 
-fn member(board: &Switchboard, members: &[SocketAddr], index: usize, weight: f64) -> PeerBuilder {
-    quick(members[index], weight).peers(board.faces(index))
+fn member(
+    network: &LossyNetwork,
+    members: &[SocketAddr],
+    index: usize,
+    weight: f64,
+) -> PeerBuilder {
+    quick(members[index], weight).peers(network.ports(index))
 }
 
 /// This is what the group promises, and does not promise.
 #[tokio::test]
 async fn two_partitions_have_two_leaders_until_they_meet() {
     let members = addresses(&Net::new(), 4);
-    let board = Switchboard::between(&members, 1).await;
-    let first = member(&board, &members, 0, 4.0).start().unwrap();
+    let network = LossyNetwork::between(&members, 1).await;
+    let first = member(&network, &members, 0, 4.0).start().unwrap();
     follows(&first, first.id()).await; // whoever comes later lets it go on
     let later = |index: u8| {
-        member(&board, &members, index.into(), f64::from(4 - index)).start().expect("a start")
+        member(&network, &members, index.into(), f64::from(4 - index)).start().expect("a start")
     };
     let peers = [first, later(1), later(2), later(3)];
     for peer in &peers {
@@ -34,11 +39,11 @@ async fn two_partitions_have_two_leaders_until_they_meet() {
         sees(peer, 4).await;
     }
     let mut third = peers[2].changes();
-    board.part(&[0, 0, 1, 1]);
+    network.part(&[0, 0, 1, 1]);
     elected(&mut third).await;
     follows(&peers[3], peers[2].id()).await;
     assert!(peers[0].is_leader() && peers[2].is_leader(), "two leaders at once");
-    board.heal();
+    network.heal();
     resigned(&mut third).await;
     for peer in &peers {
         follows(peer, peers[0].id()).await;
@@ -50,17 +55,18 @@ async fn two_partitions_have_two_leaders_until_they_meet() {
 async fn a_partition_from_node_heals_to_one_leader() {
     for (mine, theirs) in [(1.0, 2.0), (2.0, 1.0)] {
         let members = addresses(&Net::new(), 2);
-        let board = Switchboard::between(&members, 2).await;
-        // Node sends to where ours says it is, which is the switchboard.
-        let ours = member(&board, &members, 0, mine).advertise(board.face(1, 0)).start().unwrap();
+        let network = LossyNetwork::between(&members, 2).await;
+        // Node sends to where ours says it is, which is the network of the test.
+        let ours =
+            member(&network, &members, 0, mine).advertise(network.port(1, 0)).start().unwrap();
         let mut changes = ours.changes();
-        board.part(&[0, 1]);
-        let mut node = Node::start(members[1], &board.faces(1), theirs, json!({})).await;
+        network.part(&[0, 1]);
+        let mut node = Node::start(members[1], &network.ports(1), theirs, json!({})).await;
         let mine_leads = mine > theirs;
         let leader = if mine_leads { ours.id().to_owned() } else { node.id.clone() };
         elected(&mut changes).await;
         node.event("elected").await;
-        board.heal();
+        network.heal();
         if mine_leads {
             node.event("resigned").await;
         } else {
@@ -74,10 +80,10 @@ async fn a_partition_from_node_heals_to_one_leader() {
 #[tokio::test]
 async fn a_leader_is_found_and_replaced_on_a_bad_network() {
     let members = addresses(&Net::new(), 4);
-    let board = Switchboard::between(&members, 3).await;
-    board.set(Faults { lost: 30, doubled: 30, late_ms: 150 });
+    let network = LossyNetwork::between(&members, 3).await;
+    network.set(Faults { lost: 30, doubled: 30, late_ms: 150 });
     let peers: Vec<Peer> = (0..4)
-        .map(|index| member(&board, &members, index, 4.0 - index as f64).start().unwrap())
+        .map(|index| member(&network, &members, index, 4.0 - index as f64).start().unwrap())
         .collect();
     // Members are counted out and come back, and whoever is elected meanwhile resigns to a heavier one that it meets.
     soon("all follow one of them", agree(&peers)).await;
@@ -91,11 +97,11 @@ async fn a_leader_is_found_and_replaced_on_a_bad_network() {
 #[tokio::test]
 async fn node_and_ours_agree_on_a_bad_network() {
     let members = addresses(&Net::new(), 2);
-    let board = Switchboard::between(&members, 4).await;
-    board.set(Faults { lost: 25, doubled: 25, late_ms: 120 });
-    let ours = member(&board, &members, 0, 2.0).advertise(board.face(1, 0)).start().unwrap();
+    let network = LossyNetwork::between(&members, 4).await;
+    network.set(Faults { lost: 25, doubled: 25, late_ms: 120 });
+    let ours = member(&network, &members, 0, 2.0).advertise(network.port(1, 0)).start().unwrap();
     follows(&ours, ours.id()).await;
-    let mut node = Node::start(members[1], &board.faces(1), 1.0, json!({})).await;
+    let mut node = Node::start(members[1], &network.ports(1), 1.0, json!({})).await;
     follows(&ours, ours.id()).await;
     node.follows(ours.id()).await;
     ours.stop().await;

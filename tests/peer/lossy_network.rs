@@ -1,5 +1,5 @@
-//! A network between members on which datagrams are lost, doubled and late: each member sees each other one at an address
-//! of the switchboard's.
+//! A network between members that loses, duplicates and delays datagrams. Each member reaches each other one at a port of
+//! the network.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ pub struct Faults {
     pub late_ms: u64,
 }
 
-pub struct Switchboard {
+pub struct LossyNetwork {
     members: Vec<SocketAddr>,
     /// By who sees whom.
-    faces: BTreeMap<(usize, usize), Arc<UdpSocket>>,
+    ports: BTreeMap<(usize, usize), Arc<UdpSocket>>,
     state: Arc<Mutex<State>>,
     _tasks: JoinSet<()>,
 }
@@ -35,14 +35,14 @@ struct State {
     recorded: Vec<Vec<u8>>,
 }
 
-impl Switchboard {
+impl LossyNetwork {
     pub async fn between(members: &[SocketAddr], seed: u64) -> Self {
         println!("seed {seed}");
-        let mut faces = BTreeMap::new();
+        let mut ports = BTreeMap::new();
         for viewer in 0..members.len() {
             for seen in (0..members.len()).filter(|seen| *seen != viewer) {
-                let face = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
-                faces.insert((viewer, seen), Arc::new(face));
+                let port = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+                ports.insert((viewer, seen), Arc::new(port));
             }
         }
         let state = Arc::new(Mutex::new(State {
@@ -52,22 +52,22 @@ impl Switchboard {
             recorded: Vec::new(),
         }));
         let mut tasks = JoinSet::new();
-        for ((from, to), face) in &faces {
-            let (out, target) = (Arc::clone(&faces[&(*to, *from)]), members[*to]);
-            tasks.spawn(carry(Arc::clone(face), out, target, (*from, *to), Arc::clone(&state)));
+        for ((from, to), port) in &ports {
+            let (out, target) = (Arc::clone(&ports[&(*to, *from)]), members[*to]);
+            tasks.spawn(carry(Arc::clone(port), out, target, (*from, *to), Arc::clone(&state)));
         }
-        Self { members: members.to_vec(), faces, state, _tasks: tasks }
+        Self { members: members.to_vec(), ports, state, _tasks: tasks }
     }
 
     /// Where `viewer` sees `seen`.
-    pub fn face(&self, viewer: usize, seen: usize) -> SocketAddr {
-        self.faces[&(viewer, seen)].local_addr().expect("an address")
+    pub fn port(&self, viewer: usize, seen: usize) -> SocketAddr {
+        self.ports[&(viewer, seen)].local_addr().expect("an address")
     }
 
     /// Where a member sees the others.
-    pub fn faces(&self, viewer: usize) -> Vec<SocketAddr> {
+    pub fn ports(&self, viewer: usize) -> Vec<SocketAddr> {
         let others = (0..self.members.len()).filter(|seen| *seen != viewer);
-        others.map(|seen| self.face(viewer, seen)).collect()
+        others.map(|seen| self.port(viewer, seen)).collect()
     }
 
     pub fn set(&self, faults: Faults) {
@@ -90,7 +90,7 @@ impl Switchboard {
 }
 
 async fn carry(
-    face: Arc<UdpSocket>,
+    port: Arc<UdpSocket>,
     out: Arc<UdpSocket>,
     target: SocketAddr,
     (from, to): (usize, usize),
@@ -99,7 +99,7 @@ async fn carry(
     let mut late = JoinSet::new();
     let mut buffer = vec![0; 65_536];
     loop {
-        let Ok((length, _)) = face.recv_from(&mut buffer).await else { continue };
+        let Ok((length, _)) = port.recv_from(&mut buffer).await else { continue };
         let delays: Vec<u64> = {
             let state = &mut *state.lock().expect("nobody panicked");
             state.recorded.push(buffer[..length].to_vec());

@@ -9,6 +9,7 @@ mod late;
 #[path = "../nats/log.rs"]
 #[allow(dead_code)]
 mod log;
+mod lossy_network;
 mod multicast;
 mod node;
 mod quorum;
@@ -19,7 +20,6 @@ mod signed;
 mod simulated;
 mod sources;
 mod suite;
-mod switchboard;
 #[cfg(feature = "url")]
 mod url;
 mod with_node;

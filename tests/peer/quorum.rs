@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::conformance::{change, lost, soon, working};
 use crate::env::{Net, quick};
+use crate::lossy_network::{Faults, LossyNetwork};
 use crate::node::Node;
-use crate::switchboard::{Faults, Switchboard};
 
 const LEASE: Duration = Duration::from_secs(1);
 
@@ -29,12 +29,12 @@ async fn leader(elections: &[Election]) -> usize {
 async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
     let net = Net::new();
     let addresses: Vec<_> = (1..=3).map(|host| net.address(host)).collect();
-    let board = Switchboard::between(&addresses, 7).await;
-    board.set(Faults { lost: 10, doubled: 10, late_ms: 20 });
+    let network = LossyNetwork::between(&addresses, 7).await;
+    network.set(Faults { lost: 10, doubled: 10, late_ms: 20 });
     let node = Node::start(net.address(9), &addresses, 99.0, json!({})).await;
     let members: Vec<_> = (0..3)
         .map(|index| {
-            let member = quick(addresses[index], 1.0 + index as f64).peers(board.faces(index));
+            let member = quick(addresses[index], 1.0 + index as f64).peers(network.ports(index));
             member.quorum(3).lease(LEASE).start().expect("a start")
         })
         .collect();
@@ -45,7 +45,7 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
         let token = elections[first].token();
         let mut sides = [0; 3];
         sides[first] = 1;
-        board.part(&sides);
+        network.part(&sides);
         let second = soon("another leads", async {
             loop {
                 let leading = |index: &usize| elections[*index].is_leader();
@@ -65,7 +65,7 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
         let alone = members[first].lock().evict("my_app", Revision(1), LEASE).await.unwrap_err();
         assert_eq!(alone.kind(), LockErrorKind::Unavailable, "{alone}");
         assert!(alone.to_string().starts_with("no quorum: "), "{alone}");
-        board.heal();
+        network.heal();
     }
     drop(node);
 }
@@ -75,17 +75,17 @@ async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
 async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     let net = Net::new();
     let addresses: Vec<_> = (1..=4).map(|host| net.address(host)).collect();
-    let board = Switchboard::between(&addresses, 7).await;
+    let network = LossyNetwork::between(&addresses, 7).await;
     let names = ["app-0", "app-1", "app-2"];
     let member = |index: usize| {
-        let member = quick(addresses[index], 1.0 + index as f64).peers(board.faces(index));
+        let member = quick(addresses[index], 1.0 + index as f64).peers(network.ports(index));
         let member = member.id(names[index % 3]).quorum(3).voters(names).lease(LEASE);
         member.start().expect("a start")
     };
     let old: Vec<_> = (0..3).map(member).collect();
     let elections: Vec<_> = old.iter().map(stand).collect();
     leader(&elections).await;
-    board.part(&[0, 0, 1, 1]);
+    network.part(&[0, 0, 1, 1]);
     let replacement = member(3);
     let began = tokio::time::Instant::now();
     let alone = [old[2].lock(), replacement.lock()];
@@ -103,7 +103,7 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
 
     // It takes the seat when it hears those that are left, and leads with them.
     old[0].stop().await;
-    board.heal();
+    network.heal();
     // With one old voter less nobody could give it the seat.
     eventually("the replacement votes", async || replacement.votes().then_some(())).await;
     let again = stand(&replacement);

@@ -11,7 +11,7 @@ use tokio::net::UdpSocket;
 use crate::conformance::soon;
 use crate::env::{INTERVAL, Net, follows, quick, sees};
 use crate::log::Log;
-use crate::switchboard::Switchboard;
+use crate::lossy_network::LossyNetwork;
 
 const LEASE: Duration = Duration::from_secs(1);
 const KEY: &str = "a key of the tests, of 32 bytes.";
@@ -104,9 +104,9 @@ async fn who_has_no_key_changes_nothing() {
 #[tokio::test]
 async fn what_was_recorded_changes_nothing_when_it_is_sent_again() {
     let net = Net::new();
-    let board = Switchboard::between(&[net.address(1), net.address(2)], 7).await;
+    let network = LossyNetwork::between(&[net.address(1), net.address(2)], 7).await;
     let member = |host: u8, weight: f64| {
-        quick(net.address(host), weight).peers(board.faces(usize::from(host - 1))).key(KEY)
+        quick(net.address(host), weight).peers(network.ports(usize::from(host - 1))).key(KEY)
     };
     let first = member(1, 2.0).start().unwrap();
     follows(&first, first.id()).await;
@@ -116,7 +116,7 @@ async fn what_was_recorded_changes_nothing_when_it_is_sent_again() {
     // Its goodbye is recorded too.
     first.stop().await;
     follows(&second, second.id()).await;
-    let recorded = board.recorded();
+    let recorded = network.recorded();
     assert!(recorded.len() >= 8);
 
     let forger = UdpSocket::bind(net.address(9)).await.unwrap();
@@ -212,9 +212,9 @@ async fn keys_that_are_none_are_refused_without_being_shown() {
 #[tokio::test]
 async fn signed_datagrams_are_no_longer_than_others() {
     let net = Net::new();
-    let board = Switchboard::between(&[net.address(1), net.address(2)], 7).await;
+    let network = LossyNetwork::between(&[net.address(1), net.address(2)], 7).await;
     let member = |host: u8| {
-        let member = quick(net.address(host), 2.0).peers(board.faces(usize::from(host - 1)));
+        let member = quick(net.address(host), 2.0).peers(network.ports(usize::from(host - 1)));
         member.max_packet(192).key(KEY).start().unwrap()
     };
     let (first, second) = (member(1), member(2));
@@ -232,7 +232,7 @@ async fn signed_datagrams_are_no_longer_than_others() {
         }
     };
     soon("it comes", came).await;
-    let recorded = board.recorded();
+    let recorded = network.recorded();
     assert!(recorded.len() > 20 && recorded.iter().all(|datagram| datagram.len() <= 192));
 }
 
