@@ -1,6 +1,6 @@
 //! Two candidates of client-go's as processes on a real API server, beside the model of them that the simulation plays with.
 //!
-//! Each story is told by both: who stored a record when, and who was at work. The order must be the same. What the model promises to
+//! Both report who stored a record when, and who was at work. The order must be the same. What the model promises to
 //! a candidate of ours must be so: a successor writes no sooner than in any run of the model, and work ends no later.
 
 use std::sync::Arc;
@@ -32,9 +32,9 @@ enum End {
     Stopped,
 }
 
-/// What was seen of it.
+/// The end of a first leader, as it was observed.
 #[derive(Debug, Clone, Copy)]
-struct Story {
+struct Observation {
     /// From the last record in which the first leader says that it leads, to the end of its work.
     works_on: Duration,
     /// The same, to the first record of its successor.
@@ -44,7 +44,7 @@ struct Story {
 }
 
 /// What the simulation makes of it; `None`: another one led first, or it was disturbed.
-fn in_the_model(end: End, seed: u64) -> Option<Story> {
+fn in_the_model(end: End, seed: u64) -> Option<Observation> {
     let fault = match end {
         End::Cut => Fault::PeerCut { which: 0, for_ms: 30_000 },
         End::Stopped => Fault::PeerStop { which: 0 },
@@ -82,7 +82,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Story> {
     };
     let since = |at: f64| Duration::from_secs_f64((at - stored).max(0.0));
     let released = !all("server: go-0 has released").is_empty();
-    Some(Story { works_on: since(ended), replaced: since(successor), released })
+    Some(Observation { works_on: since(ended), replaced: since(successor), released })
 }
 
 /// When records were stored, as soon as they are seen: the last one in which the first leader leads, whether it was emptied then, and
@@ -104,7 +104,7 @@ async fn watch(env: Arc<TestEnv>) -> (u64, bool, u64) {
 }
 
 /// What the processes make of it.
-async fn for_real(end: End) -> Story {
+async fn for_real(end: End) -> Observation {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
     let relay = Relay::start(env.admin.clone(), "go-0").await;
     let (tell, mut ticks) = mpsc::unbounded_channel();
@@ -136,7 +136,7 @@ async fn for_real(end: End) -> Story {
         }
     }
     let since = |at: u64| Duration::from_nanos(at.saturating_sub(stored));
-    Story { works_on: since(ended), replaced: since(successor), released }
+    Observation { works_on: since(ended), replaced: since(successor), released }
 }
 
 /// Waits until it works. Answers when another one was at work before, last.
@@ -154,13 +154,13 @@ async fn works_until(ticks: &mut UnboundedReceiver<Tick>, who: &str) -> u64 {
 }
 
 async fn is_as_in_the_model(end: End) {
-    let model: Vec<Story> = (0..RUNS).filter_map(|seed| in_the_model(end, seed)).collect();
+    let model: Vec<Observation> = (0..RUNS).filter_map(|seed| in_the_model(end, seed)).collect();
     assert!(model.len() > 20, "{end:?}: {} runs of the model", model.len());
-    let soonest = model.iter().map(|story| story.replaced).min().expect("some");
-    let latest = model.iter().map(|story| story.works_on).max().expect("some");
+    let soonest = model.iter().map(|observed| observed.replaced).min().expect("some");
+    let latest = model.iter().map(|observed| observed.works_on).max().expect("some");
     let seen = for_real(end).await;
     println!("{end:?}: {seen:?}; in the model replaced after {soonest:?}, works until {latest:?}");
-    assert!(model.iter().all(|story| story.released == seen.released), "{end:?}: {seen:?}");
+    assert!(model.iter().all(|observed| observed.released == seen.released), "{end:?}: {seen:?}");
     // The record was read a little after it was stored.
     assert!(seen.replaced + LOOK * 5 >= soonest, "{end:?}: {seen:?}, in the model {soonest:?}");
     assert!(seen.works_on <= latest + SLACK, "{end:?}: {seen:?}, in the model {latest:?}");

@@ -13,7 +13,7 @@ use incumbent::protocol::{Action, Answer, Event};
 
 use super::harness::{Harness, LEASE, ME, OTHER, capabilities, settings};
 
-/// How many stories `cargo test` tells; `make fuzz` says otherwise.
+/// The number of scenarios in `cargo test`; `make fuzz` overrides it.
 const FEW: usize = 3_000;
 
 #[derive(Debug, Clone, TypeGenerator)]
@@ -165,7 +165,7 @@ enum Beginning {
 }
 
 #[derive(Debug, Clone, TypeGenerator)]
-struct Story {
+struct Scenario {
     begins: Beginning,
     works_on: bool,
     choria_peers: bool,
@@ -273,17 +273,17 @@ fn check(harness: &Harness) {
 
 #[test]
 fn whatever_is_said_terms_begin_and_end_in_turn_within_their_lease() {
-    bolero::check!().with_iterations(FEW).with_type::<Story>().for_each(|story| {
+    bolero::check!().with_iterations(FEW).with_type::<Scenario>().for_each(|scenario| {
         let mut ours = settings();
-        ours.choria_peers = story.choria_peers;
-        let mut harness = match story.begins {
+        ours.choria_peers = scenario.choria_peers;
+        let mut harness = match scenario.begins {
             Beginning::Fresh => Harness::started_with(ours, capabilities()),
             Beginning::Leading => Harness::leading(),
             Beginning::StandingBy => Harness::standing_by_with(ours, capabilities()),
         };
-        harness.works_on = story.works_on;
+        harness.works_on = scenario.works_on;
         harness.holds = true;
-        for step in &story.steps {
+        for step in &scenario.steps {
             take(&mut harness, step);
             check(&harness);
         }

@@ -13,11 +13,11 @@ use incumbent::protocol::{
 
 use incumbent_sim::{Keeping, Server, Time, failed, failure};
 
-/// The lease of all stories.
+/// The lease of all scenarios.
 pub const LEASE: Duration = Duration::from_secs(12);
 pub const ME: Nonce = Nonce(1);
 pub const OTHER: Nonce = Nonce(2);
-/// The clock's reading when a story begins.
+/// The clock's reading when a scenario begins.
 const ORIGIN: Duration = Duration::from_secs(10_000);
 /// More actions at one instant are a loop without a delay.
 const ACTIONS_AN_INSTANT: usize = 60;
@@ -120,7 +120,7 @@ impl Harness {
         Instant::from_origin(ORIGIN + self.now)
     }
 
-    /// The story's time of a local instant.
+    /// The scenario's time of a local instant.
     pub fn time(at: Instant) -> Time {
         at.since_origin().saturating_sub(ORIGIN)
     }

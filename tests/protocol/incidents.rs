@@ -1,4 +1,4 @@
-//! What went wrong for others, each as a story that ends well here.
+//! What went wrong for others, each as a scenario that ends well here.
 
 use std::time::Duration;
 
@@ -355,7 +355,7 @@ fn a_silent_entry_is_looked_at_and_never_overwritten() {
 /// kubert, kube-lease-manager, kubernetes/kubernetes#47671: expiry was judged by the other machine's wall clock.
 #[test]
 fn nothing_depends_on_a_wall_clock() {
-    let story = |origin_unix_ms, since_unix_ms| {
+    let scenario = |origin_unix_ms, since_unix_ms| {
         let mut ours = settings();
         ours.origin_unix_ms = origin_unix_ms;
         let mut harness = Harness::standing_by_with(ours, super::harness::capabilities());
@@ -369,6 +369,6 @@ fn nothing_depends_on_a_wall_clock() {
         harness.run(LEASE * 2);
         harness.begins()
     };
-    assert_eq!(story(0, u64::MAX), story(u64::MAX, 0));
-    assert_eq!(story(0, 0).len(), 1);
+    assert_eq!(scenario(0, u64::MAX), scenario(u64::MAX, 0));
+    assert_eq!(scenario(0, 0).len(), 1);
 }

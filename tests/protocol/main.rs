@@ -1,4 +1,4 @@
-//! The protocol machine under test, without a server, a runtime or a clock: single stories, in virtual time. Random ones are
+//! The protocol machine under test, without a server, a runtime or a clock: single scenarios, in virtual time. Random ones are
 //! in `tests/crates/sim`.
 
 mod harness;

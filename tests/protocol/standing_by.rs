@@ -152,7 +152,7 @@ fn an_eviction_read_before_it_is_heard_is_still_a_watched_one() {
 
 #[test]
 fn hold_back_lets_a_vanished_holder_come_back_and_not_one_that_released() {
-    let story = |tombstone| {
+    let scenario = |tombstone| {
         let mut patient = settings();
         patient.hold_back = SECOND * 10;
         let mut harness = Harness::standing_by_with(patient, capabilities());
@@ -162,8 +162,8 @@ fn hold_back_lets_a_vanished_holder_come_back_and_not_one_that_released() {
         harness.run(SECOND * 30);
         harness.begins()[0] - vacant
     };
-    assert!(story(Tombstone::Released { by: OTHER, left: Duration::ZERO }) < SECOND);
-    let held_back = story(Tombstone::Expired);
+    assert!(scenario(Tombstone::Released { by: OTHER, left: Duration::ZERO }) < SECOND);
+    let held_back = scenario(Tombstone::Expired);
     assert!(held_back >= SECOND * 10, "{held_back:?}");
 }
 

@@ -14,8 +14,8 @@ pub enum Instrument {
     Simulation,
     /// Every schedule of small elections, in `tests/crates/model`.
     Model,
-    /// Single stories of the protocol machine.
-    Stories,
+    /// Single scenarios of the protocol machine.
+    Scenarios,
     /// The NATS lock against real servers.
     Locks,
     /// Elections in process.
@@ -26,7 +26,7 @@ pub enum Instrument {
     Records,
     /// Locks on Kubernetes, against a real API server.
     Objects,
-    /// Stories and random schedules of a quorum of peers, in virtual time.
+    /// Scenarios and random schedules of a quorum of peers, in virtual time.
     Voters,
     /// Locks on object storage, against real stores.
     Stores,
@@ -59,7 +59,7 @@ impl Instrument {
         match self {
             Self::Simulation => &["build", "--package", "incumbent-sim"],
             Self::Model => &["test", "--package", "incumbent-model", "--test", "check", "--no-run"],
-            Self::Stories => &["test", "--all-features", "--test", "protocol", "--no-run"],
+            Self::Scenarios => &["test", "--all-features", "--test", "protocol", "--no-run"],
             Self::Locks => &["test", "--all-features", "--test", "nats", "--no-run"],
             Self::Elections => &["test", "--all-features", "--test", "memory", "--no-run"],
             Self::Several => &["test", "--all-features", "--test", "multi_lock", "--no-run"],
@@ -101,7 +101,7 @@ impl Instrument {
             Self::Model => {
                 &["test", "--package", "incumbent-model", "--test", "check", "--", "one_leads"]
             }
-            Self::Stories => &["test", "--all-features", "--test", "protocol"],
+            Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
             Self::Locks => &["test", "--all-features", "--test", "nats", "--", "lock::"],
             Self::Elections => &["test", "--all-features", "--test", "memory"],
             Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],
@@ -263,7 +263,7 @@ impl fmt::Display for Instrument {
         f.write_str(match self {
             Self::Simulation => "simulation",
             Self::Model => "model check",
-            Self::Stories => "stories",
+            Self::Scenarios => "scenarios",
             Self::Locks => "lock tests",
             Self::Elections => "behaviour tests",
             Self::Several => "tests of several locks",

@@ -7,7 +7,7 @@ mod kubernetes;
 mod locks;
 mod models;
 
-use crate::instrument::Instrument::{self, Elections, Locks, Model, Simulation, Stories};
+use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
 use databases::OF_DATABASES;
 use guards::OF_GUARDS;
 use histories::OF_HISTORIES;
@@ -75,7 +75,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "let durable = self.capabilities.reads_are_durable;",
             "let durable = true;",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "two writes of one revision count as one",
@@ -84,12 +84,12 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "seen.revision == record.revision && seen.is_of(&entry) => seen,",
             "seen.revision == record.revision => seen,",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "no cool-down",
         edits: &[edit("src/protocol/office.rs", "lead_at: wait.ends(now),", "lead_at: now,")],
-        noticed_by: &[Simulation, Model, Stories],
+        noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "an unknown vacancy earns no wait",
@@ -98,7 +98,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "if !self.empty_is_proof || c.policy == CoolDown::Strict {",
             "if c.policy == CoolDown::Strict {",
         )],
-        noticed_by: &[Simulation, Model, Stories],
+        noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "a lock's word that a watched entry has expired is believed",
@@ -107,7 +107,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "let previous = if itself { Some(Some(record.revision)) } else { previous };",
             "",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a watched holder is waited for by one's own lease, not by its",
@@ -143,7 +143,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "if let (Err(_), Some(wait)) = (&answer, wait) {",
             "if let (Err(_), Some(wait), false) = (&answer, wait, known) {",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "the work has not stopped when the entry is given up",
@@ -152,13 +152,13 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "step: if office.began { Step::Work } else { Step::Concede },",
             "step: Step::Concede,",
         )],
-        noticed_by: &[Simulation, Model, Stories],
+        noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "an entry is released though its work would not stop",
         edits: &[edit("src/protocol/leaving.rs", "leaving.release &= work_stopped;", "")],
         // Not the simulation: such a release passes the rest of the term on as a wait.
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "clocks are taken to run at exactly the same rate",
@@ -176,7 +176,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "None if strict => self.first_seen + unknown,",
             "None if strict => c.now,",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "the late hint of an entry that the lock called expired vouches for the one before",
@@ -185,7 +185,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "            && matches!(record.content, Content::Vacant(_))\n",
             "",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "an unchanged entry is written over after half of its holder's lease",
@@ -201,7 +201,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
                 "Some(seen) if strict || seen.heard && c.lock_expires =>",
             ),
         ],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "an expired entry proves the end of a right that it could not outlive",
@@ -210,7 +210,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "(seen.at + right).min(self.first_seen + outlived(right))",
             "(seen.at + right).min(self.first_seen)",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "a release is believed whoever signed it",
@@ -219,7 +219,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "seen.term().is_some_and(|(holder, _)| holder == by)",
             "seen.term().is_none_or(|(holder, _)| holder == by || holder != by)",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "rights once seen are forgotten over an empty key",
@@ -237,12 +237,12 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "Some(known) if known.is_followed_by(previous.flatten()) => {",
             "Some(known) if known.is_followed_by(None) => {",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "work that would not stop is forgotten over an empty key",
         edits: &[edit("src/protocol/standby.rs", "wait.not_before(self.work_may_last_until);", "")],
-        noticed_by: &[Stories, Simulation],
+        noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
         name: "a Choria campaigner is waited for like one of ours",
@@ -251,7 +251,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "with_drift(next_renewal.saturating_add(CHORIA_HANGS))",
             "with_drift(next_renewal.min(longest_lease))",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "entries are told apart by identity, not by nonce",
@@ -265,7 +265,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "the token does not grow from term to term",
         edits: &[edit("src/protocol/office.rs", "token: created.into(),", "token: Token(1),")],
-        noticed_by: &[Simulation, Model, Stories],
+        noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "a lost reply to a renewal is taken for a loss",
@@ -274,7 +274,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "                office.last_failure = Some(failure);\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
             "                if failure.kind == LockErrorKind::Unknown {\n                    return self.leave_office(now, Cause::Usurped { by: None }, false);\n                }\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
         )],
-        noticed_by: &[Stories, Elections],
+        noticed_by: &[Scenarios, Elections],
     },
     Mutation {
         name: "requests that fail are repeated without a delay",
@@ -283,7 +283,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));\n            }\n        }\n    }\n\n    /// A write of the holder's",
             "                office.renew_at = now;\n            }\n        }\n    }\n\n    /// A write of the holder's",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "a campaign gives up when it has lost",
@@ -292,7 +292,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "        if self.stopping {\n            return self.finish();",
             "        if self.stopping || matches!(self.phase, Phase::Leaving(_)) {\n            return self.finish();",
         )],
-        noticed_by: &[Stories, Elections],
+        noticed_by: &[Scenarios, Elections],
     },
     Mutation {
         name: "candidates that wake together all ask at once",
@@ -301,7 +301,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))",
             "window.mul_f64(uniform * LAMBDA.exp_m1() * 0.0)",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a renewal overwrites whatever is there",

@@ -1,7 +1,7 @@
 //! What keeps guards to their time, and hints from being lost.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Elections, Locks, Stories};
+use crate::instrument::Instrument::{Elections, Locks, Scenarios};
 
 pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
@@ -57,7 +57,7 @@ pub const OF_GUARDS: &[Mutation] = &[
             "Some(failure) => self.fails(failure, false),",
             "Some(_) => self.succeeds(false),",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a coverage that is one hint too many is forgotten",

@@ -1,7 +1,7 @@
 //! What makes a run differ from its replay, and replays that do not see it.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Elections, Stories};
+use crate::instrument::Instrument::{Elections, Scenarios};
 
 pub(super) const OF_HISTORIES: &[Mutation] = &[
     Mutation {
@@ -11,7 +11,7 @@ pub(super) const OF_HISTORIES: &[Mutation] = &[
             "random: fastrand::Rng::with_seed(settings.seed),",
             "random: fastrand::Rng::new(),",
         )],
-        noticed_by: &[Stories, Elections],
+        noticed_by: &[Scenarios, Elections],
     },
     Mutation {
         name: "a replay does not compare what the protocol returns",
@@ -20,7 +20,7 @@ pub(super) const OF_HISTORIES: &[Mutation] = &[
             "same(\"out\", &recorded.output, &output)?;",
             "same(\"out\", &recorded.output, &recorded.output)?;",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a replay takes a response to no request",
@@ -29,11 +29,11 @@ pub(super) const OF_HISTORIES: &[Mutation] = &[
             "self.in_flight.remove(&input.lock) != Some(id)",
             "self.in_flight.remove(&input.lock) == Some(!id)",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a replay lets the time run back",
         edits: &[edit("src/history/replay.rs", "if input.at < self.now {", "if false {")],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
 ];

@@ -1,7 +1,7 @@
 //! The ways to break a rule of the locks on Kubernetes.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Objects, Records, Simulation, Stories};
+use crate::instrument::Instrument::{Objects, Records, Scenarios, Simulation};
 
 pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
@@ -29,7 +29,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
         )],
-        noticed_by: &[Stories, Simulation],
+        noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
         name: "Lease: a record is looked at anew each time, as if it had changed",
@@ -38,7 +38,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
             "Some(seen) if seen.is_of(&entry) && self.capabilities.expires => seen,",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "Lease: a record that has expired is reported as a new leader each time it is read",
@@ -47,7 +47,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "|| !self.has_outlived(at) {",
             "|| at >= Instant::ORIGIN {",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a read that succeeds shows that the write which failed before, and comes next, would too",
@@ -56,7 +56,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "asks || matches!(trouble.kind",
             "(asks && trouble.message.is_empty()) || matches!(trouble.kind",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "Lease: a holder of client-go is waited for half as long as it says",
@@ -65,7 +65,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "None if !lock_expires => self.entry.life,",
             "None if !lock_expires => self.entry.life / 2,",
         )],
-        noticed_by: &[Simulation, Stories],
+        noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "Lease: a create of one's own that lands late is taken up as if nobody had come before it",
@@ -74,7 +74,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "if !created || number > self.last_over_nothing {",
             "if !created || number > 0 {",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "Lease: a leader leads on by a create of its own that lands late",
@@ -83,7 +83,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "if mark.token.is_none() {",
             "if mark.token.is_none() && office.began && !office.began {",
         )],
-        noticed_by: &[Stories],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "Lease: a write that was refused is sent again over whatever stands there",
