@@ -2,8 +2,8 @@
 
 mod callbacks;
 mod causes;
+mod discovery;
 mod exclusion;
-mod finding;
 mod guard;
 mod settings;
 mod takeover;
@@ -19,8 +19,8 @@ use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, n
 
 pub use callbacks::*;
 pub use causes::*;
+pub use discovery::*;
 pub use exclusion::ExclusionChecker;
-pub use finding::*;
 pub use guard::*;
 pub use settings::*;
 pub use takeover::*;

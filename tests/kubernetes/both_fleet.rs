@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::both::{Both, Which};
 use crate::conformance::soon;
 use crate::peer::Peer;
-use crate::ticks::{self, Own, Tick, listen, work};
+use crate::work_log::{self, Own, Tick, listen, work};
 
 /// As client-go's campaigners have it.
 const LEASE: Duration = Duration::from_secs(5);
@@ -151,7 +151,7 @@ struct Seen {
 impl Seen {
     /// Waits until one of these is at work, from now on.
     async fn wanted(&mut self, what: &str, wanted: impl Fn(&str) -> bool) {
-        let from = ticks::now();
+        let from = work_log::now();
         soon(&format!("{what} at work"), async {
             loop {
                 let tick = self.ticks.recv().await.expect("the fleet");
@@ -196,7 +196,7 @@ async fn no_two_work_at_once_who_need_the_same_lock() {
     }
     let who_need = |lock: &'static [&'static str]| {
         let needs = move |tick: &&Tick| lock.iter().any(|kind| tick.who.starts_with(kind));
-        ticks::terms(seen.all.iter().filter(needs))
+        work_log::terms(seen.all.iter().filter(needs))
     };
     let on_lease = who_need(&["both", "lease", "go"]);
     let on_nats = who_need(&["both", "nats"]);

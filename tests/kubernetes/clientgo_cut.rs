@@ -15,7 +15,7 @@ use crate::conformance::{Service, soon};
 use crate::env::{InLease, TestEnv};
 use crate::peer::Peer;
 use crate::relay::{Relay, Way};
-use crate::ticks::{self, Tick, listen, work};
+use crate::work_log::{self, Tick, listen, work};
 
 const LEASE: Duration = Duration::from_secs(6);
 /// LeaseDuration, RenewDeadline, RetryPeriod.
@@ -78,7 +78,7 @@ impl Cut {
         while let Ok(tick) = self.ticks.try_recv() {
             self.all.push(tick);
         }
-        let terms = ticks::terms(&self.all);
+        let terms = work_log::terms(&self.all);
         assert!(terms.contains(&(GO, 1)) && terms.iter().any(|(who, _)| *who == "ours"));
         self.ours.stop().await;
     }

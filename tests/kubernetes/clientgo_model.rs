@@ -15,7 +15,7 @@ use crate::conformance::soon;
 use crate::env::{InLease, TestEnv};
 use crate::peer::Peer;
 use crate::relay::{Relay, Way};
-use crate::ticks::{Tick, listen, now};
+use crate::work_log::{Tick, listen, now};
 
 const LEASE: Duration = Duration::from_secs(6);
 /// Its parts as in the model: a third, and a fifteenth.

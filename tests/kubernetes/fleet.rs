@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::conformance::{Service, soon};
 use crate::env::{InLease, OBJECT, TestEnv};
 use crate::peer::Peer;
-use crate::ticks::{self, Own, Tick, listen, work};
+use crate::work_log::{self, Own, Tick, listen, work};
 
 enum Member {
     /// In a runtime of its own, so that it can crash.
@@ -187,7 +187,7 @@ async fn no_two_of_a_mixed_fleet_work_at_once() {
         }
     }
 
-    let over = ticks::terms(&all);
+    let over = work_log::terms(&all);
 
     let mut last: Option<Value> = None;
     let mut terms = 0;

@@ -32,10 +32,10 @@ mod metrics_seen;
 #[allow(dead_code, reason = "shared with the tests of NATS alone")]
 #[path = "../nats/env.rs"]
 mod nats_env;
-mod office;
 mod peer;
 mod record;
 mod relay;
 mod rights;
-mod suites;
-mod ticks;
+mod status;
+mod suite;
+mod work_log;

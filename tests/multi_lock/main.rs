@@ -13,4 +13,4 @@ mod nats;
 mod nats_env;
 mod needs;
 mod simulated;
-mod suites;
+mod suite;

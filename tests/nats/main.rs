@@ -15,6 +15,6 @@ mod lost_replies;
 mod outage;
 mod raw;
 mod rights;
-mod suites;
+mod suite;
 #[cfg(feature = "url")]
 mod url;

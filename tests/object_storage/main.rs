@@ -10,5 +10,5 @@ mod faults;
 mod go_entries;
 mod kinds;
 mod race;
-mod suites;
+mod suite;
 mod vimeo;

@@ -2,10 +2,10 @@
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod delayed_messages;
 mod env;
 mod faults;
 mod hostile;
-mod late;
 #[path = "../nats/log.rs"]
 #[allow(dead_code)]
 mod log;

@@ -4,14 +4,14 @@
 mod harness;
 
 mod cool_down;
-mod found;
 mod fuzz;
 mod hostile;
 mod incidents;
-mod judged;
-mod leaving;
+mod no_expiry;
+mod regressions;
 #[cfg(feature = "_history")]
 mod replay;
-mod standing_by;
+mod standby;
+mod stepping_down;
 mod strays;
 mod tampering;

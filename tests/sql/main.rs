@@ -11,7 +11,7 @@ mod listening;
 mod names;
 mod postgres;
 mod sqlite;
-mod suites;
+mod suite;
 mod synchronous;
 mod tls;
 mod trust;

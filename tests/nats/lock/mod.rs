@@ -1,12 +1,12 @@
 //! The lock in a NATS bucket, against real servers: what it promises to the protocol above it.
 
 mod buckets;
+mod domains;
 mod emptiness;
 mod hints;
 mod listening;
-mod places;
+mod quirks;
 mod rights;
-mod traps;
 
 use std::time::Duration;
 

@@ -13,13 +13,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use crate::journal::{Event, Writer, now};
-use crate::{history, sink};
+use crate::{fenced_store, history};
 
 /// How often a leader does a piece of work.
 const WORK: Duration = Duration::from_millis(5);
 /// How often it is asked from outside whether it leads.
 const CLAIM: Duration = Duration::from_millis(2);
-/// One piece of work of so many is a write to the fenced sink.
+/// One piece of work of so many is a write to the fenced store.
 const FENCED: u32 = 10;
 /// One write to it of so many is held up on its way, as by a process that stands still between asking and writing.
 const LATE: u32 = 20;
@@ -42,9 +42,9 @@ pub struct Options {
     /// The log of the run.
     #[arg(long)]
     pub log: PathBuf,
-    /// The socket of the fenced sink.
+    /// The socket of the fenced store.
     #[arg(long)]
-    pub sink: PathBuf,
+    pub fenced_store: PathBuf,
     /// The bucket's TTL and the lease, in milliseconds.
     #[arg(long)]
     pub lease: u64,
@@ -67,11 +67,11 @@ pub struct Options {
 pub async fn run(options: Options) {
     let mut terminate = signal(SignalKind::terminate()).expect("a handler of SIGTERM");
     let log = Writer::open(&options.log, &options.identity).expect("the log of the run");
-    let sink = Arc::new(sink::Address::new(&options));
+    let fenced_store = Arc::new(fenced_store::Address::new(&options));
     let (late, held_up) = unbounded_channel();
     let work = Work {
         log: log.clone(),
-        sink: Arc::clone(&sink),
+        fenced_store: Arc::clone(&fenced_store),
         late,
         longest: Duration::from_millis(options.lease * 3),
     };
@@ -100,7 +100,7 @@ pub async fn run(options: Options) {
     });
     tokio::select! {
         _ = terminate.recv() => {}
-        never = deliver(held_up, &sink, &log) => match never {},
+        never = deliver(held_up, &fenced_store, &log) => match never {},
     }
     election.stop().await;
     log.write(Event::Stopped);
@@ -159,7 +159,7 @@ fn stand(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
 #[derive(Clone)]
 struct Work {
     log: Writer,
-    sink: Arc<sink::Address>,
+    fenced_store: Arc<fenced_store::Address>,
     /// Writes that are held up, and when they arrive.
     late: UnboundedSender<(Instant, u64)>,
     /// How long, at the most.
@@ -169,13 +169,13 @@ struct Work {
 /// Writes what was held up when its time has come, whoever leads by then.
 async fn deliver(
     mut held_up: UnboundedReceiver<(Instant, u64)>,
-    sink: &sink::Address,
+    fenced_store: &fenced_store::Address,
     log: &Writer,
 ) -> Infallible {
     while let Some((at, token)) = held_up.recv().await {
         tokio::time::sleep_until(at).await;
-        if let Ok(answer) = sink.write(token).await {
-            let sink::Answer { accepted, greatest } = answer;
+        if let Ok(answer) = fenced_store.write(token).await {
+            let fenced_store::Answer { accepted, greatest } = answer;
             log.write(Event::Fenced { token, accepted, greatest, leads: false });
         }
     }
@@ -227,7 +227,7 @@ impl Work {
             let _ = self.late.send((at, token)); // nobody takes it where the campaign is being stopped
             return;
         }
-        let Ok(answer) = self.sink.write(token).await else { return };
+        let Ok(answer) = self.fenced_store.write(token).await else { return };
         let t = now();
         let leads = leadership.is_valid();
         self.log.write_at(

@@ -15,7 +15,7 @@ use crate::journal::{Event, Tail, Writer, now};
 use crate::net::{Need, Net, Node};
 use crate::run::Options;
 use crate::server::Server;
-use crate::{clock, sink};
+use crate::{clock, fenced_store};
 
 /// How many servers there are.
 pub const SERVERS: usize = 3;
@@ -84,7 +84,7 @@ impl TestEnv {
         }
         let urls = servers.iter().map(Server::url).collect();
         let log = directory.join("log");
-        sink::serve(&directory.join("sink"))?;
+        fenced_store::serve(&directory.join("fenced-store"))?;
         let admin = Admin::connect(urls, BUCKET, options.lease).await?;
         admin.make_bucket().await?;
         let lease = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);

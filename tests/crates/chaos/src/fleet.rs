@@ -101,7 +101,7 @@ impl Campaigner {
             format!("--election={}", orders.election),
             format!("--identity={}", self.name()),
             format!("--log={}", file("log")),
-            format!("--sink={}", file("sink")),
+            format!("--fenced-store={}", file("fenced-store")),
             format!("--lease={}", orders.lease),
             // Some notice a silent server soon, some only when TCP does.
             format!("--ping={}", if self.index.is_multiple_of(2) { 1000 } else { 0 }),

@@ -48,13 +48,13 @@ pub enum Event {
         /// Of which term.
         token: u64,
     },
-    /// The fenced sink answered a write.
+    /// The fenced store answered a write.
     Fenced {
         /// Of which term.
         token: u64,
         /// Whether it was taken.
         accepted: bool,
-        /// The greatest token that the sink has seen.
+        /// The greatest token that the store has seen.
         greatest: u64,
         /// Whether the writer had the right to lead after the answer, at the instant of this line.
         leads: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stateright::Model;
 
-use crate::moves::{Move, Sights};
 use crate::state::State;
+use crate::transitions::{Move, Sights};
 use crate::{Config, Election};
 
 /// Visits `most` states breadth first, and takes the next step from each two that share a key: both must come to the same

@@ -29,11 +29,11 @@ mod config;
 mod confirm;
 mod key;
 mod lock;
-mod moves;
 mod presets;
 mod process;
 mod report;
 mod state;
+mod transitions;
 
 use std::sync::Arc;
 
@@ -41,9 +41,9 @@ use stateright::{Model, Property};
 
 pub use config::{Config, Fault};
 pub use confirm::confirm;
-pub use moves::{Move, Sights};
 pub use presets::{large, small};
 pub use report::{Bounds, Outcome, explore};
+pub use transitions::{Move, Sights};
 
 use process::Breach;
 use state::State;
@@ -64,7 +64,7 @@ impl Model for Election {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Move>) {
-        moves::moves(state, actions);
+        transitions::transitions(state, actions);
     }
 
     fn next_state(&self, last: &State, step: Move) -> Option<State> {

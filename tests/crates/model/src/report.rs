@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-use crate::moves::{Move, Sights};
 use crate::state::{Message, State};
+use crate::transitions::{Move, Sights};
 use crate::{Config, Election};
 
 /// How far to go.

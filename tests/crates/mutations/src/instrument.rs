@@ -132,7 +132,7 @@ impl Instrument {
                 "peer",
                 "--",
                 "simulated::",
-                "late::",
+                "delayed_messages::",
                 "replay::",
                 "signed::",
             ],

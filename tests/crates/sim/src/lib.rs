@@ -18,7 +18,7 @@ mod scenario;
 mod schedule;
 mod server;
 mod tampering;
-mod tell;
+mod trace;
 mod world;
 
 // The library's own sources in `objects` find its words under this name.

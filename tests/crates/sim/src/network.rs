@@ -7,7 +7,7 @@ use incumbent::protocol::Answer;
 
 use crate::event::SimEvent;
 use crate::server::{Keeping, failed, failure};
-use crate::tell;
+use crate::trace;
 use crate::world::World;
 
 impl World {
@@ -107,8 +107,8 @@ impl World {
         self.log(|| {
             format!(
                 "server: c{who}'s #{id}, {}: {}",
-                tell::request(&request),
-                tell::answer(&answer)
+                trace::request(&request),
+                trace::answer(&answer)
             )
         });
         if matches!(answer, Answer::Read(Ok(Reading::Empty { .. }))) {

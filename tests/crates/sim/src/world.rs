@@ -17,7 +17,7 @@ use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::server::{Keeping, Server, Time};
 use crate::tampering::{answered_revision, told_revision};
-use crate::tell;
+use crate::trace;
 
 pub struct World {
     pub now: Time,
@@ -201,7 +201,7 @@ impl World {
             SimEvent::Hint { who, life, hint } => {
                 let campaigner = &self.campaigners[who];
                 if campaigner.life == life && self.now >= campaigner.cut_in_until {
-                    self.log(|| format!("c{who} hears {}", tell::hint(&hint)));
+                    self.log(|| format!("c{who} hears {}", trace::hint(&hint)));
                     let told = told_revision(&hint);
                     self.campaigners[who].newest = self.campaigners[who].newest.max(told);
                     self.feed(who, Event::Hint(hint));
@@ -226,7 +226,7 @@ impl World {
                     }
                     campaigner.request = campaigner.request.filter(|open| *open != id);
                     campaigner.exchange = None;
-                    self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
+                    self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
                     self.feed(who, Event::Answered { id, answer });
                 }
             }
@@ -311,7 +311,7 @@ impl World {
 
     fn perform(&mut self, who: usize, action: Action) {
         if self.history.is_some() {
-            let told = tell::action(&action, &self.campaigners[who]);
+            let told = trace::action(&action, &self.campaigners[who]);
             self.log(|| format!("c{who} {told}"));
         }
         let life = self.campaigners[who].life;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::told::not_run;
+use crate::notices::not_run;
 
 /// A disk of 2 MiB, in memory. Dropping it takes it away.
 #[derive(Debug)]

@@ -148,7 +148,7 @@ impl Checker {
 
     fn fenced(&mut self, line: &Line, token: u64, accepted: bool, greatest: u64, leads: bool) {
         if accepted && greatest > token {
-            let text = format!("the sink took token {token} after {greatest}");
+            let text = format!("the store took token {token} after {greatest}");
             self.found_at(line, Err(text));
         }
         if accepted {

@@ -32,7 +32,7 @@ pub struct FaultReport {
     pub told_overlap: u64,
     /// The longest time without a leader, in nanoseconds.
     pub gap: u64,
-    /// Writes that the fenced sink refused.
+    /// Writes that the fenced store refused.
     pub refused: u64,
     /// How terms ended meanwhile.
     pub causes: BTreeMap<String, u64>,

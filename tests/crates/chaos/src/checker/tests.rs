@@ -192,7 +192,7 @@ fn a_sink_that_takes_what_is_stale_is_found() {
     let mut script = Script::new(&["a"]);
     script.term("a", 5, 0, 100, "expired");
     script.add(90, "a", Event::Fenced { token: 5, accepted: true, greatest: 9, leads: false });
-    assert!(only(&script.end()).contains("the sink took"));
+    assert!(only(&script.end()).contains("the store took"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::terms::Terms;
 use crate::campaigner::Campaigner;
 use crate::event::SimEvent;
 use crate::server::{Time, failed, failure};
-use crate::tell;
+use crate::trace;
 use crate::world::World;
 
 /// The lock as one process has it, or several campaigns of one.
@@ -334,7 +334,7 @@ impl World {
         let Some(exchange) = self.campaigners[who].exchange.take() else { return };
         self.campaigners[who].request = None;
         let id = exchange.id;
-        self.log(|| format!("c{who} <- #{id} {}", tell::answer(&answer)));
+        self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
         self.feed(who, Event::Answered { id, answer });
     }
 }

@@ -1,4 +1,4 @@
-//! Messages that arrive when the voter to which they were sent has begun again.
+//! Messages that arrive after the voter that they were sent to was restarted.
 
 use std::net::SocketAddr;
 use std::time::Duration;

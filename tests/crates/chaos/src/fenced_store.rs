@@ -21,7 +21,7 @@ struct Request {
     token: u64,
 }
 
-/// What the sink says to a write.
+/// What the store says to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether it was taken.
@@ -79,7 +79,7 @@ fn attend(store: &Store, connection: &UnixStream) {
     }
 }
 
-/// Where the sink is, and who writes.
+/// Where the store is, and who writes.
 #[derive(Debug)]
 pub struct Address {
     path: PathBuf,
@@ -91,7 +91,7 @@ impl Address {
     /// That of a campaigner.
     pub fn new(options: &Options) -> Self {
         Self {
-            path: options.sink.clone(),
+            path: options.fenced_store.clone(),
             election: options.election.clone(),
             writer: format!("{}/{}", options.identity, std::process::id()),
         }

@@ -1,4 +1,4 @@
-//! What happens, in words that a person can follow.
+//! The trace of a run, in words for people.
 
 use incumbent::lock::{Content, Entry, Hint, Reading, Record, Request, Revision, Tombstone};
 use incumbent::protocol::{Action, Answer, Failure};

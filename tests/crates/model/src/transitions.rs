@@ -1,4 +1,4 @@
-//! What may happen in a state, and what comes of it.
+//! The transitions of the model: what may happen in a state, and the next state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ fn count(sight: &AtomicU64) {
 }
 
 /// What may happen in `state`.
-pub fn moves(state: &State, moves: &mut Vec<Move>) {
+pub fn transitions(state: &State, moves: &mut Vec<Move>) {
     if state.breach.is_some() || state.leaders() > 1 {
         return;
     }

@@ -1,4 +1,4 @@
-//! The traps of NATS, a test each.
+//! Quirks of NATS, one test each.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where a bucket may be: in a domain, below a prefix, not yet there.
+//! Buckets in a domain, below an API prefix, and buckets that do not exist yet.
 
 use std::time::Duration;
 

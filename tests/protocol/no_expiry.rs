@@ -1,4 +1,4 @@
-//! Locks that free nothing by themselves: candidates judge by their own clocks.
+//! Locks that expire no entries: candidates measure leases with their own clocks.
 
 use std::time::Duration;
 

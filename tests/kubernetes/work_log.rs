@@ -1,4 +1,4 @@
-//! Who was at work when, by this machine's clock.
+//! The log of the work of candidates, by this machine's clock.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Faults of the machine that this simulation found, each as its shortest scenario.
+//! Faults of the machine that the simulation found, each as its shortest scenario.
 
 use std::time::Duration;
 
