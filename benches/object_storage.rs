@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use incumbent::new_election;
-use incumbent::objects::Bucket;
+use incumbent::object_storage::Bucket;
 use incumbent_test_support::object_stores::{BUCKET, Program, StoreServer};
 use incumbent_test_support::{HttpFaultProxy, go_program};
 use object_store::gcp::GoogleCloudStorageBuilder;

@@ -8,25 +8,26 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::FutureExt;
 use thiserror::Error;
 
-use crate::advertisement::{Advertisement, AdvertisementError};
-use crate::changes::Changes;
-use crate::clock::{BootClock, Clock};
+use crate::driver::machine::{Machine, Part, shared_among};
 use crate::driver::{self, Callbacks};
-use crate::election::{Election, Observer, changes_of};
+use crate::election::change::Change;
+use crate::election::handle::{Election, Observer, changes_of};
+use crate::election::leadership::{Leadership, Loss};
+use crate::election::shared::Shared;
 #[cfg(feature = "_history")]
 use crate::history::{HistoryWriter, Sink};
-use crate::leadership::{Leadership, Loss};
+use crate::lock::{Advertisement, AdvertisementError};
 use crate::lock::{Lock, Need, Nonce};
-use crate::machine::{Machine, Part, shared_among};
 use crate::protocol::{
     Backoff, BackoffPolicy, CoolDown, GREATEST_LEASE, Settings, State, Timing, TimingError,
     TimingOptions,
 };
-use crate::shared::Shared;
+use crate::time::clock::{BootClock, Clock};
+use crate::util::changes::Changes;
 
 /// Begins to describe a part in the election `name` on `lock`.
 ///
-/// Nothing happens before [`start`](ElectionBuilder::start). For an election on several locks see [`all_of`](crate::all_of()).
+/// Nothing happens before [`start`](ElectionBuilder::start). For an election on several locks see [`all_of`](crate::all_of).
 pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder {
     ElectionBuilder {
         name: name.into(),
@@ -208,7 +209,7 @@ impl ElectionBuilder {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with_changes(self) -> Result<(Election, Changes), StartError> {
+    pub fn start_with_changes(self) -> Result<(Election, Changes<Change>), StartError> {
         self.start_after(changes_of)
     }
 

@@ -40,13 +40,13 @@
 )]
 #![cfg_attr(
     feature = "_objects",
-    doc = "- [`objects`]: the lock on Google Cloud Storage, S3 and Azure."
+    doc = "- [`object_storage`]: the lock on Google Cloud Storage, S3 and Azure."
 )]
 #![cfg_attr(
     feature = "peer",
     doc = "- [`peer`]: groups of peers without a server, and a lock on a quorum of them."
 )]
-//! - [`all_of`](mod@all_of): several locks as one.
+//! - [`all_of`]: several locks as one.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
 //!   on through suspension.
@@ -57,73 +57,41 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod advertisement;
-pub mod all_of;
-mod asking;
+mod backends;
 mod builder;
-#[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres"))]
-mod by_name;
-mod changes;
-pub mod clock;
 mod driver;
 mod election;
-#[cfg(any(feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
-mod hint_hub;
-mod hint_queue;
 #[cfg(feature = "_history")]
 #[doc(hidden)]
 pub mod history;
-#[cfg(feature = "kubernetes")]
-pub mod kubernetes;
-mod leadership;
 pub mod lock;
 #[cfg(feature = "url")]
 pub mod lock_url;
-mod machine;
-pub mod memory;
-#[cfg(feature = "nats")]
-pub mod nats;
-#[cfg(feature = "_objects")]
-pub mod objects;
-#[cfg(any(feature = "kubernetes", feature = "postgres"))]
-mod pauses;
-#[cfg(feature = "peer")]
-pub mod peer;
 pub mod protocol;
-#[cfg(any(feature = "kubernetes", feature = "_objects"))]
-mod says;
-mod shared;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub mod sql;
-mod step;
 mod telemetry;
-mod term;
-mod term_end;
-mod text;
-#[cfg(any(
-    feature = "_objects",
-    feature = "kubernetes",
-    feature = "nats",
-    feature = "peer",
-    feature = "postgres",
-    feature = "sqlite"
-))]
-mod timer;
-#[cfg(feature = "_json")]
-#[allow(dead_code, reason = "each lock writes some of it")]
-mod written;
+mod time;
+mod util;
 
-pub use advertisement::{Advertisement, AdvertisementError};
-pub use all_of::{all_of, best_effort, required};
+#[cfg(feature = "kubernetes")]
+pub use backends::kubernetes;
+pub use backends::memory;
+#[cfg(feature = "nats")]
+pub use backends::nats;
+#[cfg(feature = "_objects")]
+pub use backends::object_storage;
+#[cfg(feature = "peer")]
+pub use backends::peer;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use backends::sql;
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
-pub use changes::Changes;
-pub use election::{Change, Election, Observer, Stopped};
-pub use leadership::{Leadership, Loss};
-pub use lock::Token;
+pub use election::{Change, Election, Leadership, Loss, Observer, Step, Stopped};
+pub use lock::multi::{all_of, best_effort, required};
+pub use lock::{Advertisement, AdvertisementError, Token};
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State};
-pub use step::Step;
+pub use time::clock;
+pub use util::changes::Changes;
 
 /// What the README shows compiles.
 #[cfg(all(doctest, feature = "nats"))]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Instant;
+use crate::driver::machine::{Machine, Part};
 use crate::lock::{Capabilities, Need};
-use crate::machine::{Machine, Part};
 use crate::protocol::{Action, BackoffPolicy, Event, Settings, State};
+use crate::time::clock::Instant;
 
 /// The first line: what the protocol was made from.
 #[derive(Debug, Serialize, Deserialize)]

@@ -9,9 +9,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::line::{Header, Input, Output, Poll, Polls, Step};
-use crate::clock::Instant;
-use crate::machine::Machine;
+use crate::driver::machine::Machine;
 use crate::protocol::{Action, BackoffPolicy, Event};
+use crate::time::clock::Instant;
 
 /// The protocol of a recorded candidate, made once more.
 pub struct Replay {

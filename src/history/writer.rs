@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::line::{Header, Input, LockHeader, Output, Poll, Polls, Step};
-use crate::clock::Instant;
-use crate::machine::{Machine, Part};
+use crate::driver::machine::{Machine, Part};
 use crate::protocol::{Action, BackoffPolicy, Event, delay_of};
+use crate::time::clock::Instant;
 
 /// Takes the lines of a history, one by one.
 pub type Sink = Box<dyn FnMut(&str) + Send>;

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Concession, Record, Revision};
+use super::Concession;
+use super::Record;
+use super::Revision;
 
 /// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
 /// to a conditional write does.

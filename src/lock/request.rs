@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Mark, Nonce, Revision, Token};
-use crate::advertisement::Advertisement;
+use super::Mark;
+use super::Nonce;
+use super::Revision;
+use super::Token;
+use crate::lock::Advertisement;
 
 /// A conditional write of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use crate::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, check_namespace};
+use crate::backends::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, check_namespace};
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]

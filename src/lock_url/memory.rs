@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::error::LockUrlError;
 use super::parts::Parts;
+use crate::backends::memory::MemoryLock;
 use crate::lock::Lock;
-use crate::memory::MemoryLock;
 
 /// The locks of this process, by their names, for as long as it lives.
 static LOCKS: LazyLock<Mutex<HashMap<String, MemoryLock>>> = LazyLock::new(Mutex::default);
@@ -42,7 +42,7 @@ impl Place {
         match self.ttl.filter(|ttl| *ttl != has) {
             Some(ttl) => Err(LockUrlError::malformed(format!(
                 "memory:{}: it is open with a TTL of {has:?}, not {ttl:?}",
-                crate::text::shown(&self.name, 80)
+                crate::util::text::shown(&self.name, 80)
             ))),
             None => Ok(Arc::new(lock.clone())),
         }

@@ -28,7 +28,7 @@
 //! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or
 //! `500ms`. What is no letter, digit or one of `-._~/:,` is written as a percent sign and two hexadecimal digits, in passwords too.
 //!
-//! **Several URLs with blanks between them** are [`all_of`](crate::all_of()) their locks, in this order:
+//! **Several URLs with blanks between them** are [`all_of`] their locks, in this order:
 //! `kubernetes:prod?object=my-app nats://nats.example.net/MY_BUCKET?need=best-effort`. `need` is `required`, the default, or
 //! `best-effort`.
 
@@ -36,7 +36,6 @@ mod error;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod memory;
-mod named;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "_objects")]
@@ -46,18 +45,19 @@ mod parts;
 mod peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
+mod targets;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::all_of::all_of;
+use crate::lock::multi::all_of;
 use crate::lock::{Lock, Member, Need};
 
 pub use error::{LockUrlError, LockUrlErrorKind};
-pub use named::*;
 use parts::Parts;
+pub use targets::*;
 
 /// The name of a lock, or of several that are one: see the [module](mod@crate::lock_url).
 ///

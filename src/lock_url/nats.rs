@@ -8,8 +8,8 @@ use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use crate::backends::nats::{Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect};
 use crate::lock::Lock;
-use crate::nats::{Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect};
 
 /// The bucket that a `nats:` URL names, for whoever examines it.
 #[derive(Clone)]

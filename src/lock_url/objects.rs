@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use crate::backends::object_storage::Bucket;
 use crate::lock::Lock;
-use crate::objects::Bucket;
 
 #[derive(Debug, Clone)]
 pub(super) struct Place {

@@ -160,5 +160,5 @@ fn shown(scheme: &str, rest: &str) -> String {
         rest = format!("{place}?{}", told.collect::<Vec<_>>().join("&"));
     }
     let colon = if scheme.is_empty() { "" } else { ":" };
-    crate::text::shown(&format!("{scheme}{colon}{rest}"), 200).into_owned()
+    crate::util::text::shown(&format!("{scheme}{colon}{rest}"), 200).into_owned()
 }

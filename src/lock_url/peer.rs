@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use crate::backends::peer::{Dns, Peer, PeerStartError, QuorumStartError};
 use crate::lock::Lock;
-use crate::peer::{Dns, Peer, PeerStartError, QuorumStartError};
 
 /// The members of a group that a `peer:` URL names, for whoever examines them.
 #[derive(Debug, Clone)]

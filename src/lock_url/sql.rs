@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
-use super::named::Named;
 use super::parts::Parts;
-use crate::lock::Lock;
+use super::targets::Named;
 #[cfg(feature = "sqlite")]
-use crate::sql::Sqlite;
+use crate::backends::sql::Sqlite;
 #[cfg(feature = "postgres")]
-use crate::sql::{Postgres, PostgresProbe};
-use crate::sql::{SqlError, SqlErrorKind, Tables};
+use crate::backends::sql::{Postgres, PostgresProbe};
+use crate::backends::sql::{SqlError, SqlErrorKind, Tables};
+use crate::lock::Lock;
 
 #[derive(Clone)]
 pub(super) struct Place {

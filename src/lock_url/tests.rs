@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Leadership, new_election};
+use crate::Leadership;
+use crate::new_election;
 
 fn refused(url: &str) -> (LockUrlErrorKind, String) {
     let error = LockUrl::from_str(url).expect_err(url);
@@ -204,7 +205,7 @@ proptest! {
         let span = |at: usize| std::time::Duration::new(spans[at].0, spans[at].1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut builder = new_election("any", crate::memory::MemoryLock::with_ttl(span(0)))
+            let mut builder = new_election("any", crate::backends::memory::MemoryLock::with_ttl(span(0)))
                 .lease(span(1))
                 .renewal(span(2))
                 .grace(span(3))

@@ -49,36 +49,37 @@
 //! ```
 
 mod backoff;
-mod campaign;
 mod cause;
-mod joint;
-mod knowledge;
-mod leaving;
-mod office;
-mod part;
+mod elector;
+mod evidence;
+#[cfg(feature = "_model")]
+mod fingerprint;
+mod holding;
+mod member;
+mod multi;
 mod requests;
 mod retries;
-#[cfg(feature = "_model")]
-mod sketch;
-mod spread;
+mod stampede;
 mod standby;
-mod timing;
+mod stepping_down;
+mod types;
 mod vacancy;
-mod words;
 
+#[cfg(feature = "kubernetes")]
+pub(crate) use crate::time::timing::DRIFT_DIVISOR;
+pub use crate::time::timing::{
+    GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions,
+};
 #[cfg(feature = "backoff")]
 pub use backoff::CrateBackoff;
 #[cfg(feature = "_history")]
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
-pub use campaign::Campaign;
 pub use cause::Cause;
-pub use joint::Joint;
+pub use elector::Campaign;
 #[cfg(feature = "_model")]
 #[doc(hidden)]
-pub use sketch::Sketch;
-#[cfg(feature = "kubernetes")]
-pub(crate) use timing::DRIFT_DIVISOR;
-pub use timing::{GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions};
+pub use fingerprint::Sketch;
+pub use multi::Joint;
+pub use types::{Action, Answer, Event, Failure, Leader, Settings, State};
 pub use vacancy::CoolDown;
-pub use words::{Action, Answer, Event, Failure, Leader, Settings, State};

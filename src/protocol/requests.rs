@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::campaign::{At, Campaign};
+use super::elector::{At, Campaign};
+use super::types::{Action, Answer, Event, Failure};
 use super::vacancy::Wait;
-use super::words::{Action, Answer, Event, Failure};
-use crate::clock::Instant;
 use crate::lock::{LockErrorKind, Mark, Reading, Request, Revision, Token, Write, WriteId};
+use crate::time::clock::Instant;
 
 /// The request under way.
 #[derive(Debug, Clone)]

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::backoff::delay_of;
-use super::campaign::{Campaign, Phase};
+use super::elector::{Campaign, Phase};
 use super::requests::{Draft, Kind, Outstanding};
 use super::retries::Retries;
-use super::spread;
-use super::timing::with_drift;
+use super::stampede;
+use super::types::Failure;
 use super::vacancy::{Vacancy, Wait};
-use super::words::Failure;
-use crate::clock::Instant;
 use crate::lock::{
     Capabilities, Content, Coverage, LockErrorKind, Mark, Reading, Revision, Tombstone,
 };
+use crate::time::clock::Instant;
+use crate::time::timing::with_drift;
 
 /// Over how long stand-bys that hear of a change, but not of each other, spread their looks.
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
@@ -162,7 +162,7 @@ impl Campaign {
         let uniform = self.random.f64();
         let mut delay = Duration::ZERO;
         if woken {
-            delay += spread::delay(self.hearing.window(), self.settings.priority, uniform);
+            delay += stampede::delay(self.hearing.window(), self.settings.priority, uniform);
         }
         let circumstances = self.circumstances(now);
         if vacancy.is_unknown(&circumstances) {

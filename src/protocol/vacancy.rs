@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::timing::{three_quarters, with_drift};
-use crate::clock::Instant;
 use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
+use crate::time::clock::Instant;
+use crate::time::timing::{three_quarters, with_drift};
 
 /// How much a winner waits between creating the entry and leading.
 ///

@@ -5,7 +5,7 @@ use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe
 use super::{Service, change, leads, sees};
 
 /// Waits until the leader is `identity`.
-async fn leader(changes: &mut Changes, identity: &str) -> Leader {
+async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Leader {
     change(changes, "who leads is told", |change| match change {
         Change::Leader(Some(leader)) if &*leader.identity == identity => Some(leader.clone()),
         _ => None,

@@ -121,7 +121,7 @@ pub async fn change<C, T>(
 }
 
 /// Why the next term ends.
-pub async fn lost(changes: &mut Changes) -> Cause {
+pub async fn lost(changes: &mut Changes<incumbent::Change>) -> Cause {
     change(changes, "the loss is told", |change| match change {
         Change::Lost { cause, .. } => Some(cause.clone()),
         _ => None,
@@ -130,7 +130,7 @@ pub async fn lost(changes: &mut Changes) -> Cause {
 }
 
 /// Waits until a term begins.
-pub async fn won(changes: &mut Changes) {
+pub async fn won(changes: &mut Changes<incumbent::Change>) {
     change(changes, "the win is told", |c| matches!(c, Change::Won { .. }).then_some(())).await;
 }
 

@@ -16,7 +16,7 @@ struct Office {
     first: Election,
     second: Election,
     leadership: Leadership,
-    changes: Changes,
+    changes: Changes<incumbent::Change>,
 }
 
 impl Office {

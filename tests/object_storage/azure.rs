@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Write};
-use incumbent::objects::Bucket;
+use incumbent::object_storage::Bucket;
 
 use incumbent_test_support::object_stores::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
 use incumbent_test_support::{HttpFault, HttpMessage, http_request, s3_error};

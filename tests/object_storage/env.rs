@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::{Lock, Mark, Nonce, Write, WriteId};
-use incumbent::objects::Bucket;
+use incumbent::object_storage::Bucket;
 use incumbent::{Election, ElectionBuilder, new_election};
 use incumbent_test_support::HttpFaultProxy;
 use incumbent_test_support::object_stores::{Program, StoreServer};

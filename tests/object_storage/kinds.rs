@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use incumbent::objects::Bucket;
+use incumbent::object_storage::Bucket;
 use incumbent_test_support::object_stores::{
     ACCESS_KEY, ACCOUNT_KEY, BUCKET, Program, SECRET_KEY, StoreServer,
 };

@@ -138,7 +138,7 @@ impl Candidacy {
         &self,
         at: Entrance,
         grace: Option<Duration>,
-    ) -> Result<(Candidate, Changes), Failure> {
+    ) -> Result<(Candidate, Changes<incumbent::Change>), Failure> {
         let mut builder = new_election(&self.name, at.opened.lock);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use incumbent::lock::{Lock, LockError, LockErrorKind};
-use incumbent::objects::{Bucket, BucketFacts};
+use incumbent::object_storage::{Bucket, BucketFacts};
 use incumbent::protocol::TimingOptions;
 use time::OffsetDateTime;
 

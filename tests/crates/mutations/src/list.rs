@@ -50,9 +50,13 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "the deadline counts from the reply, not from before the send",
         edits: &[
-            edit("src/protocol/office.rs", "self.renewed(outstanding.sent);", "self.renewed(now);"),
             edit(
-                "src/protocol/office.rs",
+                "src/protocol/holding.rs",
+                "self.renewed(outstanding.sent);",
+                "self.renewed(now);",
+            ),
+            edit(
+                "src/protocol/holding.rs",
                 "deadline: sent + self.settings.timing.tenure(),",
                 "deadline: now + self.settings.timing.tenure(),",
             ),
@@ -62,7 +66,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a renewal found by looking counts from the look, not from its send",
         edits: &[edit(
-            "src/protocol/office.rs",
+            "src/protocol/holding.rs",
             "Some(sent) if durable => self.renewed(sent),",
             "Some(_) if durable => self.renewed(now),",
         )],
@@ -71,7 +75,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a renewal that a read finds extends the term, though it may still be lost",
         edits: &[edit(
-            "src/protocol/office.rs",
+            "src/protocol/holding.rs",
             "let durable = self.capabilities.reads_are_durable;",
             "let durable = true;",
         )],
@@ -80,7 +84,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "two writes of one revision count as one",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "seen.revision == record.revision && seen.is_of(&entry) => seen,",
             "seen.revision == record.revision => seen,",
         )],
@@ -88,7 +92,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     },
     Mutation {
         name: "no cool-down",
-        edits: &[edit("src/protocol/office.rs", "lead_at: wait.ends(now),", "lead_at: now,")],
+        edits: &[edit("src/protocol/holding.rs", "lead_at: wait.ends(now),", "lead_at: now,")],
         noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
@@ -103,7 +107,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a lock's word that a watched entry has expired is believed",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "let previous = if itself { Some(Some(record.revision)) } else { previous };",
             "",
         )],
@@ -130,7 +134,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "what is left of a cool-down is not passed on at a release or concession",
         edits: &[edit(
-            "src/protocol/leaving.rs",
+            "src/protocol/stepping_down.rs",
             "let left = with_drift(self.own_wait(now));",
             "let left = with_drift(Duration::ZERO);",
         )],
@@ -148,7 +152,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "the work has not stopped when the entry is given up",
         edits: &[edit(
-            "src/protocol/leaving.rs",
+            "src/protocol/stepping_down.rs",
             "step: if office.began { Step::Work } else { Step::Concede },",
             "step: Step::Concede,",
         )],
@@ -156,14 +160,14 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     },
     Mutation {
         name: "an entry is released though its work would not stop",
-        edits: &[edit("src/protocol/leaving.rs", "leaving.release &= work_stopped;", "")],
+        edits: &[edit("src/protocol/stepping_down.rs", "leaving.release &= work_stopped;", "")],
         // Not the simulation: such a release passes the rest of the term on as a wait.
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "clocks are taken to run at exactly the same rate",
         edits: &[edit(
-            "src/protocol/timing.rs",
+            "src/time/timing.rs",
             "let drift = lease / DRIFT_DIVISOR;",
             "let drift = lease / DRIFT_DIVISOR - lease / DRIFT_DIVISOR;",
         )],
@@ -181,7 +185,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "the late hint of an entry that the lock called expired vouches for the one before",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "            && matches!(record.content, Content::Vacant(_))\n",
             "",
         )],
@@ -224,7 +228,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "rights once seen are forgotten over an empty key",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "self.rights_seen_end = self.rights_seen_end.max(ends);",
             "self.rights_seen_end = self.rights_seen_end.min(ends);",
         )],
@@ -233,7 +237,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a tombstone over a tombstone counts like the first",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "Some(known) if known.is_followed_by(previous.flatten()) => {",
             "Some(known) if known.is_followed_by(None) => {",
         )],
@@ -256,7 +260,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "entries are told apart by identity, not by nonce",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == self.settings.nonce)",
             "entry.mark.is_some() && entry.identity == self.settings.identity",
         )],
@@ -264,13 +268,13 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     },
     Mutation {
         name: "the token does not grow from term to term",
-        edits: &[edit("src/protocol/office.rs", "token: created.into(),", "token: Token(1),")],
+        edits: &[edit("src/protocol/holding.rs", "token: created.into(),", "token: Token(1),")],
         noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "a lost reply to a renewal is taken for a loss",
         edits: &[edit(
-            "src/protocol/office.rs",
+            "src/protocol/holding.rs",
             "                office.last_failure = Some(failure);\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
             "                if failure.kind == LockErrorKind::Unknown {\n                    return self.leave_office(now, Cause::Usurped { by: None }, false);\n                }\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
         )],
@@ -279,7 +283,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "requests that fail are repeated without a delay",
         edits: &[edit(
-            "src/protocol/office.rs",
+            "src/protocol/holding.rs",
             "                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));\n            }\n        }\n    }\n\n    /// A write of the holder's",
             "                office.renew_at = now;\n            }\n        }\n    }\n\n    /// A write of the holder's",
         )],
@@ -288,7 +292,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a campaign gives up when it has lost",
         edits: &[edit(
-            "src/protocol/leaving.rs",
+            "src/protocol/stepping_down.rs",
             "        if self.stopping {\n            return self.finish();",
             "        if self.stopping || matches!(self.phase, Phase::Leaving(_)) {\n            return self.finish();",
         )],
@@ -297,7 +301,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "candidates that wake together all ask at once",
         edits: &[edit(
-            "src/protocol/spread.rs",
+            "src/protocol/stampede.rs",
             "window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))",
             "window.mul_f64(uniform * LAMBDA.exp_m1() * 0.0)",
         )],
@@ -306,7 +310,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a renewal overwrites whatever is there",
         edits: &[edit(
-            "src/nats/wire.rs",
+            "src/backends/nats/codec.rs",
             "    let mut headers = expecting(write.expected);\n    if ttl {",
             "    let renews = write.mark.token.is_some();\n    let mut headers = if renews { HeaderMap::new() } else { expecting(write.expected) };\n    if ttl {",
         )],
@@ -315,16 +319,16 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a renewal carries no TTL",
         edits: &[edit(
-            "src/nats/wire.rs",
-            "    if ttl {\n        put(&mut headers, TTL, whole_seconds(write.life)",
-            "    if ttl && write.mark.token.is_none() {\n        put(&mut headers, TTL, whole_seconds(write.life)",
+            "src/backends/nats/codec.rs",
+            "    if ttl {\n        put(&mut headers, TTL, ceil_seconds(write.life)",
+            "    if ttl && write.mark.token.is_none() {\n        put(&mut headers, TTL, ceil_seconds(write.life)",
         )],
         noticed_by: &[Locks],
     },
     Mutation {
         name: "a release does not carry its holder's mark",
         edits: &[edit(
-            "src/nats/wire.rs",
+            "src/backends/nats/codec.rs",
             "    put(&mut headers, BY, release.by.to_string());\n    put(&mut headers, LEFT",
             "    put(&mut headers, LEFT",
         )],
@@ -333,7 +337,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a delete by anybody counts as an expiry",
         edits: &[edit(
-            "src/nats/wire.rs",
+            "src/backends/nats/codec.rs",
             "released(headers).unwrap_or(Tombstone::Deleted)",
             "released(headers).unwrap_or(Tombstone::Expired)",
         )],
@@ -342,7 +346,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "an empty key proves that nobody leads, however young the bucket",
         edits: &[edit(
-            "src/nats/lock.rs",
+            "src/backends/nats/lock.rs",
             "Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })",
             "Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error).map(|_| true)? })",
         )],
@@ -351,8 +355,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "is_leader is what was told last, not a comparison with the clock",
         edits: &[edit(
-            "src/shared.rs",
-            "until != 0 && self.clock.now() < from_ns(until)",
+            "src/election/shared.rs",
+            "until != 0 && self.clock.now() < Instant::from_nanos(until)",
             "until != 0",
         )],
         noticed_by: &[Elections],
@@ -360,7 +364,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "the loss is told before the work has stopped",
         edits: &[edit(
-            "src/term_end.rs",
+            "src/driver/term_end.rs",
             "        let stopped = self.stop_work().await;\n        info!(",
             "        let told = self.on_lost.clone();\n        self.tell_loss().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        info!(",
         )],

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use futures_util::{FutureExt, TryStreamExt};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
-use incumbent::objects::BucketLock;
+use incumbent::object_storage::BucketLock;
 use incumbent_sim::Keeping;
 use incumbent_test_support::HttpFaultProxy;
 use incumbent_test_support::object_stores::{Program, StoreServer};

@@ -7,7 +7,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a write goes over whatever stands there",
         edits: &[edit(
-            "src/sql/postgres/statements.rs",
+            "src/backends/sql/postgres/statements.rs",
             "advertised = {advertised}, incarnation = incumbent_incarnation()\n                WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
             "advertised = {advertised}, incarnation = incumbent_incarnation()\n                WHERE name = {name} AND {expected} > 0{history} RETURNING revision",
         )],
@@ -16,7 +16,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a row of before a failover counts",
         edits: &[edit(
-            "src/sql/postgres/lock.rs",
+            "src/backends/sql/postgres/lock.rs",
             "if found.same_history && row.revision >= seen {",
             "if row.revision >= seen {",
         )],
@@ -25,7 +25,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a row that is missing after a failover proves that there was none",
         edits: &[edit(
-            "src/sql/postgres/lock.rs",
+            "src/backends/sql/postgres/lock.rs",
             "let proof = (self.opened.made || found.settled) && is_whole;",
             "let proof = (self.opened.made || found.settled) && (is_whole || self.listens);",
         )],
@@ -34,7 +34,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a first write rests on a look from before a failover",
         edits: &[edit(
-            "src/sql/postgres/statements.rs",
+            "src/backends/sql/postgres/statements.rs",
             "empty_on.filter(|_| sure)",
             "empty_on.filter(|_| !sure)",
         )],
@@ -43,7 +43,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "SQLite: a write goes over whatever stands there",
         edits: &[edit(
-            "src/sql/sqlite/statements.rs",
+            "src/backends/sql/sqlite/statements.rs",
             "WHERE name = ?1 AND revision = ?9 RETURNING revision",
             "WHERE name = ?1 AND ?9 > 0 RETURNING revision",
         )],
@@ -52,7 +52,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "SQLite: another boot identifier is a restart of the machine",
         edits: &[edit(
-            "src/sql/sqlite/machine.rs",
+            "src/backends/sql/sqlite/boot_id.rs",
             "if then.boot != now.boot {\n        return None;",
             "if then.boot != now.boot {\n        return Some(true);",
         )],
@@ -60,13 +60,13 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     },
     Mutation {
         name: "SQLite: a file is used under several names",
-        edits: &[edit("src/sql/sqlite/names.rs", "(self.names > 1)", "(self.names > 9)")],
+        edits: &[edit("src/backends/sql/sqlite/names.rs", "(self.names > 1)", "(self.names > 9)")],
         noticed_by: &[Databases],
     },
     Mutation {
         name: "SQLite: a file that is mounted by itself is used",
         edits: &[edit(
-            "src/sql/sqlite/names.rs",
+            "src/backends/sql/sqlite/names.rs",
             "if self.mounted {",
             "if self.mounted && false {",
         )],
@@ -75,7 +75,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a renewal that is visible and not replicated extends the term",
         edits: &[edit(
-            "src/sql/postgres/lock.rs",
+            "src/backends/sql/postgres/lock.rs",
             "reads_are_durable: !self.inner.synchronous,",
             "reads_are_durable: !self.inner.synchronous || self.inner.synchronous,",
         )],
@@ -84,7 +84,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a notification that an office is free is believed",
         edits: &[edit(
-            "src/sql/postgres/listen.rs",
+            "src/backends/sql/postgres/listener.rs",
             "Content::Vacant(_) => false,",
             "Content::Vacant(_) => true,",
         )],
@@ -98,7 +98,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a row that is missing in a dump that was read in proves that there was none",
         edits: &[edit(
-            "src/sql/postgres/lock.rs",
+            "src/backends/sql/postgres/lock.rs",
             "found.same_tables || (self.synchronous && found.old);",
             "found.same_tables || self.synchronous || found.old;",
         )],
@@ -107,7 +107,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a first write rests on a look of another campaign",
         edits: &[edit(
-            "src/sql/postgres/emptiness.rs",
+            "src/backends/sql/postgres/emptiness.rs",
             "state.changed && !state.refused.contains(&campaign.0);",
             "state.changed && state.refused.len() > MOST + usize::from(campaign.0 == 0);",
         )],
@@ -115,13 +115,13 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     },
     Mutation {
         name: "PostgreSQL: a server that takes over numbers first writes by its clock alone",
-        edits: &[edit("src/sql/postgres/statements.rs", "+ 1000000000 *", "+ 0 *")],
+        edits: &[edit("src/backends/sql/postgres/statements.rs", "+ 1000000000 *", "+ 0 *")],
         noticed_by: &[Databases],
     },
     Mutation {
         name: "PostgreSQL: two primaries give out one revision",
         edits: &[edit(
-            "src/sql/postgres/statements.rs",
+            "src/backends/sql/postgres/statements.rs",
             "THEN 1 ELSE 1000000 * ",
             "THEN 1 ELSE 0 * ",
         )],
@@ -130,7 +130,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: the clock of one server judges what was written by another's",
         edits: &[edit(
-            "src/sql/postgres/statements.rs",
+            "src/backends/sql/postgres/statements.rs",
             "AND e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS expired,",
             "AS expired,",
         )],
@@ -139,7 +139,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "SQLite: a backup that is put back counts",
         edits: &[edit(
-            "src/sql/sqlite/lock.rs",
+            "src/backends/sql/sqlite/lock.rs",
             "if row.revision >= seen {",
             "if row.revision >= seen || row.revision > 0 {",
         )],

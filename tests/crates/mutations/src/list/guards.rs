@@ -7,7 +7,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "a guard does not look at the clock itself",
         edits: &[edit(
-            "src/term.rs",
+            "src/election/term.rs",
             "if now < deadline - self.margin {",
             "if now < deadline + Duration::from_secs(3600) {",
         )],
@@ -16,7 +16,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "a term that is over is handed out",
         edits: &[edit(
-            "src/term.rs",
+            "src/election/term.rs",
             "        self.over();\n        let mut state = self.state();\n        if state.closed {\n            return None;\n        }\n        state.held",
             "        let mut state = self.state();\n        if state.closed {\n            return None;\n        }\n        state.held",
         )],
@@ -24,13 +24,13 @@ pub const OF_GUARDS: &[Mutation] = &[
     },
     Mutation {
         name: "work begins in a term that is over",
-        edits: &[edit("src/driver.rs", "if term.over().is_none() {", "if true {")],
+        edits: &[edit("src/driver/mod.rs", "if term.over().is_none() {", "if true {")],
         noticed_by: &[Elections],
     },
     Mutation {
         name: "the end of a campaign's task leaves its term",
         edits: &[edit(
-            "src/driver.rs",
+            "src/driver/mod.rs",
             "if let Some(term) = term {\n            let cause",
             "if let Some(term) = term.filter(|_| false) {\n            let cause",
         )],
@@ -39,7 +39,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "a guard of an old term ends the next",
         edits: &[edit(
-            "src/driver.rs",
+            "src/driver/mod.rs",
             "self.shared().status.borrow().term.as_ref().map(|term| term.number)",
             "self.term",
         )],
@@ -47,7 +47,11 @@ pub const OF_GUARDS: &[Mutation] = &[
     },
     Mutation {
         name: "nobody waits for a step that is being done",
-        edits: &[edit("src/term.rs", "self.held == 0 && self.steps == 0", "self.held == 0")],
+        edits: &[edit(
+            "src/election/term.rs",
+            "self.held == 0 && self.steps == 0",
+            "self.held == 0",
+        )],
         noticed_by: &[Elections],
     },
     Mutation {
@@ -62,7 +66,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "a coverage that is one hint too many is forgotten",
         edits: &[edit(
-            "src/hint_queue.rs",
+            "src/election/hint_queue.rs",
             "(Some(missed), Hint::Coverage(coverage)) => missed.coverage = Some(coverage),",
             "(Some(_), Hint::Coverage(_)) => {}",
         )],
@@ -71,7 +75,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "hints end with the runtime of the first who listened",
         edits: &[edit(
-            "src/nats/hints.rs",
+            "src/backends/nats/subscribe.rs",
             "if let Some((number, runtime)) = next {",
             "if let Some((number, runtime)) = next.filter(|_| false) {",
         )],
@@ -80,7 +84,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "nobody looks where messages were dropped",
         edits: &[edit(
-            "src/nats/listen.rs",
+            "src/backends/nats/listener.rs",
             "Notice::Missed => self.missed(),",
             "Notice::Missed => {}",
         )],

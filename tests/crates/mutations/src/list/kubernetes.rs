@@ -7,7 +7,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a holder is judged by the time in its record, not by when we saw it change",
         edits: &[edit(
-            "src/kubernetes/mark.rs",
+            "src/backends/kubernetes/codec.rs",
             "let life = record.lease().unwrap_or(unsaid);",
             "let renewed = record.renew_time.as_deref().and_then(|t| t.parse::<k8s_openapi::jiff::Timestamp>().ok());\n    let age = renewed.map_or(Duration::ZERO, |t| k8s_openapi::jiff::Timestamp::now().duration_since(t).unsigned_abs());\n    let life = record.lease().unwrap_or(unsaid).saturating_sub(age);",
         )],
@@ -16,7 +16,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a holder is waited for by our lease, not by its own",
         edits: &[edit(
-            "src/kubernetes/mark.rs",
+            "src/backends/kubernetes/codec.rs",
             "let life = record.lease().unwrap_or(unsaid);",
             "let life = record.lease().map_or(unsaid, |_| unsaid);",
         )],
@@ -25,7 +25,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a holder that was seen to renew is waited for from when it was first seen",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
         )],
@@ -34,7 +34,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a record is looked at anew each time, as if it had changed",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
             "Some(seen) if seen.is_of(&entry) && self.capabilities.expires => seen,",
         )],
@@ -43,7 +43,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a record that has expired is reported as a new leader each time it is read",
         edits: &[edit(
-            "src/protocol/knowledge.rs",
+            "src/protocol/evidence.rs",
             "|| !self.has_outlived(at) {",
             "|| at >= Instant::ORIGIN {",
         )],
@@ -79,7 +79,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a leader leads on by a create of its own that lands late",
         edits: &[edit(
-            "src/protocol/office.rs",
+            "src/protocol/holding.rs",
             "if mark.token.is_none() {",
             "if mark.token.is_none() && office.began && !office.began {",
         )],
@@ -88,7 +88,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a write that was refused is sent again over whatever stands there",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "if known.as_ref().map(|known| known.revision) != expected {",
             "if known.is_some() != expected.is_some() {",
         )],
@@ -97,7 +97,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a release is of whatever stands there",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "let known = self.put(name, Some(expected), by, describe, &says).await?;",
             "let now = self.look(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &says).await?;",
         )],
@@ -106,7 +106,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a renewal does not say which object it means",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "Some(known) => {\n                    let mut object = Value::clone(&known.object);",
             "Some(known) => {\n                    let mut object = Value::clone(&known.object);\n                    if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                        metadata.remove(\"uid\");\n                        metadata.remove(\"resourceVersion\");\n                    }",
         )],
@@ -115,7 +115,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a release keeps the holder",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "holder_identity: if keep { old.holder_identity } else { String::new() },",
             "holder_identity: old.holder_identity,",
         )],
@@ -124,7 +124,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a release keeps the duration",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "if keep { whole_seconds(left) } else { RELEASED_SECONDS },",
             "if keep { whole_seconds(left) } else { old.lease_duration_seconds },",
         )],
@@ -133,7 +133,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: the first term of all is a transition",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "let begins_anew = begins && old.is_some() && !again;",
             "let begins_anew = begins && !again;",
         )],
@@ -142,7 +142,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a renewal is a transition",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "let begins_anew = begins && old.is_some() && !again;",
             "let begins_anew = old.is_some() && !again;",
         )],
@@ -151,7 +151,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: one whose holder the API server chooses is stood for",
         edits: &[edit(
-            "src/kubernetes/entry.rs",
+            "src/backends/kubernetes/store.rs",
             "if found.record.strategy.is_some() {",
             "if found.record.strategy.is_some() && name.is_empty() {",
         )],
@@ -160,7 +160,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: an emptied holder of ours counts as released",
         edits: &[edit(
-            "src/kubernetes/mark.rs",
+            "src/backends/kubernetes/codec.rs",
             "match released && !of_ours {",
             "match released && !(of_ours && record.is_held()) {",
         )],
@@ -169,7 +169,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a release of client-go's counts as the end of its work",
         edits: &[edit(
-            "src/kubernetes/mark.rs",
+            "src/backends/kubernetes/codec.rs",
             "true => Tombstone::Released { by: FOREIGN, left: unsaid },",
             "true => Tombstone::Released { by: FOREIGN, left: Duration::ZERO.min(unsaid) },",
         )],
@@ -178,7 +178,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a release of client-go's is waited for by our lease, not by its holder's",
         edits: &[edit(
-            "src/kubernetes/elections.rs",
+            "src/backends/kubernetes/known.rs",
             "Some((_, lease)) => *left = lease.max(*left),",
             "Some((_, lease)) => *left = lease.min(*left),",
         )],
@@ -187,7 +187,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a holder is waited for however long it says",
         edits: &[edit(
-            "src/kubernetes/record.rs",
+            "src/backends/kubernetes/record.rs",
             "(seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_SPAN))",
             "(seconds > 0).then(|| Duration::from_secs(seconds).max(LONGEST_SPAN / 9999))",
         )],
@@ -196,7 +196,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: one that is said to be new is, whatever the API server remembers",
         edits: &[edit(
-            "src/kubernetes/fresh.rs",
+            "src/backends/kubernetes/fresh.rs",
             "if was_held(place, &then) || uid(&then) != uid(object) {",
             "if was_held(place, &then) && uid(&then) != uid(object) {",
         )],
@@ -205,7 +205,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: one that was made is the first of its name, whatever the API server remembers",
         edits: &[edit(
-            "src/kubernetes/witness.rs",
+            "src/backends/kubernetes/witness.rs",
             "return resource_version(&first) == resource_version(object);",
             "return resource_version(&first) <= resource_version(object);",
         )],
@@ -223,7 +223,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: whatever says 404 shows that there is no such object",
         edits: &[edit(
-            "src/kubernetes/api.rs",
+            "src/backends/kubernetes/api.rs",
             "Err(failure) if failure.is_absence_of(name) => Ok(None),",
             "Err(failure) if failure.is_absence_of(name) || failure.code() == 404 => Ok(None),",
         )],
@@ -232,7 +232,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a mark counts for whatever record it stands beside",
         edits: &[edit(
-            "src/kubernetes/mark.rs",
+            "src/backends/kubernetes/codec.rs",
             "Some(Annotation { says, of, .. }) if *of == record => said(says, &record, unsaid),",
             "Some(Annotation { says, of, .. }) if *of == record || of.is_held() => said(says, &record, unsaid),",
         )],
@@ -241,7 +241,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a token that is refused is not read again",
         edits: &[edit(
-            "src/kubernetes/access.rs",
+            "src/backends/kubernetes/api_client.rs",
             "if current.token.as_ref() == Some(&token) {",
             "if current.token.as_ref() == Some(&token) || !token.is_empty() {",
         )],
@@ -250,7 +250,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "for life: a pod takes the lock of one with its name for its own",
         edits: &[edit(
-            "src/kubernetes/life/candidate.rs",
+            "src/backends/kubernetes/life/candidate.rs",
             "if matches!(&*owners, [owner] if owner.uid == ours) {",
             "if matches!(&*owners, [owner] if owner.name == self.pod) {",
         )],
@@ -260,12 +260,12 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "for life: an owner lives as long as there is a pod with its name",
         edits: &[
             edit(
-                "src/kubernetes/life/candidate.rs",
+                "src/backends/kubernetes/life/candidate.rs",
                 "let Some(pod) = pod.filter(|pod| pod::uid(pod) == owner.uid) else {",
                 "let Some(pod) = pod else {",
             ),
             edit(
-                "src/kubernetes/life/candidate.rs",
+                "src/backends/kubernetes/life/candidate.rs",
                 "owners.iter().filter(|owner| owner.uid != ours) {",
                 "owners.iter() {",
             ),
@@ -275,7 +275,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "for life: a stuck lock is deleted whatever has become of it",
         edits: &[edit(
-            "src/kubernetes/life/candidate.rs",
+            "src/backends/kubernetes/life/candidate.rs",
             "match self.locks.delete(&self.name, uid, Some(version), by()).await {",
             "match self.locks.delete(&self.name, uid, Some(version).filter(|_| false), by()).await {",
         )],
@@ -284,7 +284,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "for life: a release deletes the lock in whatever version",
         edits: &[edit(
-            "src/kubernetes/life/leadership.rs",
+            "src/backends/kubernetes/life/leadership.rs",
             "self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), by).await;",
             "self.locks.delete(&self.name, &self.uid, None, by).await;",
         )],

@@ -7,7 +7,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "several locks are given back in the order in which they were taken",
         edits: &[edit(
-            "src/protocol/joint/giving_back.rs",
+            "src/protocol/multi/giving_back.rs",
             "for index in (0..self.parts.len()).rev() {",
             "for index in 0..self.parts.len() {",
         )],
@@ -16,7 +16,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "several locks: the deadline is the latest one",
         edits: &[edit(
-            "src/protocol/joint.rs",
+            "src/protocol/multi/mod.rs",
             "deadlines?.into_iter().min()",
             "deadlines?.into_iter().max()",
         )],
@@ -25,7 +25,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "quorum: a voter that begins again votes at once",
         edits: &[edit(
-            "src/peer/quorum/acceptor.rs",
+            "src/backends/peer/quorum/acceptor.rs",
             "lease + longest_round(lease) * 2 + lease / 100",
             "lease / 100",
         )],
@@ -34,7 +34,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "quorum: a promise is good for whatever start of its voter",
         edits: &[edit(
-            "src/peer/quorum/acceptor.rs",
+            "src/backends/peer/quorum/acceptor.rs",
             "if to != self.incarnation || !self.votes(now) {",
             "if to != self.incarnation && !self.votes(now) {",
         )],
@@ -43,7 +43,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "quorum: what was accepted is forgotten before a lease is over",
         edits: &[edit(
-            "src/peer/quorum/acceptor.rs",
+            "src/backends/peer/quorum/acceptor.rs",
             "accepted.at + self.lease < now",
             "accepted.at + self.lease / 4 < now",
         )],
@@ -52,7 +52,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "quorum: a write may rest on a vote of a start that was replaced",
         edits: &[edit(
-            "src/peer/quorum/seats.rs",
+            "src/backends/peer/quorum/seats.rs",
             ".all(|(name, stamp)| self.names.contains(name) && self.is_latest(name, *stamp));",
             ".all(|(name, stamp)| self.names.contains(name) && stamp.round > 0);",
         )],
@@ -61,7 +61,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "quorum: a replacement needs nobody's word but one's",
         edits: &[edit(
-            "src/peer/quorum/seats.rs",
+            "src/backends/peer/quorum/seats.rs",
             "(size / 2 + 1).min(size.saturating_sub(1))",
             "1.min(size)",
         )],
@@ -69,13 +69,13 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     },
     Mutation {
         name: "quorum: a word for a seat counts for whatever start of its name",
-        edits: &[edit("src/peer/quorum/seats.rs", "|| to != self.stamp ", "")],
+        edits: &[edit("src/backends/peer/quorum/seats.rs", "|| to != self.stamp ", "")],
         noticed_by: &[Voters],
     },
     Mutation {
         name: "quorum: a round waits no longer on a slow network",
         edits: &[edit(
-            "src/peer/quorum/voter/proposing.rs",
+            "src/backends/peer/quorum/voter/proposing.rs",
             "let least = (self.patience() * 4).max(now.saturating_since(proposal.began) * 2);\n        let grown = least.saturating_mul(1 << proposal.given_up.min(MOST_DOUBLED));",
             "let grown = self.patience() * 4;",
         )],
@@ -84,7 +84,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "peers: a signed datagram is taken as often as it comes",
         edits: &[edit(
-            "src/peer/seal/guard.rs",
+            "src/backends/peer/seal/guard.rs",
             "let new = known.window.take(parts.number);",
             "let new = known.window.take(parts.number) || parts.number > 0;",
         )],
@@ -93,7 +93,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "quorum: a replacement votes at once when it has its seat",
         edits: &[edit(
-            "src/peer/quorum/voter/seating.rs",
+            "src/backends/peer/quorum/voter/seating.rs",
             "self.acceptor.be_silent_until(now + silence(self.settings.lease));",
             "self.acceptor.be_silent_until(now);",
         )],
@@ -102,7 +102,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: what a slow store has shown of its conditions is forgotten",
         edits: &[edit(
-            "src/objects/lock.rs",
+            "src/backends/object_storage/lock.rs",
             "            if refused.load(Ordering::Relaxed) {\n                continue;\n            }\n",
             "",
         )],
@@ -111,7 +111,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: a write goes over whatever stands there",
         edits: &[edit(
-            "src/objects/store.rs",
+            "src/backends/object_storage/store.rs",
             "Some(version) => PutMode::Update(version.clone()),",
             "Some(_) => PutMode::Overwrite,",
         )],
@@ -120,7 +120,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an entry that was set back counts as it did then",
         edits: &[edit(
-            "src/objects/election.rs",
+            "src/backends/object_storage/known.rs",
             "let content = terms.set_back(content);",
             "let _ = terms;",
         )],
@@ -129,7 +129,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an object is told from an older one by its number, not by its version",
         edits: &[edit(
-            "src/objects/election.rs",
+            "src/backends/object_storage/known.rs",
             "if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {",
             "if let Some(known) = state.known.as_ref().filter(|known| known.number == number) {",
         )],
@@ -138,7 +138,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an answer from before another campaign's write counts as put back",
         edits: &[edit(
-            "src/objects/election.rs",
+            "src/backends/object_storage/known.rs",
             "if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {",
             "if let Some(known) = before.known.as_ref().filter(|known| known.number == u64::MAX) {",
         )],
@@ -147,7 +147,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: numbers go on from what stands there alone",
         edits: &[edit(
-            "src/objects/election.rs",
+            "src/backends/object_storage/known.rs",
             "next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)",
             "next.max(clock)",
         )],
@@ -156,7 +156,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: Go's campaigners are told of no allowance for skew",
         edits: &[edit(
-            "src/objects/terms.rs",
+            "src/backends/object_storage/vimeo_timing.rs",
             "life => life.saturating_add(self.skew),",
             "life => life,",
         )],
@@ -165,7 +165,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an evicted Go leader is waited for like one of ours",
         edits: &[edit(
-            "src/objects/terms.rs",
+            "src/backends/object_storage/vimeo_timing.rs",
             "Some(left).filter(|left| *left > self.longest)",
             "Some(left).filter(|left| *left > self.longest.saturating_mul(9))",
         )],
@@ -174,7 +174,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: a Go leader is waited for one term",
         edits: &[edit(
-            "src/objects/terms.rs",
+            "src/backends/object_storage/vimeo_timing.rs",
             "        let by_wall_clock = said.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
             "        let by_wall_clock = said.saturating_add(self.skew);\n        self.longest.max",
         )],

@@ -5,10 +5,10 @@ use std::time::Duration;
 use incumbent::lock::{LockErrorKind, Nonce, Reading, Request, Revision};
 use incumbent::protocol::Answer;
 
-use super::election::{Election, Known};
+use super::known::{Election, Known};
 use super::requests::body_of;
 use super::store::{Body, Said, Store, Version};
-use super::terms::Terms;
+use super::vimeo_timing::Terms;
 use crate::server::{Time, failed, failure};
 
 /// A store, and a lock that knows of its object what it has seen.

@@ -1,17 +1,17 @@
-//! An election on object storage: what the lock of `src/objects` sees of the stores, and what it makes of it.
+//! An election on object storage: what the lock of `src/backends/object_storage` sees of the stores, and what it makes of it.
 //!
 //! What it knows of an object, and how long it has anybody wait, are the library's own sources.
 
 mod alone;
-#[path = "../../../../../src/objects/election.rs"]
-mod election;
 mod http;
+#[path = "../../../../../src/backends/object_storage/known.rs"]
+mod known;
 mod requests;
 mod store;
-#[path = "../../../../../src/objects/terms.rs"]
-mod terms;
 mod trouble;
 mod vimeo;
+#[path = "../../../../../src/backends/object_storage/vimeo_timing.rs"]
+mod vimeo_timing;
 
 pub use alone::LoneLock;
 pub(crate) use http::{Asked, Reply};

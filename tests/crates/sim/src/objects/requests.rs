@@ -7,10 +7,10 @@ use std::time::Duration;
 use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
 use incumbent::protocol::{Answer, Event};
 
-use super::election::{Before, Election, Known};
 use super::http::{Asked, Reply};
+use super::known::{Before, Election, Known};
 use super::store::{Body, Object, Said, Store, Version};
-use super::terms::Terms;
+use super::vimeo_timing::Terms;
 use crate::campaigner::Campaigner;
 use crate::event::SimEvent;
 use crate::server::{Time, failed, failure};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::Advertisement;
 use incumbent::lock::{Content, Entry, Mark, Nonce, Revision, Token, Tombstone};
 
-use super::terms::Terms;
+use super::vimeo_timing::Terms;
 use crate::server::Time;
 
 /// What the wall clocks show when the world begins.

@@ -1,0 +1,264 @@
+//! Where the API server is, and who we are to it.
+
+use std::env;
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Resource};
+
+use super::api::Objects;
+use super::api_client::Access;
+use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
+use crate::lock::LockError;
+use crate::time::timer::from_now;
+
+/// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
+const POD_NAME: &str = "POD_NAME";
+/// The same for `metadata.namespace`.
+const POD_NAMESPACE: &str = "POD_NAMESPACE";
+
+/// An API server, and a namespace of it.
+///
+/// In a pod everything is known from the pod: the server and the credentials (a token file is read again every minute, and when
+/// the server refuses the token) from its service account, the namespace from there or from `POD_NAMESPACE`, the identity from `POD_NAME`, else the
+/// host's name, which in a pod is the pod's.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    access: Access,
+    namespace: String,
+    identity: Option<String>,
+}
+
+impl Cluster {
+    /// From `KUBECONFIG`, else `~/.kube/config`, else the service account of the pod that this runs in. Does no request.
+    ///
+    /// # Errors
+    /// Where none of them can be used.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn infer() -> Result<Self, ClusterError> {
+        let config = Config::infer().await.map_err(|error| {
+            ClusterError::new(
+                "no API server: set KUBECONFIG, or run in a pod with a service account",
+                without_contents(error),
+            )
+        })?;
+        Self::with_config(config)
+    }
+
+    /// From `KUBECONFIG`, else `~/.kube/config`, in another context than the current one. Does no request.
+    ///
+    /// # Errors
+    /// Where they cannot be used, or have no such context.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn in_context(context: &str) -> Result<Self, ClusterError> {
+        let config = Config::from_kubeconfig(&options(Some(context))).await.map_err(|error| {
+            ClusterError::new("the kubeconfig cannot be used", without_contents(error))
+        })?;
+        Self::with_config(config)
+    }
+
+    /// From the service account of the pod that this runs in.
+    ///
+    /// # Errors
+    /// Outside of a pod, or in one without a service account.
+    pub fn in_pod() -> Result<Self, ClusterError> {
+        let config = Config::incluster().map_err(|error| {
+            ClusterError::new(
+                "no service account: run in a pod with one, or name a kubeconfig",
+                error,
+            )
+        })?;
+        Self::with_config(config)
+    }
+
+    /// From a kubeconfig file. `context`: another one than the file's current one.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or has no such context.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn from_kubeconfig(
+        file: impl AsRef<Path>,
+        context: Option<&str>,
+    ) -> Result<Self, ClusterError> {
+        let file = file.as_ref();
+        let unusable = |error: KubeconfigError| {
+            let message = format!("the kubeconfig {} cannot be used", file.display());
+            ClusterError::new(message, without_contents(error))
+        };
+        let kubeconfig = Kubeconfig::read_from(file).map_err(unusable)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options(context)).await;
+        Self::with_config(config.map_err(unusable)?)
+    }
+
+    /// From a client, in its default namespace.
+    ///
+    /// A client that tries again by itself, as kube's does by default, hides from an election what it waits for: turn
+    /// that off (`Config::default_retry`).
+    pub fn new(client: Client) -> Self {
+        Self::by(Access::by(client))
+    }
+
+    fn by(access: Access) -> Self {
+        let client = access.client().client;
+        let namespace = client.default_namespace().to_owned();
+        let identity = env::var(POD_NAME).ok().filter(|name| !name.is_empty());
+        Self { client, access, namespace, identity }
+    }
+
+    fn with_config(mut config: Config) -> Result<Self, ClusterError> {
+        config.default_retry = false; // the campaign tries again, and knows for how long
+        let access = Access::with(config).map_err(|error| {
+            ClusterError::new("the API server's settings cannot be used", without_password(error))
+        })?;
+        let cluster = Self::by(access);
+        Ok(match env::var(POD_NAMESPACE) {
+            Ok(namespace) if !namespace.is_empty() => cluster.in_namespace(namespace),
+            _ => cluster,
+        })
+    }
+
+    /// The same API server, another namespace.
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Whether the namespace is there. Takes the right to `get` it, which few need otherwise.
+    ///
+    /// # Errors
+    /// [`Denied`](crate::lock::LockErrorKind::Denied) where that is missing, and
+    /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) where no answer came within `timeout`.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn has_namespace(&self, timeout: Duration) -> Result<bool, LockError> {
+        let path = Namespace::url_path(&(), None);
+        let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");
+        let name = &*self.namespace;
+        let got = namespaces.get(name, from_now(timeout)).await;
+        let got = got.map_err(|failure| namespaces.lock_error(failure, name, "read", "get", false));
+        Ok(got?.is_some())
+    }
+
+    /// The client, for other uses.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// The lock on Leases, for any number of elections.
+    pub fn lease_lock(&self) -> LeaseLock {
+        LeaseLock::new(self)
+    }
+
+    /// The lock on ConfigMaps, for any number of elections.
+    pub fn config_map_lock(&self) -> ConfigMapLock {
+        ConfigMapLock::new(self)
+    }
+
+    /// The lock on Endpoints, for any number of elections.
+    pub fn endpoints_lock(&self) -> EndpointsLock {
+        EndpointsLock::new(self)
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+fn options(context: Option<&str>) -> KubeConfigOptions {
+    KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
+}
+
+/// The error, unless it repeats what the kubeconfig says, which may be a secret; then where it is wrong.
+fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error + Send + Sync> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(KubeconfigError::Parse(wrong)) = error.downcast_ref() {
+            let line = wrong.location().map(|at| format!(", line {}", at.line()));
+            return format!("it is no kubeconfig in YAML{}", line.unwrap_or_default()).into();
+        }
+        if let Some(KubeconfigError::LoadContext(context)) = error.downcast_ref() {
+            return format!("it has no context {context:?}").into();
+        }
+        cause = error.source();
+    }
+    error.into()
+}
+
+/// The error, unless it repeats the URL of a proxy, which may hold a password.
+fn without_password(error: kube::Error) -> Box<dyn Error + Send + Sync> {
+    match error {
+        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+            "the URL of the proxy (HTTPS_PROXY, or proxy-url of the kubeconfig) must begin with http://, https:// or socks5://".into()
+        }
+        error => error.into(),
+    }
+}
+
+/// Why there is no [`Cluster`].
+#[derive(Debug)]
+pub struct ClusterError {
+    message: String,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl ClusterError {
+    fn new(message: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { message: message.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for ClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ClusterError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_kubeconfig_says_is_not_repeated_where_it_cannot_be_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for text in ["token: [s3cret", "users: s3cret", "current-context: {s3cret: 1}"] {
+            std::fs::write(&file, text).unwrap();
+            let error = Cluster::from_kubeconfig(&file, None).await.unwrap_err();
+            let cause = error.source().expect("a cause").to_string();
+            assert!(cause.starts_with("it is no kubeconfig in YAML"), "{cause}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+    }
+}

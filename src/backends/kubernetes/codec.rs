@@ -1,0 +1,115 @@
+//! What this library adds to client-go's record, in an annotation of its own.
+//!
+//! client-go's campaigners keep annotations that they do not know, so ours stays when one of them takes over. It
+//! therefore repeats the record with which it was written, and counts for that record only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fresh::NEW;
+use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation, unannotate};
+use crate::lock::Advertisement;
+use crate::lock::codec::cause_label;
+use crate::lock::codec::mark::{Said, Says, identity};
+use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
+
+pub(super) const ANNOTATION: &str = "incumbent/mark";
+const CURRENT: u32 = 1;
+/// Whoever released without a mark.
+pub(super) const FOREIGN: Nonce = Nonce(0);
+/// Whoever made the object for a new election.
+const MAKER: Nonce = Nonce(u64::MAX);
+/// What an object says that nobody has held yet, as its maker vouches.
+pub(super) const UNUSED: Content =
+    Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO });
+
+/// The annotation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Annotation {
+    version: u32,
+    #[serde(flatten)]
+    says: Says,
+    /// The record that it belongs to.
+    of: ElectionRecord,
+}
+
+/// Puts a record and what is said of it into an object.
+pub(super) fn write(place: Place, object: &mut Value, record: &ElectionRecord, says: Says) {
+    place.write(object, record);
+    unannotate(object, NEW);
+    let annotation = Annotation { version: CURRENT, says, of: record.clone() };
+    annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
+}
+
+/// What an object says of an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub record: ElectionRecord,
+    pub content: Content,
+}
+
+/// Reads it. `unsaid`: how long to wait for a holder that does not say.
+pub(super) fn read(place: Place, object: &Value, unsaid: Duration) -> Found {
+    let record = place.read(object).unwrap_or_default();
+    let ours = annotation(object, ANNOTATION)
+        .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
+        .filter(|annotation| annotation.version == CURRENT);
+    let content = match &ours {
+        Some(Annotation { says, of, .. }) if *of == record => said(says, &record, unsaid),
+        _ => None,
+    };
+    let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), unsaid));
+    Found { record, content }
+}
+
+/// Why a holder of this library released the office, where the mark of this record tells.
+pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<String> {
+    let text = annotation(object, ANNOTATION)?;
+    match serde_json::from_str::<Annotation>(text).ok()? {
+        Annotation { says: Says::Released { cause, .. }, of, .. } if of == *record => {
+            Some(cause_label(&cause))
+        }
+        _ => None,
+    }
+}
+
+fn said(says: &Says, record: &ElectionRecord, unsaid: Duration) -> Option<Content> {
+    match says.meaning()? {
+        Said::Released(tombstone) => Some(Content::Vacant(tombstone)),
+        Said::Held(mark, said) if record.is_held() => Some(held(record, Some(mark), said, unsaid)),
+        Said::Held(..) => None,
+    }
+}
+
+/// What a record of client-go says by itself.
+fn plain(record: &ElectionRecord, ours: Option<&Annotation>, unsaid: Duration) -> Content {
+    if record.is_held() {
+        return held(record, None, None, unsaid);
+    }
+    // client-go's holders also release where they could not renew, and their work goes on until the answer has come or has not;
+    // and one that hung empties the record of whoever leads by then. So the lease of the last holder is waited out. Where the term
+    // is the one that our own mark tells of, somebody else emptied it: an administrator, or a client-go campaigner that hung.
+    let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
+    let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
+    Content::Vacant(match released && !of_ours {
+        true => Tombstone::Released { by: FOREIGN, left: unsaid },
+        false => Tombstone::Deleted,
+    })
+}
+
+fn held(
+    record: &ElectionRecord,
+    mark: Option<Mark>,
+    advertisement: Option<Arc<Advertisement>>,
+    unsaid: Duration,
+) -> Content {
+    let life = record.lease().unwrap_or(unsaid);
+    Content::Held(Entry { identity: identity(&record.holder_identity), mark, life, advertisement })
+}
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! An object that was made for a new election: the word of whoever made it, and what the API server remembers of its name.
+
+use std::time::Duration;
+
+use kube::core::Status;
+use kube::core::WatchEvent;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::answers::Events;
+use super::api::{Failure, Objects};
+use super::codec;
+use super::lock::ObjectLock;
+use super::record::{Place, annotate, annotation};
+use super::resource::{Carrier, check_object_name};
+use super::store::resource_version;
+use crate::lock::{LockError, LockErrorKind};
+use crate::time::timer::from_now;
+
+/// The annotation by which the maker of an object says that nobody leads by an earlier one of this name.
+pub(super) const NEW: &str = "incumbent/new";
+
+/// Whether the object is said to be new, and shows no trace of a holder.
+pub(super) fn claims_to_be_new(place: Place, object: &Value) -> bool {
+    annotation(object, NEW).is_some() && !was_held(place, object)
+}
+
+fn was_held(place: Place, object: &Value) -> bool {
+    let written = match (place.raw(object), place.read(object)) {
+        (_, Some(record)) => {
+            record.is_held() || record.renew_time.is_some() || record.acquire_time.is_some()
+        }
+        (raw, None) => raw.is_some(),
+    };
+    written || annotation(object, codec::ANNOTATION).is_some()
+}
+
+/// What a watch shows of the past of an object.
+enum Past {
+    /// Nobody held it, nor another of its name.
+    Empty,
+    Held,
+    /// The server does not remember that much: only what follows this version.
+    From(u64),
+}
+
+impl Objects {
+    /// Whether nobody held this object, nor another of its name, as far back as the API server remembers: about a minute, and
+    /// more where little is written. What it says is read from a watch that begins with the oldest that is remembered.
+    pub(super) async fn is_without_a_past(
+        &self,
+        place: Place,
+        name: &str,
+        object: &Value,
+        by: Instant,
+    ) -> bool {
+        let Some(version) = resource_version(object) else { return false };
+        let mut from = 1;
+        for _ in 0..2 {
+            let past = match self.watch(name, Some(&from.to_string()), by).await {
+                Ok(events) => past(events, place, object, version, by).await,
+                Err(Failure::Refused(status)) => since(&status),
+                Err(_) => Past::Held,
+            };
+            match past {
+                Past::Empty => return true,
+                Past::Held => return false,
+                // It has not changed for as long as anything is remembered.
+                Past::From(oldest) if oldest >= version => return true,
+                Past::From(oldest) => from = oldest,
+            }
+        }
+        false
+    }
+}
+
+/// What has happened up to this version of the object.
+async fn past(mut events: Events, place: Place, object: &Value, version: u64, by: Instant) -> Past {
+    let uid = |object: &Value| object.pointer("/metadata/uid").cloned();
+    loop {
+        match timeout_at(by, futures_util::StreamExt::next(&mut events)).await {
+            Ok(Some(Ok(WatchEvent::Added(then) | WatchEvent::Modified(then)))) => {
+                if was_held(place, &then) || uid(&then) != uid(object) {
+                    return Past::Held;
+                }
+                if resource_version(&then).is_some_and(|then| then >= version) {
+                    return Past::Empty;
+                }
+            }
+            Ok(Some(Ok(WatchEvent::Bookmark(_)))) => {}
+            Ok(Some(Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)))) => {
+                return since(&status);
+            }
+            _ => return Past::Held, // or nobody knows
+        }
+    }
+}
+
+fn since(status: &Status) -> Past {
+    remembered(status).map_or(Past::Held, Past::From)
+}
+
+/// After which version everything is remembered, as the server says: `too old resource version: 1 (245)`.
+pub(super) fn remembered(status: &Status) -> Option<u64> {
+    let oldest = status.message.strip_prefix("too old resource version: ")?;
+    let oldest = oldest.split_once('(')?.1.strip_suffix(')')?.parse().ok()?;
+    (status.code == 410).then_some(oldest)
+}
+
+impl<C: Carrier> ObjectLock<C> {
+    /// Makes the object `name` for an election that is new, so that its first leader does not wait out a lease. Answers its
+    /// resourceVersion.
+    ///
+    /// Whoever calls this vouches that nobody leads by an earlier object of this name. The candidates look themselves, too: they
+    /// lead at once unless the API server remembers a holder, or that another object of this name was deleted. For that they
+    /// need the right to `watch` it.
+    ///
+    /// Takes the right to `create`. The object is named as it is, whatever [`object`](Self::object) says.
+    ///
+    /// # Errors
+    /// [`Conflict`](LockErrorKind::Conflict) where there is one already; else as [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been made or not.
+    pub async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
+        check_object_name(name)
+            .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        let objects = self.objects();
+        let mut object = json!({
+            "apiVersion": C::API_VERSION,
+            "kind": C::KIND,
+            "metadata": { "name": name, "namespace": objects.namespace() },
+        });
+        annotate(&mut object, NEW, "true".to_owned());
+        let made = objects.create(&object, from_now(timeout)).await;
+        let made =
+            made.map_err(|failure| objects.lock_error(failure, name, "create", "create", true))?;
+        Ok(resource_version(&made).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_says_what_it_remembers() {
+        let said = |message, code| remembered(&Status::failure(message, "Expired").with_code(code));
+        let told = "too old resource version: 1 (245)";
+        assert_eq!(said(told, 410), Some(245));
+        for (message, code) in [
+            (told, 500),
+            ("too old resource version: 1", 410),
+            ("too old resource version: 1 (x)", 410),
+            ("The resourceVersion for the provided watch is too old.", 410),
+        ] {
+            assert_eq!(said(message, code), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_was_held_is_not_new() {
+        let object = |spec: Value, annotations: Value| json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        let new = json!({ NEW: "true" });
+        let is_new = |spec: Value| claims_to_be_new(Place::Spec, &object(spec, new.clone()));
+        assert!(is_new(Value::Null) && is_new(json!({})));
+        assert!(is_new(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })));
+        assert!(!is_new(json!({ "holderIdentity": "a" })));
+        assert!(!is_new(json!({ "renewTime": "2026-01-01T00:00:00.000001Z" })));
+        assert!(!is_new(json!("junk")));
+        assert!(!claims_to_be_new(Place::Spec, &object(json!({}), Value::Null)));
+        let marked = json!({ NEW: "true", codec::ANNOTATION: "x" });
+        assert!(!claims_to_be_new(Place::Spec, &object(json!({}), marked)));
+    }
+}

@@ -1,0 +1,381 @@
+//! What is to be mended in the object of an election.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::codec;
+use super::lock::ObjectLock;
+use super::record::{self, ElectionRecord, Place};
+use super::resource::{Carrier, check_object_name};
+use super::store::resource_version;
+use crate::lock::{Content, LockError, LockErrorKind};
+use crate::time::timer::from_now;
+
+/// The fields of a Lease's `spec` that client-go and this library know.
+const KNOWN: [&str; 7] = [
+    "holderIdentity",
+    "leaseDurationSeconds",
+    "acquireTime",
+    "renewTime",
+    "leaseTransitions",
+    "leaderTransitions",
+    "strategy",
+];
+/// The shortest lease with which nobody wonders: an API server takes seconds to start again, and so does etcd to choose a
+/// leader of its own.
+const SHORT: Duration = Duration::from_secs(5);
+
+/// What was found in the object of an election. Shown, it is one line that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObjectFinding {
+    /// There is no such object yet: whoever comes first makes it, and waits out a lease.
+    Absent,
+    /// The object is there, and carries no record yet.
+    NoRecord,
+    /// It carries a record that cannot be read, and campaigners write over it.
+    Unreadable,
+    /// `spec.strategy` is set: the API server chooses the holder.
+    Coordinated {
+        /// Its value.
+        strategy: String,
+    },
+    /// It is being deleted, and something holds that up.
+    BeingDeleted,
+    /// It is owned by another object, and will be deleted with that.
+    Owned {
+        /// As in `Deployment my-app`.
+        by: String,
+    },
+    /// It is the lock of a leader for life.
+    ForLife,
+    /// Its resourceVersion is no number, so there are no tokens.
+    NoToken,
+    /// The record has fields that nobody here knows. On a Lease they are kept.
+    UnknownFields {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The holder is no campaigner of this library.
+    ForeignHolder {
+        /// Its identity.
+        identity: String,
+    },
+    /// The holder does not say how long others must wait for it.
+    NoDuration {
+        /// How long they wait.
+        assumed: Duration,
+    },
+    /// The holder's lease leaves little time for an API server that is slow or starts again.
+    ShortLease {
+        /// How long it is.
+        lease: Duration,
+    },
+    /// The holder's lease is another one than ours.
+    OtherLease {
+        /// The holder's.
+        theirs: Duration,
+        /// Ours.
+        ours: Duration,
+    },
+    /// By its time and our clock, the holder has not renewed for its lease.
+    Overdue {
+        /// How long ago it has.
+        ago: Duration,
+    },
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ObjectSeverity {
+    /// Good to know.
+    Note,
+    /// Elections work until something happens that one must expect.
+    Warning,
+    /// No election can be held in it.
+    Critical,
+}
+
+impl ObjectFinding {
+    /// How bad it is.
+    pub fn severity(&self) -> ObjectSeverity {
+        match self {
+            Self::Coordinated { .. } | Self::BeingDeleted | Self::ForLife | Self::NoToken => {
+                ObjectSeverity::Critical
+            }
+            Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => ObjectSeverity::Note,
+            _ => ObjectSeverity::Warning,
+        }
+    }
+}
+
+impl fmt::Display for ObjectFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |span: &Duration| format!("{} s", span.as_secs());
+        match self {
+            Self::Absent => f.write_str(
+                "there is none yet: make it with `incumbent election create`, or who comes first makes it and may wait out a lease before it leads",
+            ),
+            Self::NoRecord => f.write_str("it carries no record yet"),
+            Self::Unreadable => {
+                f.write_str("its record cannot be read, and campaigners write over it: look who else uses the object")
+            }
+            Self::Coordinated { strategy } => write!(
+                f,
+                "it has spec.strategy {strategy}, so the API server chooses its holder (coordinated leader election): stand in another one, or remove spec.strategy"
+            ),
+            Self::BeingDeleted => f.write_str(
+                "it is being deleted, and its finalizers hold that up: remove them, or stand in another one",
+            ),
+            Self::Owned { by } => write!(
+                f,
+                "it is owned by the {by}, and is deleted with it, which costs the next leader a lease: remove the owner reference"
+            ),
+            Self::ForLife => f.write_str(
+                "it is the lock of a leader for life: stand in another one, or see it with --kind for-life",
+            ),
+            Self::NoToken => f.write_str("its resourceVersion is no number, so it gives no tokens: stand in another cluster"),
+            Self::UnknownFields { names } => write!(
+                f,
+                "its record has fields that no campaigner of this version knows: {}; look who else writes it",
+                names.join(", ")
+            ),
+            Self::ForeignHolder { identity } => write!(
+                f,
+                "{identity} holds it, which is no campaigner of this library: its terms have no token here"
+            ),
+            Self::NoDuration { assumed } => write!(
+                f,
+                "its holder does not say how long to wait for it, so others wait {}: have it write leaseDurationSeconds",
+                seconds(assumed)
+            ),
+            Self::ShortLease { lease } => write!(
+                f,
+                "its holder's lease of {} leaves little time for an API server that starts again: make it longer",
+                seconds(lease)
+            ),
+            Self::OtherLease { theirs, ours } => write!(
+                f,
+                "its holder's lease is {}, and ours {}: give all campaigners the same",
+                seconds(theirs),
+                seconds(ours)
+            ),
+            Self::Overdue { ago } => write!(
+                f,
+                "by its time and our clock, its holder renewed {} ago, which is longer than its lease: it is gone and nobody stands, or a clock is wrong",
+                roughly(*ago)
+            ),
+        }
+    }
+}
+
+impl<C: Carrier> ObjectLock<C> {
+    /// Looks for what is to be mended in the object `name`, beside the timing of this lock.
+    ///
+    /// Takes the right to `get`. The object is named as it is, whatever [`object`](Self::object) says.
+    ///
+    /// # Errors
+    /// As [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn health(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Vec<ObjectFinding>, LockError> {
+        let objects = self.objects();
+        check_object_name(name)
+            .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        match objects.get(name, from_now(timeout)).await {
+            Ok(None) => Ok(vec![ObjectFinding::Absent]),
+            Ok(Some(object)) => Ok(examine(C::PLACE, &object, self.unsaid(), SystemTime::now())),
+            Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
+        }
+    }
+}
+
+/// `ours`: our lease.
+fn examine(place: Place, object: &Value, ours: Duration, now: SystemTime) -> Vec<ObjectFinding> {
+    let mut found = Vec::new();
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+    if record::annotation(object, super::life::MARK).is_some() {
+        return vec![ObjectFinding::ForLife];
+    }
+    if text("/metadata/deletionTimestamp").is_some() {
+        found.push(ObjectFinding::BeingDeleted);
+    }
+    if resource_version(object).is_none() {
+        found.push(ObjectFinding::NoToken);
+    }
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    if let Some(owner) = owners.and_then(|owners| owners.first()) {
+        let of = |key| owner.get(key).and_then(Value::as_str).unwrap_or_default();
+        found.push(ObjectFinding::Owned { by: plain(&format!("{} {}", of("kind"), of("name"))) });
+    }
+    let raw = place.raw(object);
+    let is_empty = |raw: &Value| raw.as_object().is_some_and(serde_json::Map::is_empty);
+    let Some(record) = place.read(object).filter(|_| !raw.as_ref().is_some_and(is_empty)) else {
+        let junk = record::annotation(object, record::ANNOTATION).is_some();
+        found.push(match raw {
+            // Of a Lease that was made without a spec.
+            Some(raw) if is_empty(&raw) => ObjectFinding::NoRecord,
+            None if !junk => ObjectFinding::NoRecord,
+            _ => ObjectFinding::Unreadable,
+        });
+        return found;
+    };
+    if let Some(strategy) = &record.strategy {
+        found.push(ObjectFinding::Coordinated { strategy: plain(strategy) });
+    }
+    let unknown = raw.as_ref().and_then(Value::as_object).into_iter().flatten();
+    let names: Vec<String> = unknown
+        .filter(|(key, value)| !value.is_null() && !KNOWN.contains(&key.as_str()))
+        .map(|(key, _)| plain(key))
+        .collect();
+    if !names.is_empty() {
+        found.push(ObjectFinding::UnknownFields { names });
+    }
+    if record.is_held() {
+        holder(place, object, &record, ours, now, &mut found);
+    }
+    found
+}
+
+fn holder(
+    place: Place,
+    object: &Value,
+    record: &ElectionRecord,
+    ours: Duration,
+    now: SystemTime,
+    found: &mut Vec<ObjectFinding>,
+) {
+    if let Content::Held(entry) = codec::read(place, object, ours).content
+        && entry.mark.is_none()
+    {
+        found.push(ObjectFinding::ForeignHolder { identity: entry.identity.to_string() });
+    }
+    let lease = record.lease();
+    match lease {
+        None => found.push(ObjectFinding::NoDuration { assumed: ours }),
+        Some(lease) if lease != ours => {
+            found.push(ObjectFinding::OtherLease { theirs: lease, ours });
+        }
+        Some(_) => {}
+    }
+    if let Some(lease) = lease.filter(|lease| *lease < SHORT) {
+        found.push(ObjectFinding::ShortLease { lease });
+    }
+    let renewed = record.renew_time.as_deref().and_then(record::parse_time);
+    let ago = renewed.and_then(|renewed| now.duration_since(renewed).ok());
+    if let Some(ago) = ago.filter(|ago| *ago > lease.unwrap_or(ours) + Duration::from_secs(1)) {
+        found.push(ObjectFinding::Overdue { ago });
+    }
+}
+
+/// A span in the greatest unit of which there are at least two.
+fn roughly(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units = [("days", 86_400), ("h", 3_600), ("min", 60)];
+    let fitting = units.into_iter().find(|(_, unit)| seconds >= 2 * unit);
+    let (word, unit) = fitting.unwrap_or(("s", 1));
+    format!("{} {word}", seconds / unit)
+}
+
+/// What somebody else has written, for one line.
+fn plain(text: &str) -> String {
+    crate::util::text::head(text, 256).replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn found(object: Value) -> Vec<ObjectFinding> {
+        let now = record::parse_time("2026-01-01T00:01:00Z").unwrap();
+        examine(Place::Spec, &object, LEASE, now)
+    }
+
+    fn lease(spec: Value) -> Value {
+        json!({ "metadata": { "name": "my-app", "resourceVersion": "7" }, "spec": spec })
+    }
+
+    #[test]
+    fn a_healthy_lease_of_client_go_is_only_noted() {
+        let spec = json!({
+            "holderIdentity": "theirs", "leaseDurationSeconds": 15, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:00:50.000000Z",
+        });
+        let foreign = ObjectFinding::ForeignHolder { identity: "theirs".to_owned() };
+        assert_eq!(found(lease(spec)), [foreign]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_record_is_told() {
+        let spec = json!({
+            "holderIdentity": "a\nb", "leaseDurationSeconds": 2, "strategy": "Oldest\u{1b}",
+            "preferredHolder": "c", "nothing": null, "renewTime": "2026-01-01T00:00:00Z",
+        });
+        let theirs = Duration::from_secs(2);
+        let findings = found(lease(spec));
+        assert_eq!(
+            findings,
+            [
+                ObjectFinding::Coordinated { strategy: "Oldest ".to_owned() },
+                ObjectFinding::UnknownFields { names: vec!["preferredHolder".to_owned()] },
+                ObjectFinding::ForeignHolder { identity: "a b".to_owned() },
+                ObjectFinding::OtherLease { theirs, ours: LEASE },
+                ObjectFinding::ShortLease { lease: theirs },
+                ObjectFinding::Overdue { ago: Duration::from_secs(60) },
+            ]
+        );
+        assert!(findings.iter().all(|finding| !finding.to_string().contains('\n')));
+        let worst = findings.iter().map(ObjectFinding::severity).max();
+        assert_eq!(worst, Some(ObjectSeverity::Critical));
+    }
+
+    #[test]
+    fn spans_are_told_roughly() {
+        let told = |seconds| roughly(Duration::from_secs(seconds));
+        assert_eq!([told(1), told(119), told(120)], ["1 s", "119 s", "2 min"]);
+        assert_eq!([told(7_200), told(28_054_686)], ["2 h", "324 days"]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_object_is_told() {
+        assert_eq!(found(lease(json!({}))), [ObjectFinding::NoRecord]);
+        assert_eq!(found(lease(Value::Null)), [ObjectFinding::NoRecord]);
+        assert_eq!(found(lease(json!("junk"))), [ObjectFinding::Unreadable]);
+        let no_duration = json!({ "holderIdentity": "a", "leaseDurationSeconds": -1 });
+        assert!(found(lease(no_duration)).contains(&ObjectFinding::NoDuration { assumed: LEASE }));
+        let object = json!({
+            "metadata": {
+                "resourceVersion": "x", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [{ "kind": "Deployment", "name": "d" }],
+            },
+        });
+        assert_eq!(
+            found(object),
+            [
+                ObjectFinding::BeingDeleted,
+                ObjectFinding::NoToken,
+                ObjectFinding::Owned { by: "Deployment d".to_owned() },
+                ObjectFinding::NoRecord,
+            ]
+        );
+        let life = json!({ "metadata": { "annotations": { "incumbent/for-life": "1" } } });
+        assert_eq!(found(life), [ObjectFinding::ForLife]);
+        let junk = json!({ "metadata": {
+            "resourceVersion": "7", "annotations": { record::ANNOTATION: "junk" },
+        } });
+        let now = SystemTime::now();
+        assert_eq!(examine(Place::Annotation, &junk, LEASE, now), [ObjectFinding::Unreadable]);
+    }
+}

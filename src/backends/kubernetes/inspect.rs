@@ -1,0 +1,339 @@
+//! Who holds elections, for those who only look: what objects say, as they say it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::stream::StreamExt;
+use kube::core::WatchEvent;
+use serde_json::Value;
+
+use super::answers::Events;
+use super::api::{EVERY, Failure, Objects};
+use super::codec;
+use super::lock::ObjectLock;
+use super::record::{self, Place, RELEASED_SECONDS, unannotate};
+use super::resource::{Carrier, check_object_name};
+use super::store::resource_version;
+use crate::lock::Advertisement;
+use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
+use crate::time::timer::from_now;
+
+/// What an object says of its election.
+///
+/// It says what was written, not who may lead now: nobody writes that a holder has gone. A record that has not changed for
+/// [`Holder::lease`] on the reader's own clock is that of a holder who leads no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Office {
+    /// The name of the object.
+    pub object: String,
+    /// The version of the object.
+    pub resource_version: u64,
+    /// Who holds it.
+    pub holding: Holding,
+    /// When the term began, by the wall clock of whoever wrote it.
+    pub acquired: Option<SystemTime>,
+    /// When the record was written last, by the wall clock of whoever wrote it.
+    pub renewed: Option<SystemTime>,
+    /// How often the leader has changed, as client-go counts: the number of the term in [`holding`](Self::holding), counted from 0
+    /// in each object anew. It is no token: see the [module](super).
+    pub transitions: i32,
+}
+
+/// Who holds an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Holding {
+    /// It is held, as far as the record tells.
+    Held(Holder),
+    /// Its holder has left, with the cause where it is told, as in `stopped`.
+    Released(Option<String>),
+    /// Somebody emptied it who is not its holder.
+    Evicted,
+    /// Nobody has held it yet.
+    New,
+}
+
+/// Who is in office.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The identity, without control characters.
+    pub identity: Arc<str>,
+    /// The token; `None` for a campaigner that is not of this library.
+    pub token: Option<Token>,
+    /// How long others wait for it when it does not renew.
+    pub lease: Duration,
+    /// Where it can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
+    /// The number of its last write; `None` as for the token. It tells renewals apart whose times are the same second.
+    pub writes: Option<u64>,
+}
+
+/// What has happened to an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OfficeChange {
+    /// It was written, or is how the watch has found it.
+    Written(Office),
+    /// It was deleted. This is how it was.
+    Deleted(Office),
+}
+
+/// A watch on one object, or on all of a namespace. It ends when the server says so, after minutes; then begin another one.
+pub struct OfficeWatch {
+    events: Events,
+    objects: Objects,
+    place: Place,
+    unsaid: Duration,
+}
+
+impl<C: Carrier> ObjectLock<C> {
+    /// Reads what the object `name` says. `None`: there is no such object, or no record in it.
+    ///
+    /// Takes the right to `get`. The object is named as it is, whatever [`object`](Self::object) says.
+    ///
+    /// # Errors
+    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) where no answer came within
+    /// `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn office(&self, name: &str, timeout: Duration) -> Result<Option<Office>, LockError> {
+        let objects = self.objects();
+        check(name)?;
+        match objects.get(name, from_now(timeout)).await {
+            Ok(object) => Ok(object.and_then(|object| read(C::PLACE, &object, self.unsaid()))),
+            Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
+        }
+    }
+
+    /// Reads what all objects of the namespace say that have a record, in the order of their names.
+    ///
+    /// Takes the right to `list`. Of ConfigMaps and Endpoints only the metadata are asked for.
+    ///
+    /// # Errors
+    /// As [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn offices(&self, timeout: Duration) -> Result<Vec<Office>, LockError> {
+        let objects = self.objects();
+        let listed = objects.list(C::PLACE, from_now(timeout)).await;
+        let listed =
+            listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
+        let items = listed.get("items").and_then(Value::as_array);
+        let offices = items.into_iter().flatten();
+        let mut offices: Vec<Office> =
+            offices.filter_map(|object| read(C::PLACE, object, self.unsaid())).collect();
+        offices.sort_unstable_by(|a, b| a.object.cmp(&b.object));
+        Ok(offices)
+    }
+
+    /// Watches the object `only`, or all of the namespace. Everything that is there is told first.
+    ///
+    /// Takes the right to `watch`.
+    ///
+    /// # Errors
+    /// As [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn watch_offices(
+        &self,
+        only: Option<&str>,
+        timeout: Duration,
+    ) -> Result<OfficeWatch, LockError> {
+        let objects = self.objects();
+        only.map_or(Ok(()), check)?;
+        let by = from_now(timeout);
+        let events = match only {
+            Some(name) => objects.watch(name, None, by).await,
+            None => objects.watch_all(C::PLACE, by).await,
+        };
+        let name = only.unwrap_or(EVERY);
+        let events =
+            events.map_err(|failure| objects.lock_error(failure, name, "watch", "watch", false))?;
+        Ok(OfficeWatch { events, objects: objects.clone(), place: C::PLACE, unsaid: self.unsaid() })
+    }
+
+    /// Takes the office from its holder: empties `holderIdentity` of the object `name`, if its version is still
+    /// `resource_version`. Answers the version that it has then.
+    ///
+    /// A leader of this library stands down when it hears of it, with the cause [`Evicted`](crate::Cause::Evicted), and the
+    /// next one waits out a lease. client-go's campaigners do not wait, and a leader among them takes the office back at
+    /// its next renewal.
+    ///
+    /// Takes the rights to `get` and `update`; with that to create Events it leaves one, for which it waits at most 2 s.
+    ///
+    /// # Errors
+    /// [`Conflict`](LockErrorKind::Conflict) where the object was written meanwhile or is gone: nothing was done.
+    /// [`Unknown`](LockErrorKind::Unknown) where it may have been done. [`Misconfigured`](LockErrorKind::Misconfigured)
+    /// where the API server chooses the holder (`spec.strategy`). Else as [`office`](Self::office).
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been done or not.
+    pub async fn evict(
+        &self,
+        name: &str,
+        resource_version: u64,
+        timeout: Duration,
+    ) -> Result<u64, LockError> {
+        check(name)?;
+        let (objects, by) = (self.objects(), from_now(timeout));
+        let found = objects.get(name, by).await;
+        let found =
+            found.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;
+        let mut object = found
+            .filter(|object| self::resource_version(object) == Some(resource_version))
+            .ok_or_else(|| objects.written_by_somebody_else(name))?;
+        let mut record = C::PLACE.read(&object).unwrap_or_default();
+        if record.strategy.is_some() {
+            return Err(objects.coordinated(name));
+        }
+        let holder = std::mem::take(&mut record.holder_identity);
+        // Another duration than that of a release, which nobody waits for.
+        record.lease_duration_seconds = record.lease_duration_seconds.max(RELEASED_SECONDS + 1);
+        C::PLACE.write(&mut object, &record);
+        // Where nobody held it the record may be as it was, and what its last holder left behind would still count.
+        unannotate(&mut object, codec::ANNOTATION);
+        match objects.replace(name, &object, by).await {
+            Ok(object) => {
+                self.tell_eviction(name, &object, &holder).await;
+                Ok(self::resource_version(&object).unwrap_or(resource_version))
+            }
+            Err(failure) if failure.is_change_of(name) => {
+                Err(objects.written_by_somebody_else(name))
+            }
+            Err(failure) => Err(objects.lock_error(failure, name, "write", "update", true)),
+        }
+    }
+}
+
+impl OfficeWatch {
+    /// The next change; `None` when the watch is over. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Unavailable`](LockErrorKind::Unavailable) where the watch broke. It is over then.
+    pub async fn next(&mut self) -> Option<Result<OfficeChange, LockError>> {
+        let lost = |failure| self.objects.lock_error(failure, EVERY, "watch", "watch", false);
+        loop {
+            let (object, deleted) = match self.events.next().await? {
+                Err(error) => return Some(Err(lost(Failure::Lost(error)))),
+                Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // too old
+                Ok(WatchEvent::Error(status)) => return Some(Err(lost(Failure::Refused(status)))),
+                Ok(WatchEvent::Bookmark(_)) => continue,
+                Ok(WatchEvent::Deleted(object)) => (object, true),
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
+            };
+            let Some(office) = read(self.place, &object, self.unsaid) else { continue };
+            let change = if deleted { OfficeChange::Deleted } else { OfficeChange::Written };
+            return Some(Ok(change(office)));
+        }
+    }
+}
+
+impl std::fmt::Debug for OfficeWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OfficeWatch").field("objects", &self.objects).finish_non_exhaustive()
+    }
+}
+
+/// Refuses what is no name of an object: it would ask for something else.
+fn check(name: &str) -> Result<(), LockError> {
+    check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
+}
+
+/// `unsaid`: how long to wait for a holder that does not say.
+fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
+    let record = place.read(object)?;
+    let version = resource_version(object)?;
+    let found = codec::read(place, object, unsaid);
+    let holding = match found.content {
+        Content::Held(entry) => Holding::Held(Holder {
+            // The write that begins a term has no token yet: its version is it.
+            token: entry.mark.as_ref().map(|mark| mark.token.unwrap_or(Token(version))),
+            writes: entry.mark.map(|mark| mark.write.number),
+            identity: entry.identity,
+            lease: entry.life,
+            advertisement: entry.advertisement,
+        }),
+        Content::Vacant(Tombstone::Released { .. }) => {
+            Holding::Released(codec::release_cause(object, &record))
+        }
+        Content::Vacant(_) if record.renew_time.is_none() => Holding::New,
+        Content::Vacant(_) => Holding::Evicted,
+    };
+    let time = |text: Option<String>| record::parse_time(&text?);
+    Some(Office {
+        object: object.pointer("/metadata/name")?.as_str()?.to_owned(),
+        resource_version: version,
+        holding,
+        acquired: time(record.acquire_time),
+        renewed: time(record.renew_time),
+        transitions: record.leader_transitions,
+    })
+}
+
+impl Objects {
+    fn coordinated(&self, name: &str) -> LockError {
+        let message = format!(
+            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election): delete the LeaseCandidate of the one that is to go",
+            self.describe(name)
+        );
+        LockError::new(LockErrorKind::Misconfigured, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn lease(spec: Value) -> Value {
+        json!({ "metadata": { "name": "my-app", "resourceVersion": "7" }, "spec": spec })
+    }
+
+    #[test]
+    fn a_record_of_client_go_is_read_without_a_token() {
+        let object = lease(json!({
+            "holderIdentity": "theirs\u{1b}[2J", "leaseDurationSeconds": 5, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:01:00.000000Z",
+        }));
+        let office = read(Place::Spec, &object, LEASE).unwrap();
+        let holder = Holder {
+            identity: "theirs [2J".into(),
+            token: None,
+            lease: Duration::from_secs(5),
+            advertisement: None,
+            writes: None,
+        };
+        assert_eq!((office.holding, office.transitions), (Holding::Held(holder), 3));
+        let (acquired, renewed) = (office.acquired.unwrap(), office.renewed.unwrap());
+        assert_eq!(renewed.duration_since(acquired).unwrap(), Duration::from_micros(59_999_999));
+    }
+
+    #[test]
+    fn what_is_vacant_says_why() {
+        let held_by = |holder: &str, duration: i32, renewed: Value| {
+            let spec = json!({
+                "holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed,
+            });
+            read(Place::Spec, &lease(spec), LEASE).unwrap().holding
+        };
+        let time = json!("2026-01-01T00:00:00.000001Z");
+        assert_eq!(held_by("", 1, time.clone()), Holding::Released(None));
+        assert_eq!(held_by("", 2, time), Holding::Evicted);
+        assert_eq!(held_by("", 2, Value::Null), Holding::New);
+    }
+
+    #[test]
+    fn an_object_without_a_record_is_no_office() {
+        assert_eq!(read(Place::Annotation, &lease(json!({})), LEASE), None);
+        assert_eq!(read(Place::Spec, &json!({ "metadata": { "name": "a" } }), LEASE), None);
+        assert_eq!(read(Place::Spec, &json!("junk"), LEASE), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! What the lock knows of each election's object, and who wants to hear of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::codec::{FOREIGN, Found, UNUSED};
+use super::record::ElectionRecord;
+use crate::backends::hint_hub::HintHub;
+use crate::lock::{Content, Record, Revision, Tombstone};
+
+/// An object as last seen.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    /// All of it, to be written back.
+    pub(super) object: Arc<Value>,
+    /// Of the object.
+    pub(super) version: u64,
+    /// Of the record: the version at which it was first seen as it is. Others may write to the rest of the object, which
+    /// renews nobody's lease.
+    pub(super) revision: Revision,
+    pub(super) record: ElectionRecord,
+    pub(super) content: Content,
+}
+
+impl Known {
+    pub(super) fn record(&self) -> Record {
+        Record { revision: self.revision, content: self.content.clone() }
+    }
+}
+
+/// One election.
+#[derive(Debug)]
+pub(super) struct Election {
+    state: Mutex<State>,
+    /// Who wants to hear of it.
+    pub(super) hub: HintHub<()>,
+    /// The newest revision that was read, for the watch to compare.
+    read: watch::Sender<Revision>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Option<Known>,
+    /// The number of the last term that was seen, and how long its holder must be waited for.
+    last_term: Option<(i32, Duration)>,
+    /// A version that was shown to be older than a lease.
+    remembered_since: Option<u64>,
+}
+
+impl Default for Election {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            hub: HintHub::default(),
+            read: watch::Sender::new(Revision(0)),
+        }
+    }
+}
+
+impl Election {
+    pub(super) fn known(&self) -> Option<Known> {
+        self.state().known.clone()
+    }
+
+    pub(super) fn forget(&self) {
+        self.state().known = None;
+    }
+
+    pub(super) fn learn(&self, version: u64, object: Value, found: Found) -> Known {
+        let Found { record, mut content } = found;
+        let mut state = self.state();
+        match &mut content {
+            Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.life)),
+            Content::Vacant(Tombstone::Released { by: FOREIGN, left }) => match state.last_term {
+                Some((term, lease)) if term == record.leader_transitions => *left = lease,
+                Some((_, lease)) => *left = lease.max(*left),
+                None => {}
+            },
+            Content::Vacant(_) => {}
+        }
+        let same = |known: &&Known| known.record == record && known.content == content;
+        let revision =
+            state.known.as_ref().filter(same).map_or(Revision(version), |known| known.revision);
+        let known = Known { object: Arc::new(object), version, revision, record, content };
+        state.known = Some(known.clone());
+        known
+    }
+
+    /// Notes since when everything is remembered, which is longer than a lease ago.
+    pub(super) fn is_remembered_since(&self, version: u64) {
+        self.state().remembered_since = Some(version);
+    }
+
+    /// That, if it was ever told.
+    pub(super) fn remembered_since(&self) -> Option<u64> {
+        self.state().remembered_since
+    }
+
+    /// Takes what is known for an object that nobody has held yet.
+    pub(super) fn is_unused(&self, known: Known) -> Known {
+        let known = Known { content: UNUSED, ..known };
+        self.state().known = Some(known.clone());
+        known
+    }
+
+    /// Whether an object of this version is no news.
+    pub(super) fn is_old(&self, version: u64) -> bool {
+        self.state().known.as_ref().is_some_and(|known| version < known.version)
+    }
+
+    pub(super) fn was_read(&self, revision: Revision) {
+        self.read.send_if_modified(|read| {
+            let newer = revision > *read;
+            *read = revision.max(*read);
+            newer
+        });
+    }
+
+    pub(super) fn reads(&self) -> watch::Receiver<Revision> {
+        self.read.subscribe()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::kubernetes::codec;
+    use crate::backends::kubernetes::record::{Place, RELEASED_SECONDS};
+    use serde_json::json;
+
+    const OURS: Duration = Duration::from_secs(15);
+
+    /// What is left to wait when a record of this term was emptied as client-go does it.
+    fn left(election: &Election, version: u64, term: i32) -> Duration {
+        let released = json!({ "spec": {
+            "holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "leaseTransitions": term,
+            "renewTime": "2026-01-01T00:00:00.000001Z",
+        } });
+        let found = codec::read(Place::Spec, &released, OURS);
+        match election.learn(version, released, found).content {
+            Content::Vacant(Tombstone::Released { by: FOREIGN, left }) => left,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn holds(election: &Election, version: u64, term: i32, lease: u64) {
+        let held = json!({ "spec": {
+            "holderIdentity": "go", "leaseDurationSeconds": lease, "leaseTransitions": term,
+        } });
+        let found = codec::read(Place::Spec, &held, OURS);
+        election.learn(version, held, found);
+    }
+
+    #[test]
+    fn a_foreign_release_is_waited_for_as_long_as_its_holders_lease() {
+        let election = Election::default();
+        assert_eq!(left(&election, 1, 3), OURS, "nobody knows whose it was");
+        holds(&election, 2, 3, 5);
+        assert_eq!(left(&election, 3, 3), Duration::from_secs(5));
+        assert_eq!(left(&election, 3, 3), Duration::from_secs(5), "seen again");
+        assert_eq!(left(&election, 4, 4), OURS, "another term, whose holder was not seen");
+        holds(&election, 5, 5, 60);
+        assert_eq!(left(&election, 6, 6), Duration::from_secs(60));
+    }
+}

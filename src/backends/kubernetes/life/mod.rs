@@ -1,0 +1,284 @@
+//! Leader for life: a pod leads until it is gone.
+//!
+//! The lock is an object that the leader's pod owns: an owner reference with the pod's UID, as operator-sdk's `leader.Become`
+//! makes it, so that pods of both stand in one election. When the pod is gone, the garbage collector deletes the lock, and
+//! somebody else makes it anew. There is no lease, nothing is renewed, and no clock matters.
+//!
+//! ```no_run
+//! use incumbent::kubernetes::{Cluster, leader_for_life};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = Cluster::infer().await?;
+//! let leadership = leader_for_life("my-app", &cluster).await?; // waits, for as long as it takes
+//! tokio::select! {
+//!     () = work() => {}
+//!     () = leadership.lost() => {} // an administrator has deleted the lock
+//! }
+//! # Ok(())
+//! # }
+//! # async fn work() {}
+//! ```
+//!
+//! # What it promises
+//! Nobody else becomes leader before one of these is so:
+//! - the leader's pod object is gone, or another pod has its name;
+//! - the pod has ended for good: its phase is `Succeeded` or `Failed`, whatever the reason (evicted, preempted, node shut
+//!   down), and none of its containers is shown as running;
+//! - the pod's node is gone from the cluster for [`node_gone_after`](LeaderForLife::node_gone_after), after which Kubernetes
+//!   itself deletes the pods of such a node;
+//! - the pod's node is not ready, and an administrator has put the taint `node.kubernetes.io/out-of-service` on it, which
+//!   says that the machine is off, as for a non-graceful node shutdown;
+//! - somebody deletes the lock, or removes the owner reference.
+//!
+//! # What it does not promise
+//! There is no deadline. A leader that is cut off from the API server goes on leading, and nobody takes over, until one of the
+//! above is so: a node that is merely unreachable keeps its pods, and with them the lock. And each of the above is the
+//! cluster's word, not the machine's: who force-deletes a pod or deletes a node while its machine runs makes two leaders.
+//! [`LifeLeadership::lost`] tells a leader that can still reach the API server. Where neither is good enough, use an
+//! election with a lease, or fence what is written with the [token](LifeLeadership::token).
+//!
+//! # Giving it up
+//! [`LifeLeadership::release`] deletes the lock, so that another pod leads while this one lives on. Nothing else gives it up:
+//! neither dropping the leadership nor the end of the process.
+//!
+//! # Restarts
+//! A container that is restarted in its pod finds its pod's lock and leads on at once
+//! ([`resumed`](LifeLeadership::resumed)): the kubelet runs one container of a name at a time, so the earlier process has
+//! ended. A pod that merely has the same name, as a StatefulSet makes them, is a stranger. Two containers of one pod, or two
+//! processes in one container, are not told apart: one of them may stand for a name.
+
+mod admin;
+mod candidate;
+mod error;
+mod leadership;
+mod object;
+mod pod;
+mod status;
+mod watches;
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::Resource;
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::{Map, Value};
+
+pub use admin::{LifeLock, LifeLocks, LifeOwner, LifeWatch, PodState};
+pub use error::{LifeError, LifeErrorKind};
+pub use leadership::LifeLeadership;
+pub use status::{LifeState, LifeStatus};
+
+use super::api::Objects;
+use super::api_client::Access;
+use super::cluster::Cluster;
+use super::events::Recorder;
+use super::resource::check_object_name;
+use candidate::Candidate;
+pub(super) use object::MARK;
+use status::Source;
+
+/// How often a candidate looks though no watch has told it anything, unless told otherwise.
+const POLL: Duration = Duration::from_secs(15);
+/// How long Kubernetes' own pod garbage collector waits for a node that is gone.
+const NODE_GONE_AFTER: Duration = Duration::from_secs(40);
+
+/// Describes a candidate for life in the election `name`; `.await` it to become leader.
+///
+/// The lock is the ConfigMap `name` in the cluster's namespace, where the pod must be too. The pod's name is `POD_NAME`,
+/// else the host's name, which is the pod's unless it uses the host's network.
+pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForLife {
+    let pod = cluster
+        .identity()
+        .map_or_else(|| gethostname::gethostname().to_string_lossy().into_owned(), str::to_owned);
+    LeaderForLife {
+        cluster: cluster.clone(),
+        name: name.into(),
+        pod,
+        carrier: LifeCarrier::config_map(),
+        poll: POLL,
+        node_gone_after: NODE_GONE_AFTER,
+        presume_dead_after: None,
+        events: true,
+        status: Source::new(),
+    }
+}
+
+/// A candidate for life. Made by [`leader_for_life`].
+///
+/// It is a future: awaited, it answers once this pod leads.
+///
+/// # Errors
+/// Server failures, outages and lost races are waited out, for ever. What ends it is a [`LifeError`]: a right that is
+/// missing (and stays so for 5 s: a server that has just started knows no rules yet), a name or object that cannot be used, or
+/// the end of this pod.
+///
+/// # Cancel safety
+/// It may be dropped at any time, and leaves no task behind. Dropped in the instant in which it takes the lock, it leaves its
+/// pod in possession; who then awaits another in the same pod leads at once.
+#[must_use = "does nothing until it is awaited"]
+#[derive(Debug, Clone)]
+pub struct LeaderForLife {
+    cluster: Cluster,
+    name: String,
+    pod: String,
+    carrier: LifeCarrier,
+    poll: Duration,
+    node_gone_after: Duration,
+    presume_dead_after: Option<Duration>,
+    events: bool,
+    status: Source,
+}
+
+impl LeaderForLife {
+    /// The name of the pod that this runs in, where neither `POD_NAME` nor the host's name is.
+    pub fn pod(mut self, name: impl Into<String>) -> Self {
+        self.pod = name.into();
+        self
+    }
+
+    /// The kind of object that is the lock. Everybody in the election must have the same; operator-sdk's is the ConfigMap.
+    pub fn carrier(mut self, carrier: LifeCarrier) -> Self {
+        self.carrier = carrier;
+        self
+    }
+
+    /// How often to look though no watch has told of anything, from one look to the next: for a watch that has gone silent,
+    /// or the right to watch missing. 15 s by default; at least 100 ms.
+    pub fn poll(mut self, every: Duration) -> Self {
+        self.poll = every;
+        self
+    }
+
+    /// How long the node of the leader's pod must be seen to be missing from the cluster, on this candidate's clock, until the
+    /// pod counts as gone. 40 s by default, as for Kubernetes' own pod garbage collector.
+    pub fn node_gone_after(mut self, span: Duration) -> Self {
+        self.node_gone_after = span;
+        self
+    }
+
+    /// Presumes a leader dead whose node has not been heard of (its condition `Ready` is `Unknown`) for `span`, on this
+    /// candidate's clock. Off by default.
+    ///
+    /// **This makes two leaders** where the machine runs and only its network does not: nothing tells the one from the
+    /// other, and the leader there cannot be told. operator-sdk does so at once. Fence what is written with the
+    /// [token](LifeLeadership::token) if you do.
+    pub fn presume_dead_after(mut self, span: Duration) -> Self {
+        self.presume_dead_after = Some(span);
+        self
+    }
+
+    /// Writes no Event on becoming leader. The right to create them is then not needed.
+    pub fn without_events(mut self) -> Self {
+        self.events = false;
+        self
+    }
+
+    /// Where it stands, from now on: for a probe, which can ask while this is awaited and afterwards. Clones of a candidate
+    /// share it.
+    pub fn status(&self) -> LifeStatus {
+        self.status.status(&self.name)
+    }
+
+    fn candidate(self) -> Result<Candidate, LifeError> {
+        let misconfigured = |why: String| LifeError::new(LifeErrorKind::Misconfigured, why);
+        check_object_name(&self.name).map_err(misconfigured)?;
+        check_object_name(&self.pod).map_err(|why| {
+            misconfigured(format!("set POD_NAME from the field metadata.name: {why}"))
+        })?;
+        let least = Duration::from_millis(100);
+        if self.poll < least {
+            let poll = self.poll;
+            return Err(misconfigured(format!(
+                "a poll every {poll:?} is too often: the least is {least:?}"
+            )));
+        }
+        let nonce = getrandom::u64()
+            .map_err(|_| misconfigured("the system gives no random numbers".to_owned()))?;
+        let (access, namespace) = (self.cluster.access(), self.cluster.namespace());
+        let report = self.status.reporter(&self.name, &self.pod);
+        Ok(Candidate {
+            locks: self.carrier.objects(access, namespace),
+            pods: Objects::new(
+                access.clone(),
+                Pod::url_path(&(), Some(namespace)),
+                "Pod",
+                namespace,
+            ),
+            nodes: Objects::new(access.clone(), Node::url_path(&(), None), "Node", ""),
+            recorder: self.events.then(|| Recorder::new(access.clone(), namespace)),
+            carrier: self.carrier,
+            name: self.name,
+            pod: self.pod,
+            uid: None,
+            mark: format!("{nonce:016x}"),
+            poll: self.poll,
+            node_gone_after: self.node_gone_after,
+            presume_dead_after: self.presume_dead_after,
+            report,
+            free_since: None,
+            suspicions: Vec::new(),
+            told: None,
+            cannot_read_nodes: false,
+        })
+    }
+}
+
+impl IntoFuture for LeaderForLife {
+    type Output = Result<LifeLeadership, LifeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let status = self.status.clone();
+            let led = async { self.candidate()?.campaign().await }.await;
+            led.inspect_err(|error| status.failed(error))
+        }
+        .boxed()
+    }
+}
+
+/// The kind of object that is the lock of a leader for life.
+#[derive(Clone)]
+pub struct LifeCarrier {
+    resource: ApiResource,
+    fields: Map<String, Value>,
+}
+
+impl LifeCarrier {
+    /// A ConfigMap without data, as operator-sdk makes it.
+    pub fn config_map() -> Self {
+        Self::object(ApiResource::erase::<ConfigMap>(&()))
+    }
+
+    /// A Lease without a holder. It is no Lease of [`lease_lock`](Cluster::lease_lock): take another name for that.
+    pub fn lease() -> Self {
+        Self::object(ApiResource::erase::<Lease>(&()))
+    }
+
+    /// Any other kind that is in namespaces.
+    pub fn object(resource: ApiResource) -> Self {
+        Self { resource, fields: Map::new() }
+    }
+
+    /// What the kind asks for besides `metadata`, such as its `spec`.
+    pub fn with_fields(mut self, fields: Map<String, Value>) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    fn objects(&self, access: &Access, namespace: &str) -> Objects {
+        let path = DynamicObject::url_path(&self.resource, Some(namespace));
+        Objects::new(access.clone(), path, self.resource.kind.clone(), namespace)
+    }
+}
+
+impl fmt::Debug for LifeCarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LifeCarrier").field("kind", &self.resource.kind).finish_non_exhaustive()
+    }
+}

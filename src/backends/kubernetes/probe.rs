@@ -1,0 +1,94 @@
+//! What the API server says of itself, and of what we may do.
+
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::jiff::fmt::rfc2822::DateTimeParser;
+use kube::Resource;
+use serde_json::{Value, json};
+
+use super::api::Objects;
+use super::cluster::Cluster;
+use crate::lock::{LockError, LockErrorKind};
+use crate::time::timer::from_now;
+
+/// What the API server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFacts {
+    /// Its version, as in `v1.36.2`. `None` where we may not know.
+    pub version: Option<String>,
+    /// Its clock, in whole seconds, as of its answer.
+    pub date: Option<SystemTime>,
+}
+
+/// Something that a Role allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Right<'a> {
+    /// As in `get`.
+    pub verb: &'a str,
+    /// The API group of the resource: empty for the oldest.
+    pub group: &'a str,
+    /// As in `leases`.
+    pub resource: &'a str,
+    /// The name of the object; `None`: any.
+    pub name: Option<&'a str>,
+    /// Whether the resource is in no namespace.
+    pub cluster_wide: bool,
+}
+
+impl Cluster {
+    /// Asks the API server for its version and its time.
+    ///
+    /// # Errors
+    /// [`Denied`](LockErrorKind::Denied) where it does not accept our credentials, and
+    /// [`Unavailable`](LockErrorKind::Unavailable) where no answer came within `timeout`.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn server(&self, timeout: Duration) -> Result<ServerFacts, LockError> {
+        let server = Objects::new(self.access().clone(), "/version".to_owned(), "API server's", "");
+        let by = from_now(timeout);
+        let (answer, date) = server.read_whole(by).await;
+        let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(&date).ok());
+        let version = match answer {
+            Ok(answer) => answer.get("gitVersion").and_then(Value::as_str).map(str::to_owned),
+            Err(failure) if failure.code() == 403 => None,
+            Err(failure) => {
+                return Err(server.lock_error(failure, "version", "read", "get", false));
+            }
+        };
+        Ok(ServerFacts { version, date: date.map(SystemTime::from) })
+    }
+
+    /// Asks whether we have a right. Nothing is done with it.
+    ///
+    /// # Errors
+    /// As [`server`](Self::server); also [`Denied`](LockErrorKind::Denied) where we may not ask.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn may(&self, right: &Right<'_>, timeout: Duration) -> Result<bool, LockError> {
+        let reviews = SelfSubjectAccessReview::url_path(&(), None);
+        let reviews = Objects::new(self.access().clone(), reviews, "SelfSubjectAccessReview", "");
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": {
+                "verb": right.verb,
+                "group": right.group,
+                "resource": right.resource,
+                "name": right.name.unwrap_or_default(),
+                "namespace": if right.cluster_wide { "" } else { self.namespace() },
+            } },
+        });
+        let name = right.resource;
+        let answer = reviews.create(&review, from_now(timeout)).await;
+        let answer = answer
+            .map_err(|failure| reviews.lock_error(failure, name, "create", "create", false))?;
+        answer.pointer("/status/allowed").and_then(Value::as_bool).ok_or_else(|| {
+            let message = "the API server answered nothing to the question what we may do";
+            LockError::new(LockErrorKind::Unavailable, message)
+        })
+    }
+}

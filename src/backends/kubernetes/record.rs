@@ -1,0 +1,157 @@
+//! client-go's election record, and where it stands in an object.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::lock::codec::LONGEST_SPAN;
+
+/// Where client-go keeps the record on a ConfigMap or an Endpoints object.
+pub(super) const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// How long a released record says that its lease lasts: client-go's number, which its server-side checks ask for.
+pub(super) const RELEASED_SECONDS: i32 = 1;
+
+/// What client-go's campaigners write and read, wherever it stands. Times are kept as they were written: they are for
+/// people, and compared for sameness only.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ElectionRecord {
+    pub holder_identity: String,
+    pub lease_duration_seconds: i32,
+    pub acquire_time: Option<String>,
+    pub renew_time: Option<String>,
+    #[serde(alias = "leaseTransitions")]
+    pub leader_transitions: i32,
+    #[serde(skip_serializing)]
+    pub strategy: Option<String>,
+}
+
+impl ElectionRecord {
+    /// How long the holder has said that it must be waited for, up to the longest that is believed; `None` where it has not.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        let seconds = u64::try_from(self.lease_duration_seconds).ok()?;
+        (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_SPAN))
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        !self.holder_identity.is_empty()
+    }
+}
+
+/// Where an object carries the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// `spec` of a Lease.
+    Spec,
+    /// An annotation.
+    Annotation,
+}
+
+impl Place {
+    /// The record; `None` where there is none that can be read.
+    pub(super) fn read(self, object: &Value) -> Option<ElectionRecord> {
+        serde_json::from_value(without_nulls(&self.raw(object)?)).ok()
+    }
+
+    /// What stands where the record does, whatever it is; `None` also where that is no JSON.
+    pub(super) fn raw(self, object: &Value) -> Option<Value> {
+        match self {
+            Self::Spec => object.get("spec").filter(|spec| !spec.is_null()).cloned(),
+            Self::Annotation => serde_json::from_str(annotation(object, ANNOTATION)?).ok(),
+        }
+    }
+
+    /// Writes the record. Of a Lease everything else in `spec` stays, as the server alone gives it a meaning.
+    pub(super) fn write(self, object: &mut Value, record: &ElectionRecord) {
+        match self {
+            Self::Spec => {
+                edit(object, "spec", |spec| {
+                    spec.insert("holderIdentity".into(), json!(record.holder_identity));
+                    spec.insert(
+                        "leaseDurationSeconds".into(),
+                        json!(record.lease_duration_seconds),
+                    );
+                    spec.insert("acquireTime".into(), json!(record.acquire_time));
+                    spec.insert("renewTime".into(), json!(record.renew_time));
+                    spec.insert("leaseTransitions".into(), json!(record.leader_transitions));
+                });
+            }
+            Self::Annotation => {
+                let text = serde_json::to_string(record).unwrap_or_default(); // has string keys only
+                annotate(object, ANNOTATION, text);
+            }
+        }
+    }
+
+    /// This instant as the record writes it: client-go keeps microseconds on a Lease and seconds elsewhere.
+    pub(super) fn now(self) -> String {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.time(since_epoch)
+    }
+
+    pub(super) fn time(self, since_epoch: Duration) -> String {
+        let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
+        let time = Timestamp::from_microsecond(micros).unwrap_or_default();
+        match self {
+            Self::Spec => time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+            Self::Annotation => time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }
+    }
+}
+
+/// A time that somebody has written into a record.
+pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
+    text.parse::<Timestamp>().ok().map(SystemTime::from)
+}
+
+/// One of an object's annotations.
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+pub(super) fn annotate(object: &mut Value, key: &str, value: String) {
+    edit(object, "metadata", |metadata| {
+        let mut annotations = match metadata.remove("annotations") {
+            Some(Value::Object(annotations)) => annotations,
+            _ => Map::new(),
+        };
+        annotations.insert(key.to_owned(), Value::String(value));
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    });
+}
+
+pub(super) fn unannotate(object: &mut Value, key: &str) {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        annotations.remove(key);
+    }
+}
+
+/// Edits the object under `key`, which is made where there is none.
+fn edit(object: &mut Value, key: &str, act: impl FnOnce(&mut Map<String, Value>)) {
+    let mut fields = match object.take() {
+        Value::Object(fields) => fields,
+        _ => Map::new(), // no object of the API is anything else
+    };
+    let mut member = match fields.remove(key) {
+        Some(Value::Object(member)) => member,
+        _ => Map::new(),
+    };
+    act(&mut member);
+    fields.insert(key.to_owned(), Value::Object(member));
+    *object = Value::Object(fields);
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, v)| !v.is_null())
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
+        other => other.clone(),
+    }
+}

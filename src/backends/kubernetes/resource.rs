@@ -1,0 +1,98 @@
+//! The kinds of objects that carry a lock, and their names.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
+use kube::Resource;
+
+use super::record::Place;
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+/// Marks the lock on a Lease.
+#[derive(Debug, Clone, Copy)]
+pub enum OnLease {}
+/// Marks the lock on a ConfigMap.
+#[derive(Debug, Clone, Copy)]
+pub enum OnConfigMap {}
+/// Marks the lock on an Endpoints object.
+#[derive(Debug, Clone, Copy)]
+pub enum OnEndpoints {}
+
+/// A kind of object that carries a lock.
+pub trait Carrier: sealed::Carrier {}
+
+impl<C: sealed::Carrier> Carrier for C {}
+
+mod sealed {
+    use crate::backends::kubernetes::record::Place;
+
+    pub trait Carrier: Send + Sync + 'static {
+        const KIND: &'static str;
+        const API_VERSION: &'static str;
+        const PLACE: Place;
+        fn path(namespace: &str) -> String;
+    }
+}
+
+impl sealed::Carrier for OnLease {
+    const KIND: &'static str = "Lease";
+    const API_VERSION: &'static str = <Lease as k8s_openapi::Resource>::API_VERSION;
+    const PLACE: Place = Place::Spec;
+
+    fn path(namespace: &str) -> String {
+        Lease::url_path(&(), Some(namespace))
+    }
+}
+
+impl sealed::Carrier for OnConfigMap {
+    const KIND: &'static str = "ConfigMap";
+    const API_VERSION: &'static str = <ConfigMap as k8s_openapi::Resource>::API_VERSION;
+    const PLACE: Place = Place::Annotation;
+
+    fn path(namespace: &str) -> String {
+        ConfigMap::url_path(&(), Some(namespace))
+    }
+}
+
+impl sealed::Carrier for OnEndpoints {
+    const KIND: &'static str = "Endpoints";
+    const API_VERSION: &'static str = <Endpoints as k8s_openapi::Resource>::API_VERSION;
+    const PLACE: Place = Place::Annotation;
+
+    fn path(namespace: &str) -> String {
+        Endpoints::url_path(&(), Some(namespace))
+    }
+}
+
+/// Refuses what is no name of an object, with the rule.
+pub(super) fn check_object_name(name: &str) -> Result<(), String> {
+    let letters = name
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+    let parts = name
+        .split('.')
+        .all(|part| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-'));
+    if letters && parts && (1..=LONGEST_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(64).collect();
+    Err(format!(
+        "{shown:?} is no name of a Kubernetes object: up to {LONGEST_NAME} of the letters a-z, 0-9, '-' and '.', where every part between dots begins and ends with a letter or digit; name the object with object(), or the election otherwise"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_object_can_have_are_refused_with_the_rule() {
+        for good in ["a", "my-app", "a.b-c.d9", &"x".repeat(253)] {
+            assert_eq!(check_object_name(good), Ok(()));
+        }
+        for bad in ["", "my_app", "A", "-a", "a-", "a..b", ".a", "é", "a/b", &"x".repeat(254)] {
+            assert!(check_object_name(bad).is_err_and(|rule| rule.contains("a-z, 0-9")), "{bad:?}");
+        }
+    }
+}

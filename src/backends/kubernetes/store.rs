@@ -1,0 +1,244 @@
+//! Reading and writing what an object says of its election.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::codec;
+use super::fresh::claims_to_be_new;
+use super::known::{Election, Known};
+use super::lock::Inner;
+use super::record::{ElectionRecord, RELEASED_SECONDS};
+use crate::lock::codec::ceil_seconds;
+use crate::lock::codec::mark::Says;
+use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
+use crate::time::timer::from_now;
+
+impl Inner {
+    /// The object that carries an election.
+    pub(super) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
+        self.object.as_deref().unwrap_or(name)
+    }
+
+    /// Takes in an object that the server has shown, and answers what it says.
+    pub(super) fn learn(
+        &self,
+        election: &Election,
+        name: &str,
+        object: Value,
+    ) -> Result<Known, LockError> {
+        let Some(version) = resource_version(&object) else {
+            return Err(self.misconfigured(name, "its resourceVersion is no number"));
+        };
+        let found = codec::read(self.place, &object, self.timing.lease());
+        if found.record.strategy.is_some() {
+            return Err(self.misconfigured(
+                name,
+                "it has spec.strategy, so the API server chooses its holder (coordinated leader election): stand in another Lease, or remove spec.strategy",
+            ));
+        }
+        Ok(election.learn(version, object, found))
+    }
+
+    fn misconfigured(&self, name: &str, what: &str) -> LockError {
+        let message = format!("the {} cannot be used: {what}", self.objects.describe(name));
+        LockError::new(LockErrorKind::Misconfigured, message)
+    }
+
+    async fn look(
+        &self,
+        election: &Election,
+        name: &str,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        match self.objects.get(name, by).await {
+            Ok(Some(object)) => {
+                let unused = claims_to_be_new(self.place, &object)
+                    && self.objects.is_without_a_past(self.place, name, &object, by).await;
+                let known = self.learn(election, name, object)?;
+                Ok(Some(if unused { election.is_unused(known) } else { known }))
+            }
+            Ok(None) => {
+                election.forget();
+                Ok(None)
+            }
+            Err(failure) => Err(self.objects.lock_error(failure, name, "read", "get", false)),
+        }
+    }
+
+    pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let (by, name) = (from_now(timeout), self.object_of(name));
+        let election = self.elections.get(name);
+        match self.look(&election, name, by).await? {
+            Some(known) => {
+                election.was_read(known.revision);
+                Ok(Reading::Found(known.record()))
+            }
+            // Nothing stays of an object that was deleted, so its absence alone shows nothing.
+            None => {
+                let lease = self.timing.lease();
+                let since = self.objects.remembers(name, lease + lease / 100, by).await;
+                since.into_iter().for_each(|since| election.is_remembered_since(since));
+                // Whether nobody came before it is seen when it is made.
+                Ok(Reading::Empty { proof: since.is_some() })
+            }
+        }
+    }
+
+    pub(super) async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let (by, name) = (from_now(write.timeout), self.object_of(name));
+        let begins = write.mark.token.is_none();
+        let describe = |old: Option<&Known>, now: String| {
+            let old_record = old.map(|known| &known.record);
+            let transitions = old_record.map_or(0, |old| old.leader_transitions);
+            let acquired = old_record.and_then(|old| old.acquire_time.clone());
+            // A create that was thought lost has begun no term: the next one begins the same.
+            let again = old.is_some_and(|known| known.is_unbegun_term_of(write.mark.write.nonce));
+            let begins_anew = begins && old.is_some() && !again;
+            ElectionRecord {
+                holder_identity: write.identity.to_string(),
+                lease_duration_seconds: whole_seconds(write.life),
+                acquire_time: if begins {
+                    Some(now.clone())
+                } else {
+                    acquired.or(Some(now.clone()))
+                },
+                renew_time: Some(now),
+                leader_transitions: transitions.saturating_add(i32::from(begins_anew)),
+                strategy: None,
+            }
+        };
+        let says = Says::held(&write.mark, write.advertisement.as_deref());
+        let known = self.put(name, write.expected, by, describe, &says).await?;
+        if write.expected.is_none()
+            && let Some(since) = self.elections.get(name).remembered_since()
+            && !self.objects.is_the_first_since(since, name, &known.object, by).await
+        {
+            // The protocol finds it, and waits for whoever may have been there.
+            let message = format!("create of {name}: another one may have been deleted just now");
+            return Err(LockError::new(LockErrorKind::Unknown, message));
+        }
+        if write.expected.is_some_and(|replaced| known.revision <= replaced) {
+            // A write that replaced another cannot come before it: the server's store was set back.
+            let message = format!("write of {name}: acknowledged as older than what it replaced");
+            return Err(LockError::new(LockErrorKind::Unknown, message));
+        }
+        if begins && let Some(recorder) = &self.recorder {
+            let object = self.objects.reference(self.api_version, name, &known.object);
+            recorder.tell(object, &format!("{} became leader", write.identity));
+        }
+        Ok(known.revision)
+    }
+
+    /// The version of the object, where its record is still the one of this revision: others may have changed the rest of it.
+    pub(super) async fn version_of(
+        &self,
+        name: &str,
+        revision: Revision,
+        by: Instant,
+    ) -> Result<u64, LockError> {
+        let known = self.look(&self.elections.get(name), name, by).await?;
+        let known = known.filter(|known| known.revision == revision);
+        known.map(|known| known.version).ok_or_else(|| self.objects.written_by_somebody_else(name))
+    }
+
+    pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let (by, name) = (from_now(release.timeout), self.object_of(name));
+        let Release { expected, left, .. } = release;
+        let mut identity = String::new();
+        let describe = |old: Option<&Known>, now: String| {
+            let old = old.map(|known| known.record.clone()).unwrap_or_default();
+            identity.clone_from(&old.holder_identity);
+            // client-go's campaigners do not read what is left to wait, but do wait for a holder that does not renew.
+            let keep = !left.is_zero();
+            ElectionRecord {
+                holder_identity: if keep { old.holder_identity } else { String::new() },
+                lease_duration_seconds: if keep { whole_seconds(left) } else { RELEASED_SECONDS },
+                acquire_time: Some(now.clone()),
+                renew_time: Some(now),
+                leader_transitions: old.leader_transitions,
+                strategy: None,
+            }
+        };
+        let says = Says::released(release.by, left, release.cause);
+        let known = self.put(name, Some(expected), by, describe, &says).await?;
+        if let Some(recorder) = &self.recorder {
+            let object = self.objects.reference(self.api_version, name, &known.object);
+            recorder.tell(object, &format!("{identity} stopped leading"));
+        }
+        Ok(())
+    }
+
+    /// Writes a record over the expected one. Others may change the rest of the object meanwhile: as long as the record
+    /// is the expected one, it is tried again over what they wrote.
+    async fn put(
+        &self,
+        name: &str,
+        expected: Option<Revision>,
+        by: Instant,
+        mut describe: impl FnMut(Option<&Known>, String) -> ElectionRecord,
+        says: &Says,
+    ) -> Result<Known, LockError> {
+        let election = self.elections.get(name);
+        let mut known = match (expected, election.known()) {
+            (Some(_), None) => self.look(&election, name, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        loop {
+            if known.as_ref().map(|known| known.revision) != expected {
+                return Err(self.objects.written_by_somebody_else(name));
+            }
+            let record = describe(known.as_ref(), self.place.now());
+            let answer = match &known {
+                None => {
+                    let mut object = json!({
+                        "apiVersion": self.api_version,
+                        "kind": self.objects.kind(),
+                        "metadata": { "name": name, "namespace": self.objects.namespace() },
+                    });
+                    codec::write(self.place, &mut object, &record, says.clone());
+                    self.objects.create(&object, by).await
+                }
+                Some(known) => {
+                    let mut object = Value::clone(&known.object);
+                    codec::write(self.place, &mut object, &record, says.clone());
+                    self.objects.replace(name, &object, by).await
+                }
+            };
+            let refused = match answer {
+                Ok(object) => return self.learn(&election, name, object),
+                Err(failure) => failure,
+            };
+            known = match expected {
+                None => {
+                    return Err(self.objects.lock_error(refused, name, "create", "create", true));
+                }
+                // Of the object, or of a part of it that is none of ours.
+                Some(_) if refused.is_change_of(name) => self.look(&election, name, by).await?,
+                Some(_) => {
+                    return Err(self.objects.lock_error(refused, name, "write", "update", true));
+                }
+            };
+        }
+    }
+}
+
+/// An object's version. Kubernetes lets it be compared as a number since 1.35, and etcd has always counted so.
+pub(super) fn resource_version(object: &Value) -> Option<u64> {
+    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+}
+
+fn whole_seconds(span: Duration) -> i32 {
+    i32::try_from(ceil_seconds(span)).unwrap_or(i32::MAX)
+}
+
+impl Known {
+    /// Whether this is the first write of a term that its writer does not know of.
+    fn is_unbegun_term_of(&self, nonce: crate::lock::Nonce) -> bool {
+        matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(
+            |mark| mark.write.nonce == nonce && mark.token.is_none()
+        ))
+    }
+}

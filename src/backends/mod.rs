@@ -1,0 +1,15 @@
+//! The locks: one folder per store, and what they share.
+
+#[cfg(any(feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+mod hint_hub;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
+pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(feature = "_objects")]
+pub mod object_storage;
+#[cfg(feature = "peer")]
+pub mod peer;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub mod sql;

@@ -1,0 +1,360 @@
+//! Requests to JetStream, and what their answers mean.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, Message};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::config::BucketConfig;
+use super::connection::{Connection, RequestFailure};
+use super::error::{BucketError, BucketErrorKind};
+use super::stream::StreamInfo;
+use crate::lock::{LockError, LockErrorKind};
+use crate::util::text::shown;
+
+const DEFAULT_PREFIX: &str = "$JS.API";
+
+/// The most bytes of a server's words that an error repeats.
+const LONGEST_QUOTE: usize = 256;
+
+/// JetStream error codes, which decide what an answer means; texts differ between servers.
+pub(super) mod code {
+    pub(crate) const NO_MESSAGE: u64 = 10037;
+    pub(crate) const MESSAGE_TOO_LARGE: u64 = 10054;
+    pub(crate) const STREAM_NAME_EXISTS: u64 = 10058;
+    pub(crate) const STREAM_NOT_FOUND: u64 = 10059;
+    pub(crate) const STREAM_MISMATCH: u64 = 10060;
+    pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10071;
+    pub(crate) const REPLICAS_NOT_SUPPORTED: u64 = 10074;
+    pub(crate) const STREAM_SEALED: u64 = 10109;
+    /// Another write to the key is in flight: somebody else wrote.
+    pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
+    pub(crate) const TTL_INVALID: u64 = 10165;
+    pub(crate) const TTL_DISABLED: u64 = 10166;
+}
+
+/// One bucket's subjects, and the connection to reach them.
+#[derive(Debug)]
+pub(super) struct Api {
+    pub(super) connection: Connection,
+    bucket: String,
+    prefix: String,
+    /// Where keys are written, ending with a dot.
+    keys: String,
+}
+
+/// Why a request did not do what it asked.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// No answer.
+    Request(RequestFailure),
+    /// The server's own error.
+    Server(ApiError),
+    /// An answer that is not of JetStream.
+    Garbled(Garbled),
+}
+
+/// What is wrong with an answer that is not of JetStream. The words of serde_json quote the answer, however long.
+#[derive(Debug)]
+pub(super) struct Garbled(String);
+
+impl Garbled {
+    fn new(words: &str) -> Self {
+        Self(shown(words, LONGEST_QUOTE).into_owned())
+    }
+}
+
+impl From<serde_json::Error> for Garbled {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(&error.to_string())
+    }
+}
+
+impl fmt::Display for Garbled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Garbled {}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ApiError {
+    #[serde(default)]
+    code: u64,
+    #[serde(default)]
+    pub(super) err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let description = shown(&self.description, LONGEST_QUOTE);
+        write!(f, "{description} (JetStream error {})", self.err_code)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+/// A message as it is stored.
+#[derive(Debug, Deserialize)]
+pub(super) struct StoredMessage {
+    pub(super) seq: u64,
+    #[serde(default)]
+    pub(super) hdrs: Option<String>,
+    #[serde(default)]
+    pub(super) data: Option<String>,
+}
+
+/// The answer to a write.
+#[derive(Debug, Deserialize)]
+pub(super) struct Ack {
+    stream: String,
+    seq: u64,
+}
+
+impl Ack {
+    /// The sequence, if it is one of the stream behind the bucket: whoever else listens to the key may answer, too.
+    pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, Failure> {
+        if self.stream.strip_prefix("KV_") == Some(bucket) && self.seq > 0 {
+            Ok(self.seq)
+        } else {
+            let words = format!("sequence {} of stream {}", self.seq, self.stream);
+            Err(Failure::Garbled(Garbled::new(&words)))
+        }
+    }
+}
+
+impl Api {
+    pub(super) fn new(connection: Connection, config: &BucketConfig) -> Self {
+        let prefix = config.api_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.to_owned());
+        let below = if prefix == DEFAULT_PREFIX { String::new() } else { format!("{prefix}.") };
+        Self {
+            connection,
+            keys: format!("{below}$KV.{}.", config.name),
+            bucket: config.name.clone(),
+            prefix,
+        }
+    }
+
+    pub(super) fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// Whether the bucket's JetStream is the one of the server that we are connected to.
+    pub(super) fn is_local(&self) -> bool {
+        self.prefix == DEFAULT_PREFIX
+    }
+
+    /// A conditional write; answers the new sequence.
+    pub(super) async fn publish(
+        &self,
+        key: &str,
+        headers: HeaderMap,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<u64, Failure> {
+        let subject = format!("{}{key}", self.keys);
+        let message = self
+            .connection
+            .request(subject, Some(headers), payload, timeout)
+            .await
+            .map_err(Failure::Request)?;
+        decode::<Ack>(&message)?.sequence_in(&self.bucket)
+    }
+
+    /// The last message of a key, from the leader of the stream, which alone is never stale.
+    pub(super) async fn last_message(
+        &self,
+        key: &str,
+        timeout: Duration,
+    ) -> Result<StoredMessage, Failure> {
+        #[derive(Serialize)]
+        struct Get {
+            last_by_subj: String,
+        }
+        #[derive(Deserialize)]
+        struct Got {
+            message: StoredMessage,
+        }
+        let get = Get { last_by_subj: format!("$KV.{}.{key}", self.bucket) };
+        self.call::<Got>("STREAM.MSG.GET", &get, timeout).await.map(|got| got.message)
+    }
+
+    pub(super) async fn info(&self, timeout: Duration) -> Result<StreamInfo, Failure> {
+        self.call("STREAM.INFO", &serde_json::json!({}), timeout).await
+    }
+
+    /// The same with the subjects of all keys.
+    pub(super) async fn info_with_keys(&self, timeout: Duration) -> Result<StreamInfo, Failure> {
+        let filter = serde_json::json!({ "subjects_filter": format!("$KV.{}.>", self.bucket) });
+        self.call("STREAM.INFO", &filter, timeout).await
+    }
+
+    pub(super) async fn create(
+        &self,
+        stream: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<StreamInfo, Failure> {
+        self.call("STREAM.CREATE", stream, timeout).await
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        verb: &str,
+        body: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, Failure> {
+        let subject = format!("{}.{verb}.KV_{}", self.prefix, self.bucket);
+        let body = serde_json::to_vec(body).map_err(garbled)?;
+        let message = self
+            .connection
+            .request(subject, None, body.into(), timeout)
+            .await
+            .map_err(Failure::Request)?;
+        decode(&message)
+    }
+
+    /// A failed request, in the words of a bucket's user.
+    pub(super) fn bucket_error(&self, failure: Failure, doing: &str) -> BucketError {
+        use BucketErrorKind::{Denied, Missing, Unavailable, Unusable};
+        let name = &self.bucket;
+        match failure {
+            Failure::Request(failure) => {
+                let kind = match failure {
+                    RequestFailure::Denied => Denied,
+                    RequestFailure::Malformed(_) => Unusable,
+                    _ => Unavailable,
+                };
+                let (reason, source) = self.reason(failure);
+                let error = BucketError::new(kind, format!("bucket {name}: {doing}: {reason}"));
+                match source {
+                    Some(source) => error.with_source(source),
+                    None => error,
+                }
+            }
+            Failure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
+                BucketError::new(Missing, format!("bucket {name} does not exist; make it first"))
+            }
+            Failure::Server(error) => {
+                let kind = match error.code {
+                    400 => Unusable,
+                    _ => Unavailable,
+                };
+                BucketError::new(kind, format!("bucket {name}: {doing}: {error}"))
+            }
+            Failure::Garbled(error) => {
+                let message = format!("bucket {name}: {doing}: the answer is not one of JetStream");
+                BucketError::new(Unavailable, message).with_source(error)
+            }
+        }
+    }
+
+    /// A failed request, in the words of a campaigner. `writes`: whether it may have changed something.
+    pub(super) fn lock_error(&self, failure: Failure, doing: &str, writes: bool) -> LockError {
+        use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
+        let name = &self.bucket;
+        let unanswered = if writes { Unknown } else { Unavailable };
+        match failure {
+            Failure::Request(failure) => {
+                let kind = match failure {
+                    RequestFailure::Denied => Denied,
+                    RequestFailure::Malformed(_) => Misconfigured,
+                    RequestFailure::Disconnected | RequestFailure::NoResponders => Unavailable,
+                    RequestFailure::TimedOut(_) | RequestFailure::Broken(_) => unanswered,
+                };
+                let (reason, source) = self.reason(failure);
+                let message = format!("{doing} in bucket {name}: {reason}");
+                match source {
+                    Some(source) => LockError::with_source(kind, message, source),
+                    None => LockError::new(kind, message),
+                }
+            }
+            Failure::Server(error) => {
+                let kind = match error.err_code {
+                    code::WRONG_LAST_SEQUENCE | code::WRONG_LAST_SEQUENCE_IN_FLIGHT => Conflict,
+                    code::STREAM_NOT_FOUND => {
+                        let message = format!("bucket {name} does not exist; waiting for it");
+                        return LockError::new(Unavailable, message);
+                    }
+                    code::TTL_DISABLED => {
+                        let message =
+                            format!("bucket {name} no longer takes TTLs; looking at it again");
+                        return LockError::new(Unavailable, message);
+                    }
+                    code::MESSAGE_TOO_LARGE
+                    | code::TTL_INVALID
+                    | code::STREAM_MISMATCH
+                    | code::STREAM_SEALED => Misconfigured,
+                    // Anything else was not applied, and may pass: no leader, no room, no quorum.
+                    _ => Unavailable,
+                };
+                LockError::new(kind, format!("{doing} in bucket {name}: {error}"))
+            }
+            Failure::Garbled(error) => {
+                let message =
+                    format!("{doing} in bucket {name}: the answer is not one of JetStream");
+                LockError::with_source(unanswered, message, error)
+            }
+        }
+    }
+
+    fn reason(
+        &self,
+        failure: RequestFailure,
+    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
+        match failure {
+            RequestFailure::Disconnected => ("not connected to NATS".to_owned(), None),
+            RequestFailure::NoResponders => (
+                "nobody answers: the bucket is missing, or JetStream is off or without a leader"
+                    .to_owned(),
+                None,
+            ),
+            RequestFailure::Denied => {
+                ("the server refuses the right to publish to it; grant it".to_owned(), None)
+            }
+            RequestFailure::Malformed(error) => {
+                ("the client refuses to send it".to_owned(), Some(error.into()))
+            }
+            RequestFailure::TimedOut(timeout) if self.connection.sees_refusals() => {
+                (format!("no answer in {timeout:?}"), None)
+            }
+            RequestFailure::TimedOut(timeout) => (
+                format!(
+                    "no answer in {timeout:?} (a missing right to publish would look the same)"
+                ),
+                None,
+            ),
+            RequestFailure::Broken(error) => ("the connection broke".to_owned(), Some(error)),
+        }
+    }
+}
+
+/// Reads an answer. A refused publish carries `"seq":0` beside its error, so the error comes first.
+fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, Failure> {
+    decode_bytes(&message.payload)
+}
+
+pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        #[serde(default)]
+        error: Option<ApiError>,
+    }
+    match serde_json::from_slice::<Refusal>(payload).map_err(garbled)?.error {
+        Some(error) => Err(Failure::Server(error)),
+        None => serde_json::from_slice(payload).map_err(garbled),
+    }
+}
+
+fn garbled(error: serde_json::Error) -> Failure {
+    Failure::Garbled(error.into())
+}
+
+#[cfg(test)]
+#[path = "api_tests.rs"]
+mod tests;

@@ -1,0 +1,300 @@
+//! Entries as messages: the identity is the value, all else rides in headers.
+//!
+//! Reading is total: whatever stands in a bucket, it means something, and what cannot be read is taken for somebody
+//! else's.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, HeaderValue};
+use base64::Engine as _;
+
+use super::api::StoredMessage;
+use super::time::{FOREVER, lifetime};
+use crate::lock::Advertisement;
+use crate::lock::codec::{bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce};
+use crate::lock::{
+    Concession, Content, Entry, Mark, Release, Revision, Token, Tombstone, Write, WriteId,
+};
+
+const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+const TTL: &str = "Nats-TTL";
+const MARKER: &str = "Nats-Marker-Reason";
+const OPERATION: &str = "KV-Operation";
+const WRITE: &str = "Incumbent-Write";
+const LEASE: &str = "Incumbent-Lease";
+const TOKEN: &str = "Incumbent-Token";
+const SINCE: &str = "Incumbent-Since";
+const ADVERTISEMENT: &str = "Incumbent-Advertisement";
+const VERSION: &str = "Incumbent-Version";
+const RELEASE: &str = "Incumbent-Release";
+const BY: &str = "Incumbent-By";
+const LEFT: &str = "Incumbent-Left";
+const CONCEDED: &str = "Incumbent-Conceded";
+
+/// The version of these headers.
+const CURRENT: &str = "1";
+
+/// The most bytes that the headers of an entry take, an advertisement apart.
+pub(super) const LONGEST_HEADERS: usize = 288;
+
+/// The most bytes of an identity that are written or read.
+pub(super) const LONGEST_IDENTITY: usize = 1_024;
+
+/// The room for an identity below which a bucket is of no use.
+pub(super) const LEAST_IDENTITY: usize = 32;
+
+/// When a bucket frees an entry whose writer has not said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expiry {
+    pub(super) max_age: Option<Duration>,
+    /// How late it may be.
+    pub(super) slack: Duration,
+    /// Whether the bucket lets a writer say so.
+    pub(super) own: bool,
+}
+
+/// Headers, live ones or stored ones.
+pub(super) trait Headers {
+    fn value(&self, name: &str) -> Option<&str>;
+}
+
+impl Headers for HeaderMap {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.get(name).map(HeaderValue::as_str)
+    }
+}
+
+impl<H: Headers> Headers for Option<H> {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.as_ref()?.value(name)
+    }
+}
+
+/// A block of headers as it is stored: a line `NATS/1.0`, then `name: value` lines.
+#[derive(Debug)]
+pub(super) struct Block(String);
+
+impl Block {
+    /// A value may go on in lines that begin with white space. Joined as the client joins them in what it hears, so that
+    /// both mean the same.
+    fn new(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut joined = String::with_capacity(text.len());
+        for (number, line) in text.lines().enumerate() {
+            if number > 0 && !(number > 1 && line.starts_with(char::is_whitespace)) {
+                joined.push('\n');
+            }
+            joined.push_str(line);
+        }
+        Self(joined)
+    }
+}
+
+impl Headers for Block {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            (found == name).then(|| value.trim())
+        })
+    }
+}
+
+/// What a stored message says.
+pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content {
+    let decode = |text: &Option<String>| {
+        let text = text.as_deref().unwrap_or_default();
+        base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
+    };
+    content(&Block::new(&decode(&message.hdrs)), &decode(&message.data), expiry)
+}
+
+/// What a message says.
+pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> Content {
+    if let Some(reason) = headers.value(MARKER) {
+        let expired = reason == "MaxAge";
+        return Content::Vacant(if expired { Tombstone::Expired } else { Tombstone::Deleted });
+    }
+    if let Some("DEL" | "PURGE") = headers.value(OPERATION) {
+        return Content::Vacant(released(headers).unwrap_or(Tombstone::Deleted));
+    }
+    let own = headers.value(TTL).filter(|_| expiry.own).and_then(lifetime);
+    // A TTL of its own ends no later than the bucket's age, unless it is `never`: that outlives it.
+    let bucket = expiry.max_age.unwrap_or(FOREVER);
+    let life = own.map_or(bucket, |own| if own == FOREVER { own } else { own.min(bucket) });
+    Content::Held(Entry {
+        identity: identity(value),
+        mark: mark(headers),
+        advertisement: advertisement(headers),
+        life: life.saturating_add(expiry.slack),
+    })
+}
+
+/// Whether a key-value write is one of this library, a release included.
+pub(super) fn is_ours(content: &Content) -> bool {
+    match content {
+        Content::Held(entry) => entry.mark.is_some(),
+        Content::Vacant(_) => true,
+    }
+}
+
+/// Whether a message that is about to be stored may change who holds the key, as seen before the server decides: a
+/// delete, or a write that expects nothing.
+pub(super) fn is_forced(headers: &impl Headers) -> bool {
+    headers.value(OPERATION).is_some() || headers.value(EXPECTED).is_none()
+}
+
+/// The headers of an entry.
+pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
+    let mut headers = expecting(write.expected);
+    if ttl {
+        put(&mut headers, TTL, ceil_seconds(write.life).to_string());
+    }
+    let mark = &write.mark;
+    let WriteId { nonce, number } = mark.write;
+    put(&mut headers, VERSION, CURRENT);
+    put(&mut headers, WRITE, format!("{nonce}-{number}"));
+    put(&mut headers, LEASE, ceil_millis(mark.lease).to_string());
+    if let Some(token) = mark.token {
+        put(&mut headers, TOKEN, token.to_string());
+    }
+    put(&mut headers, SINCE, mark.since_unix_ms.to_string());
+    if let Some(advertisement) = &write.advertisement {
+        put(&mut headers, ADVERTISEMENT, advertisement.to_json());
+    }
+    headers
+}
+
+/// The bytes that an advertisement takes in the headers of an entry.
+pub(super) fn advertised(write: &Write) -> usize {
+    let separators = ": \r\n".len();
+    let line = |said: &Arc<Advertisement>| ADVERTISEMENT.len() + separators + said.to_json().len();
+    write.advertisement.as_ref().map_or(0, line)
+}
+
+/// The headers of a delete by an operator. `ttl`: how long the tombstone is to stay, where the bucket has no age.
+pub(super) fn delete_headers(expected: Revision, ttl: Option<Duration>) -> HeaderMap {
+    let mut headers = expecting(Some(expected));
+    if let Some(ttl) = ttl {
+        put(&mut headers, TTL, ceil_seconds(ttl).to_string());
+    }
+    put(&mut headers, OPERATION, "DEL");
+    headers
+}
+
+/// The headers of a delete by the holder.
+pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
+    let mut headers = delete_headers(release.expected, ttl);
+    put(&mut headers, VERSION, CURRENT);
+    put(&mut headers, RELEASE, cause_label(release.cause));
+    put(&mut headers, BY, release.by.to_string());
+    put(&mut headers, LEFT, ceil_millis(release.left).to_string());
+    headers
+}
+
+/// The headers of a concession, a message that is not stored.
+pub(super) fn concession_headers(concession: &Concession) -> HeaderMap {
+    let Concession { by, token, revision, left } = concession;
+    let mut headers = HeaderMap::new();
+    put(&mut headers, CONCEDED, format!("{by}-{token}-{revision}-{}", ceil_millis(*left)));
+    headers
+}
+
+/// Reads a concession.
+pub(super) fn concession(headers: &impl Headers) -> Option<Concession> {
+    let mut parts = headers.value(CONCEDED)?.split('-');
+    let concession = Concession {
+        by: parse_nonce(parts.next()?)?,
+        token: Token(number(parts.next()?)?),
+        revision: Revision(number(parts.next()?)?),
+        left: span(parts.next()?)?,
+    };
+    parts.next().is_none().then_some(concession)
+}
+
+/// The headers that the server adds to a message it repeats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repeated {
+    pub(super) revision: Revision,
+    pub(super) previous: Option<Option<Revision>>,
+    pub(super) stored_at: Option<Duration>,
+}
+
+/// Reads them; `None` where the message is not one that the server has stored in `stream`.
+pub(super) fn repeated(headers: &impl Headers, stream: &str) -> Option<Repeated> {
+    if headers.value("Nats-Stream")? != stream {
+        return None;
+    }
+    let revision = Revision(number(headers.value("Nats-Sequence")?)?);
+    let previous = headers.value("Nats-Last-Sequence").and_then(number);
+    Some(Repeated {
+        revision,
+        previous: previous.map(|n| (n > 0).then_some(Revision(n))),
+        stored_at: headers.value("Nats-Time-Stamp").and_then(super::time::since_epoch),
+    })
+}
+
+fn expecting(expected: Option<Revision>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    put(&mut headers, EXPECTED, expected.map_or(0, |revision| revision.0).to_string());
+    headers
+}
+
+/// A value that no header can hold is left out; none of ours is.
+fn put(headers: &mut HeaderMap, name: &'static str, value: impl AsRef<str>) {
+    if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+        headers.insert(name, value);
+    }
+}
+
+fn mark(headers: &impl Headers) -> Option<Mark> {
+    if headers.value(VERSION)? != CURRENT {
+        return None;
+    }
+    let (by, count) = headers.value(WRITE)?.split_once('-')?;
+    Some(Mark {
+        write: WriteId { nonce: parse_nonce(by)?, number: number(count)? },
+        lease: span(headers.value(LEASE)?)?,
+        token: match headers.value(TOKEN) {
+            Some(text) => Some(Token(number(text)?)),
+            None => None,
+        },
+        since_unix_ms: headers.value(SINCE).and_then(number).unwrap_or(0),
+    })
+}
+
+fn advertisement(headers: &impl Headers) -> Option<Arc<Advertisement>> {
+    Advertisement::from_json(headers.value(ADVERTISEMENT)?).map(Arc::new)
+}
+
+fn released(headers: &impl Headers) -> Option<Tombstone> {
+    if headers.value(VERSION)? != CURRENT {
+        return None;
+    }
+    Some(Tombstone::Released {
+        by: parse_nonce(headers.value(BY)?)?,
+        left: span(headers.value(LEFT)?)?,
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if plain { u64::from_str(text).ok() } else { None }
+}
+
+fn span(text: &str) -> Option<Duration> {
+    number(text).map(bounded_duration)
+}
+
+/// Control characters, which no identity of ours has, are replaced as what is not UTF-8 is: people will see it.
+fn identity(value: &[u8]) -> Arc<str> {
+    let head = value.get(..LONGEST_IDENTITY).unwrap_or(value);
+    let text = String::from_utf8_lossy(head).replace(char::is_control, "\u{fffd}");
+    // What is not UTF-8 grows when it is replaced.
+    Arc::from(crate::util::text::head(&text, LONGEST_IDENTITY))
+}
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

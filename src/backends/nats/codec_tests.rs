@@ -1,0 +1,201 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::lock::Nonce;
+use crate::lock::codec::LONGEST_SPAN;
+
+const EXPIRY: Expiry =
+    Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };
+
+fn block(headers: &HeaderMap) -> Block {
+    let mut text = String::from("NATS/1.0\r\n");
+    for (name, values) in headers.iter() {
+        for value in values {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+    }
+    text.push_str("\r\n");
+    Block::new(text.as_bytes())
+}
+
+fn writes() -> impl Strategy<Value = Write> {
+    let mark = (any::<u64>(), any::<u64>(), 0_u64..=7_200_000, any::<Option<u64>>(), any::<u64>());
+    let said = proptest::option::of(("[!-~]{1,80}", "\\PC{1,40}", "\\PC{0,200}"));
+    (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000, said).prop_map(
+        |(expected, identity, (nonce, number, lease, token, since_unix_ms), life, said)| Write {
+            expected: expected.map(Revision),
+            identity: identity.into(),
+            mark: Mark {
+                write: WriteId { nonce: Nonce(nonce), number },
+                lease: Duration::from_millis(lease),
+                token: token.map(Token),
+                since_unix_ms,
+            },
+            life: Duration::from_millis(life),
+            advertisement: said.map(|(address, key, value)| {
+                Arc::new(Advertisement::new(address).with(key, value))
+            }),
+            timeout: Duration::from_secs(1),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn an_entry_comes_back_as_it_was_written(write in writes(), ttl in any::<bool>()) {
+        let headers = entry_headers(&write, ttl);
+        for read in [
+            content(&headers, write.identity.as_bytes(), EXPIRY),
+            content(&block(&headers), write.identity.as_bytes(), EXPIRY),
+        ] {
+            let Content::Held(entry) = read else { panic!("not held") };
+            prop_assert_eq!(&entry.identity, &write.identity);
+            prop_assert_eq!(entry.mark.as_ref(), Some(&write.mark));
+            prop_assert_eq!(&entry.advertisement, &write.advertisement);
+            if ttl {
+                prop_assert!(entry.life >= write.life.min(Duration::from_secs(60)));
+            } else {
+                prop_assert_eq!(entry.life, Duration::from_millis(60_250));
+            }
+        }
+        prop_assert!(block(&headers).0.len() <= LONGEST_HEADERS + advertised(&write));
+    }
+
+    #[test]
+    fn a_release_comes_back_as_it_was_written(
+        expected in any::<u64>(), by in any::<u64>(), left in 0_u64..=7_200_000,
+        ttl in proptest::option::of(0_u64..100_000),
+    ) {
+        let left = Duration::from_millis(left);
+        let release = Release {
+            expected: Revision(expected), by: Nonce(by), left, cause: "stop\r\nInjected: yes",
+            timeout: Duration::from_secs(1),
+        };
+        let headers = release_headers(&release, ttl.map(Duration::from_secs));
+        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left });
+        prop_assert_eq!(content(&headers, b"", EXPIRY), vacant.clone());
+        prop_assert_eq!(content(&block(&headers), b"", EXPIRY), vacant);
+        prop_assert!(block(&headers).0.len() <= LONGEST_HEADERS);
+    }
+
+    #[test]
+    fn a_concession_comes_back_as_it_was_written(
+        by in any::<u64>(), token in any::<u64>(), revision in any::<u64>(), left in 0_u64..=7_200_000,
+    ) {
+        let said = Concession {
+            by: Nonce(by), token: Token(token), revision: Revision(revision),
+            left: Duration::from_millis(left),
+        };
+        prop_assert_eq!(concession(&concession_headers(&said)), Some(said));
+    }
+
+    #[test]
+    fn no_stored_message_panics(hdrs in ".*", raw in any::<Vec<u8>>(), data in any::<Vec<u8>>()) {
+        let base64 = |bytes: &[u8]| Some(base64::engine::general_purpose::STANDARD.encode(bytes));
+        for hdrs in [Some(hdrs.clone()), base64(&raw), base64(hdrs.as_bytes()), None] {
+            let message = StoredMessage { seq: 1, hdrs, data: base64(&data) };
+            let _ = stored_content(&message, EXPIRY);
+        }
+    }
+
+    #[test]
+    fn no_headers_panic(
+        fields in proptest::collection::vec((0_usize..17, "[0-9a-fA-F.:\\-hmsTZnever]{0,40}|\\PC{0,20}"), 0..12),
+        value in any::<Vec<u8>>(),
+    ) {
+        const NAMES: [&str; 17] = [
+            EXPECTED, TTL, MARKER, OPERATION, WRITE, LEASE, TOKEN, SINCE, VERSION, RELEASE, BY, LEFT,
+            CONCEDED, ADVERTISEMENT, "Nats-Sequence", "Nats-Last-Sequence", "Nats-Time-Stamp",
+        ];
+        let mut headers = HeaderMap::new();
+        for (name, text) in fields {
+            put(&mut headers, NAMES[name], text);
+        }
+        if let Content::Held(entry) = content(&headers, &value, EXPIRY) {
+            prop_assert!(entry.identity.len() <= LONGEST_IDENTITY);
+            prop_assert!(entry.mark.is_none_or(|mark| mark.lease <= LONGEST_SPAN));
+        }
+        let _ = (concession(&headers), repeated(&headers, "KV_B"), is_forced(&headers));
+    }
+}
+
+#[test]
+fn writes_of_others_have_no_mark() {
+    let plain = content(&None::<HeaderMap>, b"c1.example.net", EXPIRY);
+    let Content::Held(entry) = plain else { panic!("not held") };
+    assert_eq!((&*entry.identity, entry.mark), ("c1.example.net", None));
+
+    let mut later = HeaderMap::new();
+    later.insert(VERSION, "2");
+    later.insert(WRITE, "0000000000000001-1");
+    later.insert(LEASE, "1000");
+    assert!(!is_ours(&content(&later, b"x", EXPIRY)));
+}
+
+/// A server without message TTLs stores the header and does not know it.
+#[test]
+fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
+    let minute = EXPIRY.max_age;
+    for (ttl, own, max_age, life) in [
+        ("never", true, None, FOREVER),
+        ("never", true, minute, FOREVER),
+        ("never", false, minute, Duration::from_secs(60)),
+        ("5", true, minute, Duration::from_secs(5)),
+        ("5", false, minute, Duration::from_secs(60)),
+        ("90", true, minute, Duration::from_secs(60)),
+        ("90", true, None, Duration::from_secs(90)),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(TTL, ttl);
+        let expiry = Expiry { own, max_age, ..EXPIRY };
+        let Content::Held(entry) = content(&headers, b"x", expiry) else { panic!("not held") };
+        assert_eq!(entry.life, life + EXPIRY.slack, "{ttl}, {own}, {max_age:?}");
+    }
+}
+
+#[test]
+fn a_value_may_go_on_in_the_next_line() {
+    let block = Block::new(b"NATS/1.0\r\nA: 1\r\n 2\r\nB: 3\r\n\r\n");
+    assert_eq!((block.value("A"), block.value("B")), (Some("1 2"), Some("3")));
+}
+
+#[test]
+fn tombstones_of_others() {
+    let with = |name: &str, value: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value);
+        content(&headers, b"", EXPIRY)
+    };
+    assert_eq!(with(MARKER, "MaxAge"), Content::Vacant(Tombstone::Expired));
+    assert_eq!(with(MARKER, "Purge"), Content::Vacant(Tombstone::Deleted));
+    assert_eq!(with(OPERATION, "DEL"), Content::Vacant(Tombstone::Deleted));
+    assert_eq!(with(OPERATION, "PURGE"), Content::Vacant(Tombstone::Deleted));
+}
+
+/// Refused, it would count as somebody else's, its own writer's included.
+#[test]
+fn a_span_that_cannot_be_is_taken_for_the_longest() {
+    let mut headers = HeaderMap::new();
+    headers.insert(VERSION, "1");
+    headers.insert(WRITE, "0000000000000001-1");
+    headers.insert(LEASE, u64::MAX.to_string().as_str());
+    headers.insert(BY, "0000000000000001");
+    headers.insert(LEFT, "7200001");
+    let Content::Held(entry) = content(&headers, b"x", EXPIRY) else { panic!("not held") };
+    assert_eq!(entry.mark.map(|mark| mark.lease), Some(LONGEST_SPAN));
+    headers.insert(OPERATION, "DEL");
+    let released = Tombstone::Released { by: Nonce(1), left: LONGEST_SPAN };
+    assert_eq!(content(&headers, b"", EXPIRY), Content::Vacant(released));
+}
+
+#[test]
+fn a_value_that_is_not_text_is_shown_as_far_as_it_goes() {
+    let Content::Held(entry) = content(&None::<HeaderMap>, &[0xff; 5_000], EXPIRY) else {
+        panic!("not held")
+    };
+    assert!(entry.identity.len() <= LONGEST_IDENTITY && entry.identity.starts_with('\u{fffd}'));
+
+    let junk = content(&None::<HeaderMap>, "a\r\nb\u{1b}[31m\0é".as_bytes(), EXPIRY);
+    let Content::Held(entry) = junk else { panic!("not held") };
+    assert_eq!(&*entry.identity, "a\u{fffd}\u{fffd}b\u{fffd}[31m\u{fffd}é");
+}

@@ -1,0 +1,313 @@
+//! A client that is told what its server refuses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::{
+    Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, PublishError,
+    PublishErrorKind, ServerAddr, ServerError, StatusCode, ToServerAddrs,
+};
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use tokio::sync::broadcast;
+
+use super::reply_inbox::{Replies, Unanswered};
+
+/// How many refusals may be waiting to be read; with more at once, some requests run into their timeout instead.
+const NEWS: usize = 256;
+
+/// A NATS client, and, where it has one, the watch over what the server refuses it.
+///
+/// Every function of this module takes a plain [`async_nats::Client`] as well. The difference shows when rights are
+/// missing: the server reports that apart from the request, to the connection's event callback only, so with a plain
+/// client a refused request looks like one that is never answered.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    client: Client,
+    watch: Option<PermissionWatch>,
+    replies: Arc<Replies>,
+}
+
+/// Connects with `options`, watching what the server refuses.
+///
+/// A user and password in a server's URL, or a token there in place of both, are used, which [`ConnectOptions::connect`] does not do.
+///
+/// This sets the event callback of `options`. A callback that was set before is **replaced**: where you need your own,
+/// call [`PermissionWatch::observe`] from it and make the [`Connection`] by [`Connection::new`].
+///
+/// # Errors
+/// Those of [`ConnectOptions::connect`].
+///
+/// # Cancel safety
+/// Dropping the future closes the connection.
+pub async fn connect(
+    servers: impl ToServerAddrs,
+    options: ConnectOptions,
+) -> Result<Connection, ConnectError> {
+    let mut options = options;
+    let addresses: Vec<ServerAddr> = match servers.to_server_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(_) => return options.connect(servers).await.map(Connection::from), // which tells what is wrong
+    };
+    if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
+        // The client gives them as the URL has them.
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let user = decoded(address.username().unwrap_or_default());
+        options = match address.password() {
+            Some(password) => options.user_and_password(user, decoded(password)),
+            None => options.token(user),
+        };
+    }
+    let bare: Vec<ServerAddr> = addresses.into_iter().filter_map(without_user).collect();
+    let watch = PermissionWatch::new();
+    let observer = watch.clone();
+    let options = options.event_callback(move |event| {
+        observer.observe(&event);
+        std::future::ready(())
+    });
+    Ok(Connection::new(options.connect(bare).await?, watch))
+}
+
+/// An address without the user and password, which the client would write into its log.
+fn without_user(address: ServerAddr) -> Option<ServerAddr> {
+    let mut url = address.into_inner();
+    let _ = url.set_username("").and_then(|()| url.set_password(None)); // an error: it cannot have a user
+    ServerAddr::from_url(url).ok()
+}
+
+impl Connection {
+    /// A client whose event callback calls [`PermissionWatch::observe`] on `watch`.
+    pub fn new(client: Client, watch: PermissionWatch) -> Self {
+        Self { client, watch: Some(watch), replies: Arc::default() }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether refusals are seen.
+    pub(super) fn sees_refusals(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Whether the server belongs to a cluster.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.client.server_info().cluster.is_some()
+    }
+
+    /// How often the connection was made: a different number means another connection.
+    pub(super) fn epoch(&self) -> u64 {
+        self.client.statistics().connects.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(super) fn news(&self) -> News {
+        News(self.watch.as_ref().map(|watch| watch.0.subscribe()))
+    }
+
+    /// One request and its answer. Nothing is sent, and nothing queued, while the client is not connected.
+    ///
+    /// Dropped before it ends, the request may have been sent.
+    pub(super) async fn request(
+        &self,
+        subject: String,
+        headers: Option<HeaderMap>,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Message, RequestFailure> {
+        if !self.is_connected() {
+            return Err(RequestFailure::Disconnected);
+        }
+        let mut news = self.news();
+        let answer = self.replies.request(&self.client, subject.clone(), headers, payload);
+        tokio::select! {
+            answer = tokio::time::timeout(timeout, answer) => match answer {
+                Ok(Ok(message)) if message.status == Some(StatusCode::NO_RESPONDERS) => {
+                    Err(RequestFailure::NoResponders)
+                }
+                Ok(Ok(message)) => Ok(message),
+                Ok(Err(Unanswered::Unpublished(error))) => Err(match error.kind() {
+                    PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
+                        RequestFailure::Malformed(error)
+                    }
+                    PublishErrorKind::Send => RequestFailure::Broken(error.into()),
+                }),
+                Ok(Err(Unanswered::Unsubscribed(error))) => Err(RequestFailure::Broken(error.into())),
+                Ok(Err(Unanswered::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
+                Err(_) => Err(RequestFailure::TimedOut(timeout)),
+            },
+            () = news.publish_denied(&subject) => Err(RequestFailure::Denied),
+        }
+    }
+}
+
+impl From<Client> for Connection {
+    fn from(client: Client) -> Self {
+        Self { client, watch: None, replies: Arc::default() }
+    }
+}
+
+impl From<&Client> for Connection {
+    fn from(client: &Client) -> Self {
+        client.clone().into()
+    }
+}
+
+impl From<&Connection> for Connection {
+    fn from(connection: &Connection) -> Self {
+        connection.clone()
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum RequestFailure {
+    /// Not sent: there is no connection.
+    Disconnected,
+    /// Not delivered: nobody listens to the subject.
+    NoResponders,
+    /// Not delivered: the server refuses the right to publish to the subject.
+    Denied,
+    /// Not sent: too large, or not a subject.
+    Malformed(PublishError),
+    /// Sent, perhaps.
+    TimedOut(Duration),
+    /// Sent, perhaps.
+    Broken(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Remembers nothing, and passes on what the server refuses to the requests that wait for an answer.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), async_nats::ConnectError> {
+/// use incumbent::nats::{Connection, PermissionWatch};
+///
+/// let watch = PermissionWatch::new();
+/// let observer = watch.clone();
+/// let client = async_nats::ConnectOptions::new()
+///     .event_callback(move |event| {
+///         observer.observe(&event);
+///         async move { eprintln!("{event}") } // what your own callback does
+///     })
+///     .connect("nats://127.0.0.1:4222")
+///     .await?;
+/// let connection = Connection::new(client, watch);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct PermissionWatch(broadcast::Sender<Notice>);
+
+impl PermissionWatch {
+    /// A watch over one connection.
+    pub fn new() -> Self {
+        Self(broadcast::Sender::new(NEWS))
+    }
+
+    /// Takes note of an event of the connection. To be called from its event callback; does not block.
+    pub fn observe(&self, event: &Event) {
+        let notice = match event {
+            Event::Connected | Event::Disconnected | Event::Closed => Notice::Link,
+            Event::SlowConsumer(_) | Event::ServerError(ServerError::SlowConsumer(_)) => {
+                Notice::Missed
+            }
+            Event::ServerError(ServerError::Other(message)) => match denied_subject(message) {
+                Some(denied) => denied,
+                None => return,
+            },
+            _ => return,
+        };
+        let _ = self.0.send(notice); // an error: nobody waits
+    }
+}
+
+impl Default for PermissionWatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What happened to the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// The right to publish to a subject is missing.
+    PublishDenied(Arc<str>),
+    /// The right to subscribe to a subject is missing.
+    SubscribeDenied(Arc<str>),
+    /// It was made or lost.
+    Link,
+    /// What came was dropped: messages, or notices.
+    Missed,
+}
+
+/// Reads `Permissions Violation for Publish to "subject"`.
+pub(super) fn denied_subject(message: &str) -> Option<Notice> {
+    let rest = strip_prefix_ignoring_case(message, "permissions violation for ")?;
+    let mut quoted = rest.split('"');
+    let verb = quoted.next()?.trim();
+    let subject = Arc::from(quoted.next()?);
+    if verb.eq_ignore_ascii_case("publish to") {
+        Some(Notice::PublishDenied(subject))
+    } else if verb.eq_ignore_ascii_case("subscription to") {
+        Some(Notice::SubscribeDenied(subject))
+    } else {
+        None
+    }
+}
+
+fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let head = text.get(..prefix.len())?;
+    if head.eq_ignore_ascii_case(prefix) { text.get(prefix.len()..) } else { None }
+}
+
+/// What happens to the connection from now on; silent for ever where nobody watches.
+#[derive(Debug)]
+pub(super) struct News(Option<broadcast::Receiver<Notice>>);
+
+impl News {
+    pub(super) async fn next(&mut self) -> Notice {
+        if let Some(receiver) = &mut self.0 {
+            match receiver.recv().await {
+                Ok(notice) => return notice,
+                Err(broadcast::error::RecvError::Lagged(_)) => return Notice::Missed,
+                Err(broadcast::error::RecvError::Closed) => {}
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn publish_denied(&mut self, subject: &str) {
+        loop {
+            if matches!(self.next().await, Notice::PublishDenied(denied) if &*denied == subject) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_read() {
+        assert_eq!(
+            denied_subject("Permissions Violation for Publish to \"$KV.B.k\""),
+            Some(Notice::PublishDenied("$KV.B.k".into())),
+        );
+        assert_eq!(
+            denied_subject("permissions violation for subscription to \"a.>\" using queue \"q\""),
+            Some(Notice::SubscribeDenied("a.>".into())),
+        );
+        for other in
+            ["", "é", "permissions violation for ", "Permissions Violation for Publish to "]
+        {
+            assert_eq!(denied_subject(other), None);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Entries, tombstones, concessions, and messages that the server repeats.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, HeaderValue};
+use base64::Engine as _;
+use bolero::TypeGenerator;
+
+use super::hostile::{FEW, Mutations, Text};
+use crate::backends::nats::api::StoredMessage;
+use crate::backends::nats::codec::{self, Expiry, LONGEST_IDENTITY};
+use crate::backends::nats::time::FOREVER;
+use crate::lock::codec::LONGEST_SPAN;
+use crate::lock::{
+    Concession, Content, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
+};
+
+const EXPIRY: Expiry =
+    Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };
+
+const NAMES: [&str; 20] = [
+    "Nats-Expected-Last-Subject-Sequence",
+    "Nats-TTL",
+    "Nats-Marker-Reason",
+    "KV-Operation",
+    "Incumbent-Write",
+    "Incumbent-Lease",
+    "Incumbent-Token",
+    "Incumbent-Since",
+    "Incumbent-Version",
+    "Incumbent-Release",
+    "Incumbent-By",
+    "Incumbent-Left",
+    "Incumbent-Conceded",
+    "Nats-Stream",
+    "Nats-Sequence",
+    "Nats-Last-Sequence",
+    "Nats-Time-Stamp",
+    "incumbent-write",
+    "X",
+    "Nats-Rollup",
+];
+
+#[derive(Debug, Clone, TypeGenerator)]
+struct Field {
+    name: u8,
+    value: Text,
+}
+
+/// The headers of a message: a few at random, over those of an entry that is whole.
+#[derive(Debug, Clone, TypeGenerator)]
+struct Fields {
+    whole: bool,
+    #[generator(bolero::produce::<Vec<Field>>().with().len(0_usize..5))]
+    fields: Vec<Field>,
+}
+
+impl Fields {
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let own = self.fields.iter().map(|field| {
+            (NAMES[usize::from(field.name) % NAMES.len()], field.value.line().trim().to_owned())
+        });
+        let whole = [
+            ("Incumbent-Version", "1"),
+            ("Incumbent-Write", "00000000000000aa-7"),
+            ("Incumbent-Lease", "2000"),
+            ("Incumbent-By", "00000000000000aa"),
+            ("Incumbent-Left", "0"),
+        ];
+        let whole = whole.into_iter().filter(|_| self.whole).map(|(n, v)| (n, v.to_owned()));
+        own.chain(whole).collect()
+    }
+}
+
+fn live(pairs: &[(&'static str, String)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(*name, value.parse::<HeaderValue>().expect("a value of one line"));
+    }
+    headers
+}
+
+fn block(pairs: &[(&'static str, String)]) -> Vec<u8> {
+    let mut text = String::from("NATS/1.0\r\n");
+    for (name, value) in pairs {
+        text += &format!("{name}: {value}\r\n");
+    }
+    (text + "\r\n").into_bytes()
+}
+
+fn lines_of(headers: &HeaderMap) -> Vec<u8> {
+    let mut text = String::from("NATS/1.0\r\n");
+    for (name, values) in headers.iter() {
+        for value in values {
+            text += &format!("{name}: {value}\r\n");
+        }
+    }
+    (text + "\r\n").into_bytes()
+}
+
+fn stored(block: &[u8], value: &[u8]) -> StoredMessage {
+    let encode = |bytes: &[u8]| Some(base64::engine::general_purpose::STANDARD.encode(bytes));
+    StoredMessage { seq: 1, hdrs: encode(block), data: encode(value) }
+}
+
+/// Whatever was read, it is nothing that a campaign could stumble over.
+fn check(content: &Content) {
+    match content {
+        Content::Held(entry) => {
+            assert!(entry.identity.len() <= LONGEST_IDENTITY, "{} bytes", entry.identity.len());
+            assert!(!entry.identity.chars().any(char::is_control), "{:?}", entry.identity);
+            assert!(entry.life <= FOREVER + EXPIRY.slack, "{:?}", entry.life);
+            if let Some(mark) = &entry.mark {
+                assert!(mark.lease <= LONGEST_SPAN, "{:?}", mark.lease);
+            }
+        }
+        Content::Vacant(Tombstone::Released { left, .. }) => {
+            assert!(*left <= LONGEST_SPAN, "{left:?}");
+        }
+        Content::Vacant(_) => {}
+    }
+}
+
+#[test]
+fn any_headers_mean_something_and_the_same_heard_as_read() {
+    type Input = (Fields, Vec<u8>);
+    bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(fields, value)| {
+        let pairs = fields.pairs();
+        let headers = live(&pairs);
+        let heard = codec::content(&headers, value, EXPIRY);
+        check(&heard);
+        assert_eq!(codec::stored_content(&stored(&block(&pairs), value), EXPIRY), heard);
+        if let Some(said) = codec::concession(&headers) {
+            assert!(said.left <= LONGEST_SPAN);
+        }
+        if let Some(repeated) = codec::repeated(&headers, "KV_B") {
+            assert!(repeated.previous != Some(Some(Revision(0))));
+            assert!(headers.get("Nats-Stream").is_some_and(|name| name.as_str() == "KV_B"));
+        }
+        let _ = (codec::is_ours(&heard), codec::is_forced(&headers));
+    });
+}
+
+#[test]
+fn any_stored_message_means_something() {
+    type Input = (Text, Vec<u8>, Text, Mutations);
+    bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(
+        |(text, bytes, raw, mutations)| {
+            let mut hdrs = text.get().into_bytes();
+            check(&codec::stored_content(&stored(&hdrs, bytes), EXPIRY));
+            mutations.apply(&mut hdrs);
+            check(&codec::stored_content(&stored(&hdrs, bytes), EXPIRY));
+            let raw = StoredMessage { seq: 1, hdrs: Some(raw.get()), data: Some(text.get()) };
+            check(&codec::stored_content(&raw, EXPIRY));
+        },
+    );
+}
+
+/// What a campaigner writes.
+#[derive(Debug, Clone, TypeGenerator)]
+struct Written {
+    expected: Option<u64>,
+    identity: String,
+    nonce: u64,
+    number: u64,
+    lease: u64,
+    token: Option<u64>,
+    since: u64,
+    life: u64,
+    ttl: bool,
+}
+
+impl Written {
+    fn write(&self) -> Write {
+        Write {
+            expected: self.expected.map(Revision),
+            identity: Arc::from(self.identity.replace(|c: char| c.is_control(), "")),
+            mark: Mark {
+                write: WriteId { nonce: Nonce(self.nonce), number: self.number },
+                lease: Duration::from_millis(self.lease),
+                token: self.token.map(Token),
+                since_unix_ms: self.since,
+            },
+            life: Duration::from_millis(self.life),
+            advertisement: None,
+            timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    bolero::check!().with_iterations(FEW).with_type::<Written>().for_each(|written| {
+        let write = written.write();
+        let headers = codec::entry_headers(&write, written.ttl);
+        let value = write.identity.as_bytes();
+        let heard = codec::content(&headers, value, EXPIRY);
+        assert_eq!(codec::stored_content(&stored(&lines_of(&headers), value), EXPIRY), heard);
+        let Content::Held(entry) = heard else { panic!("not held") };
+        assert_eq!(entry.identity, write.identity);
+        let lease = write.mark.lease.min(LONGEST_SPAN);
+        assert_eq!(entry.mark, Some(Mark { lease, ..write.mark }));
+        assert!(!written.ttl || entry.life >= write.life.min(Duration::from_secs(60)));
+
+        let left = Duration::from_millis(written.life);
+        let by = Nonce(written.nonce);
+        let cause = "stopped";
+        let (expected, timeout) = (Revision(written.number), Duration::ZERO);
+        let release = Release { expected, by, left, cause, timeout };
+        let headers = codec::release_headers(&release, written.expected.map(Duration::from_secs));
+        let left = left.min(LONGEST_SPAN);
+        let released = Content::Vacant(Tombstone::Released { by, left });
+        assert_eq!(codec::content(&headers, b"", EXPIRY), released);
+        assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
+
+        let (token, revision) = (Token(written.since), Revision(written.number));
+        let said = Concession { by, token, revision, left };
+        assert_eq!(codec::concession(&codec::concession_headers(&said)), Some(said));
+    });
+}
+
+/// A campaigner takes an entry for its own by the nonce alone: what is not its own must not read like it.
+#[test]
+fn a_damaged_entry_says_no_more_than_its_bytes() {
+    type Input = (Written, Mutations);
+    bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(written, mutations)| {
+        let mut write = written.write();
+        write.mark.write.nonce = Nonce(written.nonce | 0xabc0_0000_0000_0000);
+        let mut bytes = lines_of(&codec::entry_headers(&write, written.ttl));
+        mutations.apply(&mut bytes);
+        let content = codec::stored_content(&stored(&bytes, b"host"), EXPIRY);
+        check(&content);
+        let Content::Held(entry) = content else { return };
+        let Some(mark) = entry.mark else { return };
+        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+        let text = text.replace(char::is_whitespace, "");
+        let says = |what: String| assert!(text.contains(&what), "{mark:?} of {text:?}");
+        says("incumbent-version:1".to_owned());
+        says(format!("{}-", mark.write.nonce));
+        says(mark.write.number.to_string());
+        if mark.lease < LONGEST_SPAN {
+            says(mark.lease.as_millis().to_string());
+        }
+        if let Some(token) = mark.token {
+            says(token.to_string());
+        }
+    });
+}

@@ -1,0 +1,301 @@
+//! The one subscription that serves all elections of a bucket.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Message, Subscriber};
+use futures_util::StreamExt;
+use futures_util::stream::SelectAll;
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::{debug, warn};
+
+use super::bucket::Inner;
+use super::codec;
+use super::connection::{News, Notice};
+use super::error::BucketErrorKind;
+use super::stream::Facts;
+use super::subscribe::{Listening, Wanted};
+use crate::lock::{Coverage, Hint, Record};
+
+/// How often the connection is looked at; a client without a watch does not tell when it changes.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How long the server may take to confirm a subscription.
+const CONFIRM: Duration = Duration::from_secs(5);
+
+/// How long to wait before another attempt.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long after everybody looked they do so again, at the least, where messages go on being dropped.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// How long after a message that is not stored yet one looks what became of it.
+const STORING: Duration = Duration::from_millis(25);
+
+/// What to subscribe to, and what that is worth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Plan {
+    wanted: Wanted,
+    /// Below it the server repeats what it has stored, and holders concede.
+    told: Option<String>,
+    /// Below it writers write.
+    written: Option<String>,
+    coverage: Coverage,
+}
+
+/// The subject, ending with a dot, below which an election is told about.
+pub(super) fn told_under(bucket: &Inner, facts: &Facts) -> String {
+    let name = bucket.api.bucket();
+    facts.config.republished_under(name).unwrap_or_else(|| format!("incumbent.{name}."))
+}
+
+impl Plan {
+    fn new(bucket: &Inner, facts: &Facts, wanted: Wanted, denied: &HashSet<String>) -> Self {
+        let name = bucket.api.bucket();
+        let repeats = facts.config.republished_under(name).is_some();
+        let allowed = |under: &String| !denied.contains(&subject(under, &wanted));
+        let told = Some(told_under(bucket, facts)).filter(allowed);
+        let full = repeats && told.is_some();
+        let written = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
+        let coverage = if full {
+            Coverage::Full
+        } else if written.is_some() {
+            Coverage::Partial
+        } else {
+            Coverage::None
+        };
+        Self { wanted, told, written, coverage }
+    }
+
+    fn subjects(&self) -> impl Iterator<Item = String> {
+        [&self.told, &self.written].into_iter().flatten().map(|under| subject(under, &self.wanted))
+    }
+
+    /// Whether an election that joins is heard already.
+    fn covers(&self, wanted: &Wanted) -> bool {
+        self.wanted == Wanted::All || self.wanted == *wanted
+    }
+}
+
+fn subject(under: &str, wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::One(name) => format!("{under}{name}"),
+        Wanted::All => format!("{under}>"),
+    }
+}
+
+/// Hears for a bucket until nobody listens to it.
+pub(super) async fn listen(listening: Listening) {
+    let bucket = &listening.bucket;
+    let mut listener = Listener {
+        news: bucket.api.connection.news(),
+        bucket,
+        messages: SelectAll::new(),
+        denied: HashSet::new(),
+        epoch: 0,
+        due: Vec::new(),
+        recheck: None,
+        rechecked: None,
+    };
+    while let Some(wanted) = bucket.hub.wanted() {
+        match listener.establish(wanted).await {
+            Some(plan) => listener.hear(&plan).await,
+            None => {
+                bucket.hub.announce(Coverage::None, None);
+                listener.messages = SelectAll::new();
+                listener.pause().await;
+            }
+        }
+    }
+}
+
+struct Listener<'a> {
+    bucket: &'a Arc<Inner>,
+    news: News,
+    messages: SelectAll<Subscriber>,
+    /// Subjects that we may not subscribe to on this connection, or that stay silent on it.
+    denied: HashSet<String>,
+    /// The connection.
+    epoch: u64,
+    /// Elections to look at, and when.
+    due: Vec<(Instant, Arc<str>)>,
+    /// When everybody is to look, as messages were lost, and when they did so last.
+    recheck: Option<Instant>,
+    rechecked: Option<Instant>,
+}
+
+impl Listener<'_> {
+    /// Subscribes, and waits until the server has taken it: it answers in order, so an answer to anything asked later
+    /// shows it, and the leader of the stream, whose answer this is, has been told as well.
+    async fn establish(&mut self, wanted: Wanted) -> Option<Plan> {
+        let connection = &self.bucket.api.connection;
+        if !connection.is_connected() {
+            return None;
+        }
+        let epoch = connection.epoch();
+        if epoch != self.epoch {
+            self.denied.clear();
+            self.epoch = epoch;
+        }
+        let facts = match self.bucket.facts(CONFIRM).await {
+            Ok(facts) => facts,
+            Err(error) => {
+                debug!(bucket = %self.bucket.api.bucket(), %error, "no hints");
+                return None;
+            }
+        };
+        let plan = Plan::new(self.bucket, &facts, wanted.clone(), &self.denied);
+        let mut messages = SelectAll::new();
+        for subject in plan.subjects() {
+            let subscribed = tokio::time::timeout(CONFIRM, connection.client().subscribe(subject));
+            messages.push(subscribed.await.ok()?.ok()?);
+        }
+        let info = self.bucket.ask(CONFIRM).await;
+        let facts = match info {
+            Ok(info) => self.bucket.learn(&info, false).ok()?,
+            Err(error) if error.kind() == BucketErrorKind::Denied => facts, // an answer, too
+            Err(_) => return None,
+        };
+        // The new subscription is in force: what the old one still holds is passed on before it goes.
+        while let Some(Some(message)) = futures_util::FutureExt::now_or_never(self.messages.next())
+        {
+            self.pass_on(&plan, &facts, message);
+        }
+        self.messages = messages;
+        if Plan::new(self.bucket, &facts, wanted, &self.denied) != plan {
+            return None; // the bucket was made again with other settings, just now
+        }
+        self.bucket.hub.announce(plan.coverage, Some(&plan.wanted));
+        Some(plan)
+    }
+
+    /// Hears until something must be subscribed anew.
+    async fn hear(&mut self, plan: &Plan) {
+        let bucket = self.bucket;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = self.messages.next(), if !self.messages.is_empty() => match message {
+                    Some(message) => match bucket.known_facts() {
+                        Some(facts) => self.pass_on(plan, &facts, message),
+                        None => return,
+                    },
+                    None => return,
+                },
+                notice = self.news.next() => match notice {
+                    Notice::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
+                        warn!(bucket = %bucket.api.bucket(), %subject, "no right to subscribe");
+                        self.denied.insert(subject.to_string());
+                        return bucket.hub.announce(Coverage::None, None);
+                    }
+                    Notice::Link if self.connection_changed() => return self.lost(),
+                    Notice::Missed => self.missed(),
+                    _ => {}
+                },
+                _ = tick.tick() => if self.connection_changed() { return self.lost() },
+                () = look_due(&self.due) => {
+                    let now = Instant::now();
+                    let (due, later) = self.due.drain(..).partition(|(at, _)| *at <= now);
+                    self.due = later;
+                    for (_, name) in Vec::from_iter::<Vec<(Instant, Arc<str>)>>(due) {
+                        bucket.hub.tell(&name, Hint::Look);
+                    }
+                }
+                () = recheck_due(self.recheck) => {
+                    (self.recheck, self.rechecked) = (None, Some(Instant::now()));
+                    bucket.hub.recheck();
+                }
+                () = bucket.hub.changed.notified() => {
+                    bucket.hub.greet();
+                    if bucket.hub.is_deaf() {
+                        warn!(bucket = %bucket.api.bucket(), "hints do not come; is a right to subscribe missing?");
+                        self.denied.extend(plan.told.iter().map(|under| subject(under, &plan.wanted)));
+                        return bucket.hub.announce(Coverage::None, None);
+                    }
+                    match bucket.hub.wanted() {
+                        Some(wanted) if plan.covers(&wanted) => {}
+                        _ => return, // the old subscription stays until the new one is in force
+                    }
+                }
+            }
+        }
+    }
+
+    fn connection_changed(&self) -> bool {
+        let connection = &self.bucket.api.connection;
+        !connection.is_connected() || connection.epoch() != self.epoch
+    }
+
+    /// Messages came faster than they were taken, and so some were dropped: of which election nobody knows.
+    fn missed(&mut self) {
+        if self.recheck.is_none() {
+            debug!(bucket = %self.bucket.api.bucket(), "hints were dropped: everybody looks");
+            let now = Instant::now();
+            self.recheck = Some(self.rechecked.map_or(now, |last| now.max(last + RECHECK)));
+        }
+    }
+
+    fn lost(&mut self) {
+        debug!(bucket = %self.bucket.api.bucket(), "connection lost: no hints until it is back");
+        self.bucket.hub.announce(Coverage::None, None);
+    }
+
+    /// Waits before another attempt; less long where something changes.
+    async fn pause(&mut self) {
+        let connected = self.bucket.api.connection.is_connected();
+        tokio::select! {
+            () = tokio::time::sleep(if connected { PAUSE } else { TICK }) => {}
+            () = self.bucket.hub.changed.notified() => {
+                // Many may join while there is no connection: they share one attempt.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            _ = self.news.next() => {}
+        }
+    }
+
+    fn pass_on(&mut self, plan: &Plan, facts: &Facts, message: Message) {
+        let hub = &self.bucket.hub;
+        let told = plan.told.as_deref().and_then(|under| message.subject.strip_prefix(under));
+        if let Some(name) = told {
+            if !hub.listens_to(name) {
+                return;
+            }
+            let stream = format!("KV_{}", self.bucket.api.bucket());
+            if let Some(repeated) = codec::repeated(&message.headers, &stream) {
+                let content = codec::content(&message.headers, &message.payload, facts.expiry());
+                let record = Record { revision: repeated.revision, content };
+                let age = repeated.stored_at.and_then(|at| self.bucket.age(at));
+                hub.tell(name, Hint::Stored { record, previous: repeated.previous, age });
+            } else if let Some(concession) = codec::concession(&message.headers) {
+                hub.tell(name, Hint::Conceded(concession));
+            }
+            return;
+        }
+        let written = plan.written.as_deref().and_then(|under| message.subject.strip_prefix(under));
+        if let Some(name) = written
+            && codec::is_forced(&message.headers)
+            && hub.listens_to(name)
+            && !self.due.iter().any(|(_, due)| **due == *name)
+        {
+            self.due.push((Instant::now() + STORING, Arc::from(name)));
+        }
+    }
+}
+
+/// Waits until everybody is to look; for ever where nothing was lost.
+async fn recheck_due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the first election is to be looked at; for ever where none is.
+async fn look_due(due: &[(Instant, Arc<str>)]) {
+    match due.iter().map(|(at, _)| *at).min() {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,391 @@
+//! The lock: conditional writes on one key an election.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::api::{Failure, StoredMessage, code};
+use super::bucket::{Bucket, Inner};
+use super::codec;
+use super::connection::RequestFailure;
+use super::error::BucketError;
+use super::stream::Facts;
+use super::subscribe;
+use crate::lock::{
+    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release,
+    Revision, Subscription, Write,
+};
+use crate::protocol::TimingOptions;
+
+/// The most bytes of an election's name.
+const LONGEST_NAME: usize = 256;
+
+/// The lock on a [`Bucket`].
+///
+/// One request a write: never a client's key-value `create`, which asks twice over a tombstone and loses the TTL there,
+/// nor its `update`, which has none. Reads ask the leader of the stream, never a replica.
+#[derive(Clone)]
+pub struct NatsLock(Bucket);
+
+impl NatsLock {
+    pub(super) fn new(bucket: Bucket) -> Self {
+        Self(bucket)
+    }
+
+    /// The bucket.
+    pub fn bucket(&self) -> &Bucket {
+        &self.0
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.0.0
+    }
+
+    /// Checks a name and opens the bucket where that is still to be done; answers the time that is left, too.
+    async fn prepare(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<(Arc<Facts>, Duration), LockError> {
+        check_key(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        let start = Instant::now();
+        let facts = self.inner().facts(timeout).await.map_err(BucketError::into_lock_error)?;
+        Ok((facts, timeout.saturating_sub(start.elapsed())))
+    }
+
+    /// An error of a write.
+    fn refused(&self, failure: Failure, doing: &str) -> LockError {
+        if shows_change(&failure) {
+            self.inner().suspect();
+        }
+        self.inner().api.lock_error(failure, doing, true)
+    }
+
+    async fn write_entry(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let (facts, left) = self.prepare(name, write.timeout).await?;
+        let advertised = codec::advertised(&write);
+        let longest = facts.config.longest_identity_beside(advertised);
+        if write.identity.len() > longest {
+            let beside = match advertised {
+                0 => String::new(),
+                bytes => format!(" beside an advertisement of {bytes}"),
+            };
+            return Err(LockError::new(
+                LockErrorKind::Misconfigured,
+                format!(
+                    "identity of {} bytes{beside}: bucket {} takes {longest}",
+                    write.identity.len(),
+                    self.0.name()
+                ),
+            ));
+        }
+        let start = Instant::now();
+        if write.expected.is_none() && !self.inner().may_read() {
+            // Who may not read takes the answer to a create for one, and asks `capabilities` what it is worth.
+            let weighing = Box::pin(self.inner().weigh_emptiness(left));
+            weighing.await.map_err(BucketError::into_lock_error)?;
+        }
+        let left = left.saturating_sub(start.elapsed());
+        let headers = codec::entry_headers(&write, facts.config.allow_msg_ttl);
+        let value = Bytes::copy_from_slice(write.identity.as_bytes());
+        match self.inner().api.publish(name, headers, value, left).await {
+            // A write that replaced another cannot come before it: what answered is not the stream.
+            Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
+                let message =
+                    format!("write of {name}: acknowledged as older than what it replaced");
+                Err(LockError::new(LockErrorKind::Unknown, message))
+            }
+            Ok(sequence) => Ok(Revision(sequence)),
+            Err(failure) => Err(self.refused(failure, &format!("write of {name}"))),
+        }
+    }
+
+    async fn release_entry(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let headers = |ttl| codec::release_headers(&release, ttl);
+        self.delete(name, headers, "release", release.timeout).await
+    }
+
+    async fn evict_entry(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let headers = |ttl| codec::delete_headers(expected, ttl);
+        self.delete(name, headers, "eviction", timeout).await
+    }
+
+    /// `headers`: of a delete whose tombstone is to stay for as long as told, where the bucket has no age.
+    async fn delete(
+        &self,
+        name: &str,
+        headers: impl FnOnce(Option<Duration>) -> HeaderMap + Send,
+        doing: &str,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let (facts, left) = self.prepare(name, timeout).await?;
+        let ttl = if facts.config.max_age().is_none() { Some(facts.lease) } else { None };
+        match self.inner().api.publish(name, headers(ttl), Bytes::new(), left).await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(self.refused(failure, &format!("{doing} of {name}"))),
+        }
+    }
+
+    async fn entry_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let api = &self.inner().api;
+        let info = api.info_with_keys(timeout).await;
+        let info = info.map_err(|failure| api.lock_error(failure, "list of elections", false))?;
+        let prefix = format!("$KV.{}.", api.bucket());
+        let subjects = info.state.subjects.into_iter().flatten();
+        Ok(subjects
+            .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
+            .collect())
+    }
+
+    async fn read_entry(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let (facts, left) = self.prepare(name, timeout).await?;
+        let start = Instant::now();
+        match self.last_message(name, left).await? {
+            Some(message) => {
+                let revision = Revision(message.seq);
+                self.inner().hub.was_read(name, revision);
+                let content = codec::stored_content(&message, facts.expiry());
+                Ok(Reading::Found(Record { revision, content }))
+            }
+            None => {
+                let left = left.saturating_sub(start.elapsed());
+                let proof = Box::pin(self.inner().weigh_emptiness(left)).await;
+                Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })
+            }
+        }
+    }
+
+    async fn last_message(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<StoredMessage>, LockError> {
+        let inner = self.inner();
+        if !inner.may_read() {
+            return Err(self.unreadable(name));
+        }
+        // Without a watch over refusals a read that is refused is one that is never answered: where none has been
+        // answered yet, another question tells the two apart.
+        let wary = !inner.has_read();
+        let turn = inner.first_read.lock();
+        let first = if wary { tokio::time::timeout(timeout / 4, turn).await.ok() } else { None };
+        let answer = if wary && !inner.has_read() {
+            Box::pin(self.wary_last_message(name, timeout * 3 / 4)).await
+        } else {
+            drop(first); // the others need no turn
+            inner.api.last_message(name, timeout).await
+        };
+        match answer {
+            Ok(message) => {
+                if wary {
+                    inner.note_readable(true);
+                }
+                Ok(Some(message))
+            }
+            Err(Failure::Server(error)) if error.err_code == code::NO_MESSAGE => {
+                if wary {
+                    inner.note_readable(true);
+                }
+                Ok(None)
+            }
+            Err(Failure::Request(RequestFailure::Denied)) => {
+                inner.note_readable(false);
+                Err(self.unreadable(name))
+            }
+            Err(failure) => {
+                if shows_change(&failure) {
+                    inner.suspect();
+                }
+                Err(inner.api.lock_error(failure, &format!("read of {name}"), false))
+            }
+        }
+    }
+
+    /// The same; a read that is not answered while another question is counts as refused.
+    async fn wary_last_message(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<StoredMessage, Failure> {
+        let inner = self.inner();
+        let half = timeout / 2;
+        let get = inner.api.last_message(name, timeout);
+        let probe = async {
+            tokio::time::sleep(half).await;
+            inner.api.info(timeout - half).await.is_ok()
+        };
+        tokio::pin!(get, probe);
+        let mut others_answer = false;
+        loop {
+            tokio::select! {
+                answer = &mut get => return match answer {
+                    Err(Failure::Request(RequestFailure::TimedOut(_))) if others_answer =>
+                        Err(Failure::Request(RequestFailure::Denied)),
+                    answer => answer,
+                },
+                answered = &mut probe, if !others_answer => {
+                    if !answered {
+                        return get.await;
+                    }
+                    others_answer = true;
+                }
+            }
+        }
+    }
+
+    fn unreadable(&self, name: &str) -> LockError {
+        LockError::new(
+            LockErrorKind::Denied,
+            format!(
+                "read of {name} in bucket {bucket}: the right is missing; grant publishing to STREAM.MSG.GET.KV_{bucket}",
+                bucket = self.0.name()
+            ),
+        )
+    }
+}
+
+/// Whether a failure shows that the bucket is not what it was.
+fn shows_change(failure: &Failure) -> bool {
+    match failure {
+        Failure::Request(failure) => matches!(failure, RequestFailure::NoResponders),
+        Failure::Server(error) => matches!(
+            error.err_code,
+            code::STREAM_NOT_FOUND
+                | code::TTL_DISABLED
+                | code::TTL_INVALID
+                | code::MESSAGE_TOO_LARGE
+                | code::STREAM_SEALED
+        ),
+        Failure::Garbled(_) => false,
+    }
+}
+
+impl Lock for NatsLock {
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner();
+        let facts = inner.known_facts();
+        Capabilities {
+            longest_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
+            reads: inner.may_read(),
+            empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),
+            expires: true,
+            reads_are_durable: true,
+            longest_identity: facts
+                .map_or(codec::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
+        }
+    }
+
+    fn timing(&self) -> TimingOptions {
+        let choria_peers = self.inner().config.with_choria;
+        TimingOptions { choria_peers, ..TimingOptions::default() }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        check_key(name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        // Renewals never wait their turn; looks do, so that a process which starts thousands of elections at once
+        // neither floods the server nor holds thousands of requests in memory.
+        let looks = &self.inner().looks;
+        let look = async move {
+            let _turn = looks.acquire().await; // never closed
+            Box::pin(self.read_entry(name, timeout)).await
+        };
+        look.boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.write_entry(name, write).boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.release_entry(name, release).boxed()
+    }
+
+    fn concede<'a>(
+        &'a self,
+        name: &'a str,
+        concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        subscribe::concede(self.inner(), name, concession).boxed()
+    }
+
+    /// Takes what an observer may ask.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        self.entry_names(timeout).boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.evict_entry(name, expected, timeout).boxed()
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        subscribe::subscribe(self.inner(), name, sink)
+    }
+}
+
+impl fmt::Debug for NatsLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NatsLock").field(&self.0.name()).finish()
+    }
+}
+
+/// Refuses what is not the key of a key-value bucket, with the rule.
+fn check_key(name: &str) -> Result<(), String> {
+    let letters = name
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'/' | b'_' | b'=' | b'.'));
+    let dots = !name.starts_with('.') && !name.ends_with('.') && !name.contains("..");
+    if letters && dots && (1..=LONGEST_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(64).collect();
+    Err(format!(
+        "election name {shown:?}: a NATS key is 1 to {LONGEST_NAME} of the letters a-z, A-Z, 0-9, '-', '/', '_', '=' and '.', where a '.' neither begins nor ends it nor follows another"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_key;
+
+    #[test]
+    fn names_that_a_key_cannot_hold_are_refused_with_the_rule() {
+        for good in ["a", "my_app", "a.b/c=d-e_F9", &"x".repeat(256)] {
+            assert_eq!(check_key(good), Ok(()));
+        }
+        for bad in ["", ".", ".a", "a.", "a..b", "a b", "a*", ">", "é", "a\r\n", &"x".repeat(257)]
+        {
+            assert!(check_key(bad).is_err_and(|rule| rule.contains("a NATS key is")), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a server says about the stream behind a bucket.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::codec;
+use super::config::{BucketConfig, check_ttl, elapsed};
+use super::error::{BucketError, BucketErrorKind};
+
+/// The answer to a question about a stream. Of a server's many words only those that an election rests on, so that
+/// words of later servers do no harm.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct StreamInfo {
+    pub(super) config: StreamConfig,
+    #[serde(default)]
+    pub(super) created: String,
+    /// The server's clock when it answered.
+    #[serde(default)]
+    pub(super) ts: Option<String>,
+    #[serde(default)]
+    pub(super) state: StreamState,
+    #[serde(default)]
+    pub(super) cluster: Option<Cluster>,
+    #[serde(default)]
+    pub(super) did_create: bool,
+}
+
+/// A single server gives it without a name.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Cluster {
+    #[serde(default)]
+    pub(super) name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StreamState {
+    pub(super) messages: u64,
+    pub(super) last_ts: String,
+    pub(super) subjects: Option<HashMap<String, u64>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct StreamConfig {
+    pub(super) subjects: Option<Vec<String>>,
+    /// In nanoseconds; 0: for ever.
+    pub(super) max_age: u64,
+    pub(super) max_msgs_per_subject: i64,
+    pub(super) max_msg_size: i64,
+    pub(super) num_replicas: u64,
+    pub(super) storage: String,
+    pub(super) mirror_direct: bool,
+    pub(super) allow_msg_ttl: bool,
+    /// In nanoseconds.
+    pub(super) subject_delete_marker_ttl: Option<u64>,
+    pub(super) republish: Option<Republish>,
+    pub(super) sealed: bool,
+    pub(super) metadata: Option<HashMap<String, String>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Republish {
+    src: String,
+    dest: String,
+    headers_only: bool,
+}
+
+impl StreamConfig {
+    pub(super) fn max_age(&self) -> Option<Duration> {
+        (self.max_age > 0).then(|| Duration::from_nanos(self.max_age))
+    }
+
+    pub(super) fn marker_ttl(&self) -> Option<Duration> {
+        self.subject_delete_marker_ttl.filter(|n| *n > 0).map(Duration::from_nanos)
+    }
+
+    /// The level of the server's JetStream API, which servers tell from 2.11 on.
+    pub(super) fn api_level(&self) -> Option<u32> {
+        self.metadata.as_ref()?.get("_nats.level")?.parse().ok()
+    }
+
+    /// How late the server may free an entry: its timer for ages fires every 250 ms, and every second before 2.11.
+    pub(super) fn expiry_slack(&self) -> Duration {
+        Duration::from_millis(if self.api_level().is_some() { 250 } else { 1_000 })
+    }
+
+    /// The subject below which the server repeats each stored message, ending with a dot.
+    pub(super) fn republished_under(&self, bucket: &str) -> Option<String> {
+        let republish = self.republish.as_ref().filter(|r| !r.headers_only)?;
+        let under = republish.dest.strip_suffix('>').filter(|under| under.ends_with('.'))?;
+        if under.contains('*') || under.contains("{{") || under.starts_with("$KV.") {
+            None
+        } else if republish.src == format!("$KV.{bucket}.>") {
+            Some(under.to_owned())
+        } else if matches!(republish.src.as_str(), "" | ">") {
+            Some(format!("{under}$KV.{bucket}."))
+        } else {
+            None
+        }
+    }
+
+    /// The most bytes an identity may have beside the headers of an entry.
+    pub(super) fn longest_identity(&self) -> usize {
+        self.longest_identity_beside(0)
+    }
+
+    /// The same, where more headers take `extra` bytes.
+    pub(super) fn longest_identity_beside(&self, extra: usize) -> usize {
+        match usize::try_from(self.max_msg_size) {
+            Ok(size) => {
+                size.saturating_sub(codec::LONGEST_HEADERS + extra).min(codec::LONGEST_IDENTITY)
+            }
+            Err(_) => codec::LONGEST_IDENTITY, // -1: no limit
+        }
+    }
+}
+
+/// Whether a time is the one that a server gives for "never", or none at all.
+fn is_never(time: &str) -> bool {
+    time.is_empty() || time.starts_with("0001-01-01T")
+}
+
+/// What is known of a bucket.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    pub(super) config: StreamConfig,
+    /// The longest lease that anybody may hold.
+    pub(super) lease: Duration,
+    /// When the server made it, in the server's words: another time is another bucket.
+    pub(super) created: String,
+    /// Whether this handle made it, and knew of none before it.
+    pub(super) made_here: bool,
+    /// Whether an empty key showed that nobody leads, when the server was last asked.
+    pub(super) empty_is_proof: bool,
+}
+
+impl Facts {
+    /// Refuses what cannot carry elections. Never alters it.
+    pub(super) fn check(told: &BucketConfig, info: &StreamInfo) -> Result<Self, BucketError> {
+        let name = &told.name;
+        let config = &info.config;
+        let refuse = |message| Err(BucketError::new(BucketErrorKind::Unusable, message));
+        let subject = format!("$KV.{name}.>");
+        if !config.subjects.as_ref().is_some_and(|s| s.contains(&subject)) {
+            return refuse(format!(
+                "stream KV_{name} does not take {subject}: it is a mirror, or no key-value bucket; use the bucket itself"
+            ));
+        }
+        if config.sealed {
+            return refuse(format!(
+                "bucket {name} is sealed: nothing can be written to it; make another"
+            ));
+        }
+        let lease = match config.max_age() {
+            Some(age) => age,
+            None if !config.allow_msg_ttl => {
+                return refuse(format!(
+                    "bucket {name} has no TTL: an entry would stay for ever after its leader died; give the bucket a TTL of 1s to 1h"
+                ));
+            }
+            None => config.marker_ttl().unwrap_or(told.ttl),
+        };
+        check_ttl(lease, &format!("bucket {name}: its TTL"))?;
+        if config.longest_identity() < codec::LEAST_IDENTITY {
+            return refuse(format!(
+                "bucket {name} takes messages of at most {} bytes: an entry needs {}",
+                config.max_msg_size,
+                codec::LONGEST_HEADERS + codec::LEAST_IDENTITY
+            ));
+        }
+        Ok(Self {
+            config: config.clone(),
+            lease,
+            created: info.created.clone(),
+            made_here: false,
+            empty_is_proof: false,
+        })
+    }
+
+    /// Whether the emptiness of a key shows that no earlier holder can still be leading.
+    ///
+    /// Both ends of each span are the server's own clock.
+    pub(super) fn emptiness_proves(&self, info: &StreamInfo) -> bool {
+        // Whatever is written leaves something behind for at least a lease: the entry, or what replaced it.
+        let outlives = self.config.marker_ttl().is_none_or(|ttl| ttl >= self.lease)
+            && self.config.max_age().is_none_or(|age| age >= self.lease);
+        let now = info.ts.as_deref();
+        let old_enough = elapsed(&info.created, now).is_some_and(|age| age >= self.lease);
+        // A purge of the whole stream leaves nothing behind but the time of the last write.
+        let written = !is_never(&info.state.last_ts);
+        let purged = info.state.messages == 0
+            && written
+            && elapsed(&info.state.last_ts, now).is_none_or(|age| age < self.lease);
+        outlives && (old_enough || self.made_here) && !purged
+    }
+
+    pub(super) fn expiry(&self) -> codec::Expiry {
+        codec::Expiry {
+            max_age: self.config.max_age(),
+            slack: self.config.expiry_slack(),
+            own: self.config.allow_msg_ttl,
+        }
+    }
+}

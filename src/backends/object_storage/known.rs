@@ -1,0 +1,141 @@
+//! What the lock knows of one election's object. No I/O and no clock: the simulation plays with it too.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::vimeo_timing::Terms;
+use crate::lock::{Content, Record, Revision};
+
+/// An object as last seen.
+#[derive(Debug, Clone)]
+pub(super) struct Known<V> {
+    /// By which the next write is conditional: opaque, and never compared but with another one of the same object.
+    pub(super) version: V,
+    /// The number in the object.
+    pub(super) number: u64,
+    /// As a rule one more than the number. More where the object had been set back.
+    pub(super) revision: Revision,
+    pub(super) content: Content,
+}
+
+impl<V> Known<V> {
+    pub(super) fn record(&self) -> Record {
+        Record { revision: self.revision, content: self.content.clone() }
+    }
+}
+
+/// What was known when a request was sent.
+#[derive(Debug, Clone)]
+pub(super) struct Before<V> {
+    known: Option<Known<V>>,
+    newest: Option<Revision>,
+}
+
+/// One election.
+#[derive(Debug)]
+pub(super) struct Election<V>(Mutex<State<V>>);
+
+#[derive(Debug, Clone)]
+struct State<V> {
+    known: Option<Known<V>>,
+    /// The greatest revision that was ever seen, which outlives the object.
+    newest: Option<Revision>,
+}
+
+impl<V> Default for Election<V> {
+    fn default() -> Self {
+        Self(Mutex::new(State { known: None, newest: None }))
+    }
+}
+
+/// For those who try out what may have happened.
+impl<V: Clone> Clone for Election<V> {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+}
+
+impl<V: Clone + PartialEq> Election<V> {
+    pub(super) fn known(&self) -> Option<Known<V>> {
+        self.state().known.clone()
+    }
+
+    pub(super) fn newest(&self) -> Option<Revision> {
+        self.state().newest
+    }
+
+    /// What is known before a read.
+    pub(super) fn before(&self) -> Before<V> {
+        let state = self.state();
+        Before { known: state.known.clone(), newest: state.newest }
+    }
+
+    /// The object is gone. `before`: what was known when it was asked for.
+    pub(super) fn forget(&self, before: &Before<V>) {
+        let mut state = self.state();
+        if state.newest <= before.newest {
+            state.known = None;
+        }
+    }
+
+    /// Takes in what a read has found. `before`: what was known when it was sent, than which an object that nobody set back,
+    /// deleted or wrote over from elsewhere cannot be older.
+    pub(super) fn found(
+        &self,
+        before: &Before<V>,
+        version: V,
+        number: u64,
+        content: Content,
+        terms: Terms,
+    ) -> Known<V> {
+        let mut state = self.state();
+        if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {
+            return known.clone();
+        }
+        // Another campaign of this process has written or read meanwhile: the answer is of before, and no news.
+        if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {
+            return known.clone();
+        }
+        let revision = Revision(number.saturating_add(1));
+        if before.newest.is_some_and(|before| revision <= before) {
+            let newest = state.newest.max(before.newest).unwrap_or(revision);
+            let revision = Revision(newest.0.saturating_add(1));
+            let content = terms.set_back(content);
+            let known = Known { version, number, revision, content };
+            state.newest = Some(revision);
+            state.known = Some(known.clone());
+            return known;
+        }
+        let known = Known { version, number, revision, content };
+        state.take(known.clone());
+        known
+    }
+
+    /// Takes in what a write of ours was answered.
+    pub(super) fn wrote(&self, known: Known<V>) {
+        self.state().take(known);
+    }
+
+    /// The number of the next write, over `known` or over nothing. `clock`: the wall clock, in milliseconds.
+    ///
+    /// Greater than in whatever it replaces, and in whatever this campaigner has seen: an object that was deleted, or put back
+    /// in the place of a later one, must not have tokens go back. For those who have not seen it the wall clock does that, as
+    /// well as it can; nothing else depends on it.
+    pub(super) fn next_number(&self, known: Option<&Known<V>>, clock: u64) -> u64 {
+        let next = known.map_or(0, |known| known.number.saturating_add(1));
+        next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<V>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> State<V> {
+    /// Answers come in any order: an older one is no news.
+    fn take(&mut self, known: Known<V>) {
+        if self.newest.is_none_or(|newest| known.revision > newest) {
+            self.newest = Some(known.revision);
+            self.known = Some(known);
+        }
+    }
+}

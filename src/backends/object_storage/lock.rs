@@ -1,0 +1,352 @@
+//! The lock: conditional writes on one object an election.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use object_store::UpdateVersion;
+use object_store::path::Path;
+use tokio::time::Instant;
+
+use super::codec;
+use super::known;
+use super::race_entry::{RaceEntry, Timestamp};
+use super::store::Store;
+use super::vimeo_timing::Terms;
+use crate::lock::codec::mark::{LONGEST_IDENTITY, Says};
+use crate::lock::{
+    Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
+    check_not_empty,
+};
+use crate::time::timer::from_now;
+use crate::util::per_key::PerKey;
+
+/// An object as last seen.
+type Known = known::Known<UpdateVersion>;
+/// One election.
+type Election = known::Election<UpdateVersion>;
+
+/// An ETag that no object has.
+const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
+/// The greatest number of a write: Go's campaigners count in an `int64`.
+const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
+
+/// The lock on an object an election: see [`Bucket::lock`](super::Bucket::lock).
+///
+/// Cheap to clone; clones share what they know.
+#[derive(Clone)]
+pub struct BucketLock {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    prefix: String,
+    terms: Terms,
+    /// What the store has shown of its checking of conditions.
+    trials: Trials,
+    elections: PerKey<Election>,
+}
+
+/// Which of two writes that must be refused were, and which object they can be tried on.
+#[derive(Default)]
+struct Trials {
+    /// By there being none; by its version.
+    refused: [AtomicBool; 2],
+    /// The last object that was written while not both were: it is known to be there.
+    stored: Mutex<Option<UpdateVersion>>,
+}
+
+impl Trials {
+    fn are_over(&self) -> bool {
+        self.refused.iter().all(|refused| refused.load(Ordering::Relaxed))
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Option<UpdateVersion>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BucketLock {
+    pub(super) fn new(store: Store, prefix: String, terms: Terms, is_known_to_check: bool) -> Self {
+        let refused = [AtomicBool::new(is_known_to_check), AtomicBool::new(is_known_to_check)];
+        let trials = Trials { refused, ..Trials::default() };
+        let elections = PerKey::<Election>::default();
+        Self { inner: Arc::new(Inner { store, prefix, terms, trials, elections }) }
+    }
+}
+
+impl Inner {
+    fn path(&self, name: &str) -> Result<Path, String> {
+        Path::parse(format!("{}{name}", self.prefix)).map_err(|error| error.to_string())
+    }
+
+    fn path_of(&self, name: &str) -> Result<Path, LockError> {
+        self.path(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))
+    }
+
+    async fn look(
+        &self,
+        election: &Election,
+        path: &Path,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        let before = election.before();
+        let Some((version, body)) = self.store.get(path, by).await? else {
+            election.forget(&before);
+            return Ok(None);
+        };
+        let entry = RaceEntry::decode(&body)
+            .map_err(|why| self.unusable(path, &format!("is no entry of an election: {why}")))?;
+        let content = codec::content(&entry, self.terms, SystemTime::now());
+        Ok(Some(election.found(&before, version, entry.election_number, content, self.terms)))
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let (by, path) = (from_now(timeout), self.path_of(name)?);
+        let election = self.elections.get(name);
+        Ok(match self.look(&election, &path, by).await? {
+            Some(known) => Reading::Found(known.record()),
+            // Nothing stays of an object that was deleted, so its absence shows nothing.
+            None => Reading::Empty { proof: false },
+        })
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let by = from_now(write.timeout);
+        let advertisement = write.advertisement.as_deref();
+        let entry = RaceEntry {
+            leader_id: write.identity.to_string(),
+            host_port: codec::host_port(advertisement),
+            // Read before the write is sent, as its writer's own deadline is.
+            term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.told_to_go(write.life))),
+            mark: codec::mark(Says::held(&write.mark, advertisement)),
+            ..RaceEntry::default()
+        };
+        self.put(name, write.expected, entry, by).await
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let by = from_now(release.timeout);
+        // Go's campaigners know no release, but take an office whose term is over.
+        let left = self.terms.told_to_go(release.left);
+        let entry = RaceEntry {
+            term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
+            mark: codec::mark(Says::released(release.by, release.left, release.cause)),
+            ..RaceEntry::default()
+        };
+        self.put(name, Some(release.expected), entry, by).await.map(drop)
+    }
+
+    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know; ours wait
+    /// for the longest lease, or for as long as it says.
+    async fn evict(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let by = from_now(timeout);
+        let left = self.terms.told_of_an_eviction();
+        let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
+        let (path, election) = (self.path_of(name)?, self.elections.get(name));
+        let known = self.replaced(&election, &path, Some(expected), by).await?;
+        let left = known.and_then(|known| self.terms.left_of(&known.content));
+        let mark = left.and_then(|left| codec::mark(Says::released(Nonce(0), left, "evicted")));
+        let entry = RaceEntry { term_expiry, mark, ..RaceEntry::default() };
+        self.put(name, Some(expected), entry, by).await.map(drop)
+    }
+
+    /// What a write is to replace that expects this.
+    async fn replaced(
+        &self,
+        election: &Election,
+        path: &Path,
+        expected: Option<Revision>,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
+        let known = match (expected, election.known()) {
+            (Some(_), None) => self.look(election, path, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            let message = format!("{} was written by somebody else", self.store.describe(path));
+            return Err(LockError::new(LockErrorKind::Conflict, message));
+        }
+        Ok(known)
+    }
+
+    /// Writes an entry over the expected one.
+    async fn put(
+        &self,
+        name: &str,
+        expected: Option<Revision>,
+        mut entry: RaceEntry,
+        by: Instant,
+    ) -> Result<Revision, LockError> {
+        let (path, election) = (self.path_of(name)?, self.elections.get(name));
+        let known = self.replaced(&election, &path, expected, by).await?;
+        let number = election.next_number(known.as_ref(), unix_ms());
+        if number >= LAST_NUMBER {
+            return Err(self.unusable(&path, "has been numbered to the end of all numbers"));
+        }
+        entry.election_number = number;
+        let content = codec::content(&entry, self.terms, SystemTime::now());
+        let body = Bytes::from(entry.encode());
+        let replaced = known.as_ref().map(|known| &known.version);
+        // An earlier try has written this, and had no time to see more: first that, so that slow stores are used at last.
+        if !self.trials.are_over()
+            && replaced.is_some()
+            && *self.trials.stored() == replaced.cloned()
+        {
+            let tried = self.see_that_conditions_are_checked(&path, number, by).await;
+            tried.map_err(|error| match error.kind() {
+                LockErrorKind::Misconfigured => error,
+                _ => LockError::new(LockErrorKind::Unavailable, error.to_string()),
+            })?;
+        }
+        let version = self.store.put(&path, replaced, &body, by).await?;
+        if !self.trials.are_over() {
+            *self.trials.stored() = Some(version.clone());
+            self.see_that_conditions_are_checked(&path, number, by).await?;
+        }
+        let revision = Revision(number.saturating_add(1));
+        election.wrote(Known { version, number, revision, content });
+        Ok(revision)
+    }
+
+    /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
+    /// so the first write is followed by two that must be refused. What has been seen is remembered if there is no time for the
+    /// rest.
+    ///
+    /// They name nobody: should one of them arrive late, after somebody has deleted the object, it must not bring an entry back that
+    /// others have seen, for the same content has the same ETag.
+    async fn see_that_conditions_are_checked(
+        &self,
+        path: &Path,
+        number: u64,
+        by: Instant,
+    ) -> Result<(), LockError> {
+        let left = self.terms.told_of_an_eviction();
+        let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
+        let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
+        let body = Bytes::from(entry.encode());
+        let no_such = UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: None };
+        let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
+        for (refused, (header, replaced)) in self.trials.refused.iter().zip(trials) {
+            if refused.load(Ordering::Relaxed) {
+                continue;
+            }
+            match self.store.put(path, replaced, &body, by).await {
+                Err(error) if error.kind() == LockErrorKind::Conflict => {
+                    refused.store(true, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
+                Err(error) => {
+                    let message =
+                        format!("it is not known whether conditions are checked: {error}");
+                    return Err(LockError::new(LockErrorKind::Unknown, message));
+                }
+                Ok(_) => {
+                    let what = format!(
+                        "can be written by anybody at any time: the store does not heed {header}; use one that does"
+                    );
+                    return Err(self.unusable(path, &what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unusable(&self, path: &Path, what: &str) -> LockError {
+        let message = format!("{} {what}", self.store.describe(path));
+        LockError::new(LockErrorKind::Misconfigured, message)
+    }
+}
+
+/// By the wall clock.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or_default()
+}
+
+impl Lock for BucketLock {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            longest_lease: self.inner.terms.longest,
+            reads: true,
+            empty_is_proof: false,
+            expires: false,
+            reads_are_durable: true,
+            longest_identity: LONGEST_IDENTITY,
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        check_not_empty(name)?;
+        let path = self.inner.path(name)?;
+        let length = path.as_ref().len();
+        if path.as_ref() != format!("{}{name}", self.inner.prefix) {
+            return Err("the name of an object neither begins nor ends with a slash".to_owned());
+        }
+        if length > 1024 {
+            return Err(format!(
+                "the name of an object has at most 1024 bytes, and it has {length}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.inner.read(name, timeout).boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.inner.write(name, write).boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.inner.release(name, release).boxed()
+    }
+
+    /// The objects of the folder; not those in folders of it.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        let by = from_now(timeout);
+        self.inner.store.list(&self.inner.prefix, by).boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.inner.evict(name, expected, timeout).boxed()
+    }
+}
+
+impl fmt::Debug for BucketLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketLock")
+            .field("bucket", &self.inner.store)
+            .field("prefix", &self.inner.prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Peers behind a Service of Kubernetes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use kube::Client;
+use serde_json::Value;
+
+use super::source::{PeerSource, REFRESH, SourceError};
+use crate::backends::kubernetes::Cluster;
+
+/// How long to wait for the API server.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pods of a Service, by its EndpointSlices, whether they are ready or not: one that only waits to lead may well not be.
+///
+/// Takes the right to `list` `endpointslices` of `discovery.k8s.io`. A headless Service with `publishNotReadyAddresses` can be
+/// asked by [`Dns`](super::Dns) instead, without any right.
+#[derive(Clone)]
+pub struct Service {
+    client: Client,
+    namespace: String,
+    name: String,
+    port: u16,
+    refresh: Duration,
+}
+
+impl Service {
+    /// The peers are at `port` of the pods of the Service `name` in the cluster's namespace.
+    pub fn new(cluster: &Cluster, name: impl Into<String>, port: u16) -> Self {
+        Self {
+            client: cluster.client().clone(),
+            namespace: cluster.namespace().to_owned(),
+            name: name.into(),
+            port,
+            refresh: REFRESH,
+        }
+    }
+
+    /// How long to wait before asking again. Default: 10 s.
+    pub fn refresh(mut self, refresh: Duration) -> Self {
+        self.refresh = refresh;
+        self
+    }
+
+    async fn list(&self) -> Result<Vec<SocketAddr>, SourceError> {
+        let (namespace, name) = (&self.namespace, &self.name);
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
+            let message = format!("the pods of the Service {namespace}/{name} cannot be listed");
+            SourceError::new(message, source)
+        };
+        let plain = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
+        if !plain(name) || !plain(namespace) {
+            return Err(failed("letters, digits and hyphens make the name of a Service".into()));
+        }
+        let path = format!(
+            "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{name}"
+        );
+        let request = http::Request::get(path).body(Vec::new()).map_err(|e| failed(e.into()))?;
+        let listed = tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await;
+        let listed = listed.map_err(|_| failed(format!("no answer in {PATIENCE:?}").into()))?;
+        Ok(addresses(&listed.map_err(|error| failed(error.into()))?, self.port))
+    }
+}
+
+impl PeerSource for Service {
+    fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>> {
+        self.list().boxed()
+    }
+
+    fn refresh(&self) -> Option<Duration> {
+        Some(self.refresh)
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Of those that do not end. democracy speaks IPv4 only.
+fn addresses(slices: &Value, port: u16) -> Vec<SocketAddr> {
+    let array =
+        |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let endpoints = array(slices.get("items"))
+        .into_iter()
+        .filter(|slice| slice.get("addressType").and_then(Value::as_str) == Some("IPv4"))
+        .flat_map(|slice| array(slice.get("endpoints")));
+    endpoints
+        .filter(|endpoint| endpoint.pointer("/conditions/terminating") != Some(&Value::Bool(true)))
+        .flat_map(|endpoint| array(endpoint.get("addresses")))
+        .filter_map(|address| {
+            Some(SocketAddr::new(address.as_str()?.parse::<IpAddr>().ok()?, port))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_that_end_and_what_is_no_address_are_left_out() {
+        let slices = json!({ "items": [
+            { "addressType": "IPv4", "endpoints": [
+                { "addresses": ["10.0.0.1"], "conditions": { "ready": false } },
+                { "addresses": ["10.0.0.2"], "conditions": { "terminating": true } },
+                { "addresses": ["junk", 7] },
+            ] },
+            { "addressType": "IPv6", "endpoints": [{ "addresses": ["::1"] }] },
+            { "addressType": "IPv4", "endpoints": null },
+        ] });
+        assert_eq!(addresses(&slices, 5), ["10.0.0.1:5".parse().unwrap()]);
+        assert_eq!(addresses(&json!(7), 5), []);
+    }
+}

@@ -1,0 +1,57 @@
+//! A group of peers that elect a leader among themselves, without any server.
+//!
+//! **It promises that there is a leader, not that there is only one**: two partitions have two leaders, and so has a group for a
+//! moment after a message was lost. So a [`Peer`] gives no token and no [`Leadership`](crate::Leadership), and its
+//! `is_leader` is a belief.
+//!
+//! The protocol is that of democracy 3.1 for Node.js, on UDP, and members of both stand in one group: each says hello each
+//! second, one that is silent for 3 s is counted out, and the heaviest of those that are left leads when there is no
+//! leader.
+//!
+//! ```no_run
+//! use incumbent::peer::{Change, Peer};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let peer = Peer::builder()
+//!     .bind(([10, 0, 0, 3], 12345))
+//!     .peer(([10, 0, 0, 4], 12345))
+//!     .weight(10.0)
+//!     .start()?;
+//! let mut changes = peer.changes();
+//! while let Some(change) = changes.next().await {
+//!     match change {
+//!         Change::Elected => println!("this member leads"),
+//!         Change::Resigned => println!("it leads no more"),
+//!         _ => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who can speak
+//! Without a [key](PeerBuilder::key) messages are not signed: whoever can send to a member's port can elect and depose. Keep the port
+//! to a network of members only, or give all members a key. Messages are never encrypted.
+
+mod builder;
+mod driver;
+mod handle;
+#[cfg(feature = "kubernetes")]
+mod kubernetes_service;
+pub mod protocol;
+pub mod quorum;
+mod seal;
+mod shared;
+mod sockets;
+mod source;
+mod start_error;
+
+pub use builder::PeerBuilder;
+pub use handle::{Changes, EventError, Peer};
+#[cfg(feature = "kubernetes")]
+pub use kubernetes_service::Service;
+pub use protocol::{Change, Member};
+pub use quorum::{QuorumBuilder, QuorumLock, QuorumPeer, QuorumStartError};
+pub use seal::RefusedDatagrams;
+pub use source::{Dns, PeerSource, SourceError};
+pub use start_error::{BindError, PeerStartError};

@@ -1,0 +1,340 @@
+//! Election, as democracy has it, and what a member says to the others.
+
+mod membership;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::chunks::{Part, Waiting, cut};
+use super::member::{Known, Member, outweighs};
+use super::types::{Action, Change, Event, Settings};
+use super::wire::{self, LONGEST_NAME, MOST_CHANNELS, Message, Profile, Said, Standing};
+use crate::time::clock::Instant;
+
+/// For how long a member that was counted out is still sent hellos, so that a healed partition is found.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+/// How many times the group's interval its first election waits for a leader to be heard.
+const PATIENCE_INTERVALS: u32 = 2;
+
+/// One member's view of its group.
+#[derive(Debug)]
+pub struct Group {
+    settings: Settings,
+    members: BTreeMap<Arc<str>, Known>,
+    /// Where peers are, as their source says.
+    peers: BTreeSet<SocketAddr>,
+    waiting: Waiting,
+    leads: bool,
+    /// Whether there has been a leader since this member began.
+    had_election: bool,
+    /// When to elect one if none has been heard.
+    first_election: Option<Instant>,
+    next_hello: Option<Instant>,
+    last_turn: Instant,
+    told_leader: Option<Arc<str>>,
+    /// Counts what is known anew of members.
+    version: u64,
+    random: fastrand::Rng,
+    actions: VecDeque<Action>,
+}
+
+impl Group {
+    /// A member that has not begun.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            random: fastrand::Rng::with_seed(settings.seed),
+            settings,
+            members: BTreeMap::new(),
+            peers: BTreeSet::new(),
+            waiting: Waiting::default(),
+            leads: false,
+            had_election: false,
+            first_election: None,
+            next_hello: None,
+            last_turn: Instant::ORIGIN,
+            told_leader: None,
+            version: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes in what has happened at `now`, which never goes back.
+    pub fn handle(&mut self, now: Instant, event: Event<'_>) {
+        self.notice_absence(now);
+        match event {
+            Event::Start => {
+                self.next_hello = Some(now);
+                self.first_election = Some(now + self.settings.interval * PATIENCE_INTERVALS);
+            }
+            Event::Wake => {}
+            Event::Datagram { from, multicast, bytes } => {
+                if let Ok(document) = serde_json::from_slice(bytes)
+                    && let Part::Whole(document) =
+                        self.waiting.take(now, from, document, self.settings.timeout)
+                    && let Some(message) = Message::read(&document)
+                {
+                    self.hear(now, from, multicast, message);
+                }
+            }
+            Event::Peers(peers) => {
+                let new: Vec<_> =
+                    peers.iter().filter(|p| !self.peers.contains(p)).copied().collect();
+                self.peers = peers.into_iter().collect();
+                if self.next_hello.is_some_and(|next| next > now) {
+                    new.into_iter().for_each(|to| self.say_to(&[to], &Said::Hello));
+                }
+            }
+            Event::Source(source) => {
+                self.settings.source = Some(source);
+                self.version += 1;
+            }
+            Event::Unheard => self.speak_sooner(now),
+            Event::Resign => self.resign(),
+            Event::Subscribe(channel) => {
+                let channels = &mut self.settings.channels;
+                if channels.len() < MOST_CHANNELS && channels.insert(channel.clone()) {
+                    self.version += 1;
+                    self.say(&Said::Subscribe(channel));
+                }
+            }
+            Event::Publish(channel, data) => {
+                let subscribed = |known: &&Known| known.member.channels.contains(&channel);
+                let to: Vec<_> = self
+                    .members
+                    .values()
+                    .filter(subscribed)
+                    .filter_map(|k| k.member.address)
+                    .collect();
+                self.say_to(&to, &Said::Custom(channel, data));
+            }
+            Event::Send(event, data) => self.say(&Said::Custom(event, data)),
+            Event::SendTo(to, event, data) => self.say_to(&[to], &Said::Custom(event, data)),
+            Event::Stop => return self.leave(),
+        }
+        self.keep_time(now);
+        self.tell_leader();
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Changes whenever [`members`](Self::members) or [`leader`](Self::leader) may answer something else than before.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// When to wake this up.
+    pub fn next_wake(&self) -> Option<Instant> {
+        let silent = self.members.values().filter(|known| known.stands());
+        let silent = silent.map(|known| known.heard + self.settings.timeout).min();
+        // A deadline that has come is met when it has passed.
+        let silent = silent.map(|at| at + Duration::from_nanos(1));
+        [self.next_hello, self.first_election, silent].into_iter().flatten().min()
+    }
+
+    /// Whether this member believes that it leads.
+    pub fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// Who leads, as far as this member knows.
+    pub fn leader(&self) -> Option<Member> {
+        if self.leads {
+            return Some(self.me());
+        }
+        let leaders = self.members.values().filter(|known| known.leads()).map(|k| &k.member);
+        leaders.reduce(|a, b| if outweighs(rank(b), rank(a)) { b } else { a }).cloned()
+    }
+
+    fn hear(&mut self, now: Instant, from: SocketAddr, multicast: bool, message: Message) {
+        let Message { id, profile, said } = message;
+        if *id == *self.settings.id {
+            return;
+        }
+        let standing = profile.as_ref().map(|profile| profile.standing);
+        let leader_event = said == Said::Leader;
+        if let Some(mut profile) = profile {
+            if leader_event {
+                profile.standing = Standing::Leader;
+            }
+            // A message that is older than the word that its sender left does not bring it back; a hello does.
+            let comes = matches!(said, Said::Hello | Said::Leader | Said::Subscribe(_));
+            if !self.note(now, &id, from, multicast, profile, comes) {
+                return;
+            }
+        }
+        match said {
+            Said::Hello => {
+                if self.leads && standing == Some(Standing::Leader) {
+                    self.elect();
+                }
+                if self.had_election && self.leader().is_none() {
+                    self.elect();
+                }
+                self.had_election |= self.leader().is_some();
+            }
+            Said::Leader => {
+                self.had_election = true;
+                // It may be the lighter one: then its next hello, or our word that it hears, makes it resign.
+                if self.leads && self.best().is_some_and(|best| *best != *self.settings.id) {
+                    self.elect();
+                }
+            }
+            Said::Vote(candidate) => self.vote(now, &candidate),
+            Said::Subscribe(channel) => {
+                if let Some(known) = self.members.get_mut(id.as_str())
+                    && known.member.channels.len() < MOST_CHANNELS
+                {
+                    known.member.channels.insert(channel);
+                    self.version += 1;
+                }
+            }
+            Said::Custom(event, data) => {
+                self.tell(Change::Message { from: id.into(), address: from, event, data });
+            }
+        }
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        let timeout = self.settings.timeout;
+        let silent =
+            |(_, known): &(&Arc<str>, &Known)| known.stands() && known.heard + timeout < now;
+        let silent: Vec<_> = self.members.iter().filter(silent).map(|(id, _)| id.clone()).collect();
+        for id in silent {
+            self.say(&Said::Vote(id.to_string()));
+            self.remove(now, &id);
+        }
+        self.members
+            .retain(|_, known| known.removed.is_none_or(|removed| removed + REMEMBERED >= now));
+        if self.first_election.is_some_and(|at| at <= now) {
+            self.first_election = None;
+            if self.leader().is_none() {
+                self.elect();
+            }
+        }
+        if self.next_hello.is_some_and(|at| at <= now) {
+            self.next_hello = Some(now + self.settings.interval);
+            self.say(&Said::Hello);
+        }
+    }
+
+    /// Who is the heaviest.
+    fn best(&self) -> Option<Arc<str>> {
+        let others = self.members.values().filter(|known| known.stands()).map(|k| rank(&k.member));
+        let all = others.chain([(self.settings.weight, &*self.settings.id)]);
+        let best = all.filter(|(weight, _)| *weight > 0.0);
+        best.reduce(|a, b| if outweighs(b, a) { b } else { a }).map(|(_, id)| id.into())
+    }
+
+    fn elect(&mut self) {
+        self.had_election = true;
+        let Some(best) = self.best() else { return };
+        if best != self.settings.id {
+            if let Some(known) = self.members.get_mut(&best) {
+                known.standing = Standing::Leader;
+            }
+            return self.resign();
+        }
+        if !self.leads {
+            self.leads = true;
+            self.tell(Change::Elected);
+        }
+        for known in self.members.values_mut().filter(|known| known.leads()) {
+            known.standing = Standing::Citizen; // the lighter leader resigns when it hears of it
+        }
+        self.say(&Said::Leader);
+    }
+
+    fn resign(&mut self) {
+        if self.leads {
+            self.leads = false;
+            self.tell(Change::Resigned);
+            self.say(&Said::Hello);
+        }
+    }
+
+    /// Says goodbye, twice: nobody asks again.
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.leads) {
+            self.tell(Change::Resigned);
+        }
+        let goodbye = Profile { standing: Standing::Removed, ..self.profile() };
+        let to = self.everybody();
+        for _ in 0..2 {
+            self.send(&to, &goodbye, &Said::Hello);
+        }
+        (self.next_hello, self.first_election) = (None, None);
+        self.members.clear();
+    }
+
+    fn tell(&mut self, change: Change) {
+        self.version += 1;
+        self.actions.push_back(Action::Tell(change));
+    }
+
+    fn tell_leader(&mut self) {
+        let leader = self.leader();
+        let id = leader.as_ref().map(|leader| Arc::clone(&leader.id));
+        if self.told_leader != id {
+            self.told_leader = id;
+            self.tell(Change::Leader(leader));
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        let standing = if self.leads { Standing::Leader } else { Standing::Citizen };
+        let channels = self.settings.channels.iter().cloned().collect();
+        Profile { weight: self.settings.weight, standing, channels }
+    }
+
+    /// Where all are reached, each once.
+    fn everybody(&self) -> Vec<SocketAddr> {
+        let multicast = self.settings.multicast;
+        let members = self.members.values().filter(|k| multicast.is_none() || !k.multicast);
+        let members = members.filter_map(|known| known.member.address);
+        let all = self.peers.iter().copied().chain(members).chain(multicast);
+        let all: BTreeSet<_> = all.filter(|to| Some(*to) != self.settings.source).collect();
+        all.into_iter().collect()
+    }
+
+    fn say(&mut self, said: &Said) {
+        let to = self.everybody();
+        self.say_to(&to, said);
+    }
+
+    fn say_to(&mut self, to: &[SocketAddr], said: &Said) {
+        let profile = self.profile();
+        self.send(to, &profile, said);
+    }
+
+    fn send(&mut self, to: &[SocketAddr], profile: &Profile, said: &Said) {
+        // democracy's members end when they hear a message that does not say where it is from.
+        let Some(source) = self.settings.source.filter(|_| !to.is_empty()) else { return };
+        let text = wire::write(&self.settings.id, profile, &source.to_string(), said);
+        for datagram in cut(text, self.settings.max_packet, self.random.u64(..)) {
+            let bytes: Arc<[u8]> = datagram.into_bytes().into();
+            let sends = to.iter().map(|to| Action::Send { to: *to, bytes: Arc::clone(&bytes) });
+            self.actions.extend(sends);
+        }
+    }
+}
+
+fn rank(member: &Member) -> (f64, &str) {
+    (member.weight, &member.id)
+}
+
+/// Refuses the name of a channel or an event that would not be read as one.
+pub(crate) fn check_event(name: &str) -> Result<(), &'static str> {
+    match name {
+        "" => Err("it is empty"),
+        "hello" | "vote" | "leader" | "subscribe" => Err("it is one of the protocol's own"),
+        "error" => Err("Node's members end when they hear of it"),
+        name if name.starts_with("incumbent/") => Err("names that begin with incumbent/ are taken"),
+        name if name.len() > LONGEST_NAME => Err("it is longer than 256 bytes"),
+        _ => Ok(()),
+    }
+}

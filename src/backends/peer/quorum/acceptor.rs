@@ -1,0 +1,134 @@
+//! The memory of one voter.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::wire::{Ballot, Body, Value};
+use crate::time::clock::Instant;
+
+/// The most elections that are remembered.
+const MOST_ELECTIONS: usize = 1024;
+
+/// What a voter has promised and accepted since it began. It is in memory only: a voter that begins again has forgotten
+/// it, and so keeps silent for a lease.
+#[derive(Debug)]
+pub(super) struct Acceptor {
+    incarnation: u64,
+    /// From when on it votes.
+    votes_from: Instant,
+    /// The longest lease: for so long it remembers what it accepted.
+    lease: Duration,
+    slots: BTreeMap<String, Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    promised: Ballot,
+    promised_at: Instant,
+    accepted: Option<Accepted>,
+    /// The greatest revision that was ever accepted.
+    floor: u64,
+    touched: Instant,
+}
+
+#[derive(Debug)]
+struct Accepted {
+    ballot: Ballot,
+    value: Value,
+    at: Instant,
+}
+
+/// How long a round may take from its beginning to the last promise that counts, and again from a promise to its use.
+///
+/// A promise that a voter has forgotten can still be used elsewhere, in a ballot that is higher than those of later rounds,
+/// which the voter would have refused. Rounds are so short, and voters so long silent, that what such a round wrote is no
+/// longer remembered by anybody when the voter votes again.
+pub(super) fn longest_round(lease: Duration) -> Duration {
+    lease / 4
+}
+
+/// For how long a voter is silent that has forgotten: two such spans and a lease, and some for clocks that run unevenly.
+pub(super) fn silence(lease: Duration) -> Duration {
+    lease + longest_round(lease) * 2 + lease / 100
+}
+
+impl Acceptor {
+    pub fn new(incarnation: u64, votes_from: Instant, lease: Duration) -> Self {
+        Self { incarnation, votes_from, lease, slots: BTreeMap::new() }
+    }
+
+    pub fn votes(&self, now: Instant) -> bool {
+        self.votes_from <= now
+    }
+
+    /// Votes from then on only.
+    pub fn be_silent_until(&mut self, votes_from: Instant) {
+        self.votes_from = votes_from;
+    }
+
+    pub fn prepare(&mut self, now: Instant, name: &str, ballot: Ballot) -> Option<Body> {
+        if !self.votes(now) {
+            return Some(Body::NotYet { ballot });
+        }
+        let Some(slot) = self.slots.get_mut(name) else {
+            if !self.make_room(now) {
+                return None;
+            }
+            let slot =
+                Slot { promised: ballot, promised_at: now, accepted: None, floor: 0, touched: now };
+            self.slots.insert(name.to_owned(), slot);
+            return Some(Body::Promise { ballot, accepted: None, floor: 0, seat: None });
+        };
+        if ballot < slot.promised {
+            return Some(Body::Refused { ballot, promised: slot.promised });
+        }
+        if ballot > slot.promised {
+            slot.promised = ballot;
+            slot.promised_at = now; // of the first: one that is asked for again is no younger
+        }
+        slot.touched = now;
+        slot.accepted.take_if(|accepted| accepted.at + self.lease < now);
+        let accepted = slot.accepted.as_ref().map(|a| (a.ballot, a.value.clone()));
+        Some(Body::Promise { ballot, accepted, floor: slot.floor, seat: None })
+    }
+
+    /// Accepts only what this incarnation itself has promised, and nothing later: a promise that was forgotten binds nobody,
+    /// so it must be good for nothing.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        name: &str,
+        ballot: Ballot,
+        to: u64,
+        value: Value,
+    ) -> Option<Body> {
+        if to != self.incarnation || !self.votes(now) {
+            return Some(Body::NotYet { ballot });
+        }
+        let slot = self.slots.get_mut(name)?;
+        if ballot != slot.promised {
+            let promised = slot.promised;
+            return (ballot < promised).then_some(Body::Refused { ballot, promised });
+        }
+        if slot.promised_at + longest_round(self.lease) < now {
+            return Some(Body::NotYet { ballot });
+        }
+        slot.floor = slot.floor.max(value.revision);
+        slot.accepted = Some(Accepted { ballot, value, at: now });
+        slot.touched = now;
+        Some(Body::Accepted { ballot })
+    }
+
+    /// Forgets what nobody has touched for so long that no right to lead can rest on it, if need be.
+    fn make_room(&mut self, now: Instant) -> bool {
+        if self.slots.len() < MOST_ELECTIONS {
+            return true;
+        }
+        let old = self.slots.iter().min_by_key(|(_, slot)| slot.touched);
+        let old = old.filter(|(_, slot)| slot.touched + self.lease * 2 < now);
+        match old.map(|(name, _)| name.clone()) {
+            Some(name) => self.slots.remove(&name).is_some(),
+            None => false,
+        }
+    }
+}

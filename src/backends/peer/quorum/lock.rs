@@ -1,0 +1,177 @@
+//! The lock of a quorum.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::proposal::{Done, Operation};
+use super::wire::{LONGEST_IDENTITY, LONGEST_NAME};
+use crate::backends::peer::handle::Peer;
+use crate::backends::peer::shared::{Input, Shared};
+use crate::lock::{
+    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Subscription, Write,
+};
+
+/// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the group.
+#[derive(Clone)]
+pub struct QuorumLock {
+    peer: Peer,
+    lease: Duration,
+}
+
+impl QuorumLock {
+    pub(super) fn new(peer: Peer, lease: Duration) -> Self {
+        Self { peer, lease }
+    }
+
+    async fn ask(
+        &self,
+        name: &str,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<Done, LockError> {
+        let (answer, answered) = oneshot::channel();
+        let changes = !matches!(operation, Operation::Read | Operation::Names);
+        let ask = Input::Ask { name: name.into(), operation, timeout, answer };
+        self.peer.shared().ask(ask);
+        match answered.await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(refusal)) => Err(LockError::new(refusal.kind, refusal.message)),
+            Err(_) => {
+                let kind =
+                    if changes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
+                Err(LockError::new(kind, "this member has left its group"))
+            }
+        }
+    }
+}
+
+impl Lock for QuorumLock {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            longest_lease: self.lease,
+            reads: true,
+            empty_is_proof: true,
+            expires: false,
+            reads_are_durable: true,
+            longest_identity: LONGEST_IDENTITY,
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        match name.len() {
+            1..=LONGEST_NAME => Ok(()),
+            _ => Err("an election of a quorum needs a name of 1 to 256 bytes".to_owned()),
+        }
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+        async move {
+            match self.ask(name, Operation::Read, timeout).await? {
+                Done::Read(reading) => Ok(reading),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        write: Write,
+    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+        async move {
+            // It may ask to be kept for longer than the longest lease, while it waits for others. It is not: whoever finds
+            // nothing knows that nobody has written for a lease, so whoever had a right to lead before has none.
+            let timeout = write.timeout;
+            match self.ask(name, Operation::Write(write), timeout).await? {
+                Done::Written(revision) => Ok(revision),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a str,
+        release: Release,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        async move {
+            let timeout = release.timeout;
+            self.ask(name, Operation::Release(release), timeout).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    /// Those of which this member has heard within two leases. It waits for up to `timeout` until it has been in its group for
+    /// a lease, within which every leader tells of itself.
+    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+        async move {
+            match self.ask("", Operation::Names, timeout).await? {
+                Done::Names(names) => Ok(names),
+                done => Err(unexpected(&done)),
+            }
+        }
+        .boxed()
+    }
+
+    fn evict<'a>(
+        &'a self,
+        name: &'a str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        let evict = Operation::Evict(Some(expected));
+        async move { self.ask(name, evict, timeout).await.map(|_| ()) }.boxed()
+    }
+
+    fn concede<'a>(
+        &'a self,
+        name: &'a str,
+        concession: Concession,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        self.peer.shared().ask(Input::Concede(name.into(), concession));
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(self.peer.shared());
+        shared.ask(Input::Listen { id, name: name.into(), sink });
+        Subscription::new(Listening { id, shared })
+    }
+}
+
+fn unexpected(done: &Done) -> LockError {
+    LockError::new(LockErrorKind::Unknown, format!("the quorum answered another request: {done:?}"))
+}
+
+/// Held by a subscription; its drop ends the hints.
+struct Listening {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.shared.ask(Input::Deafen(self.id));
+    }
+}
+
+impl fmt::Debug for QuorumLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumLock").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! A member that is one of a quorum.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use thiserror::Error;
+
+use super::lock::QuorumLock;
+use super::types::VoterSettings;
+use super::voter::Voter;
+use super::voter_host::Seat;
+use crate::backends::peer::builder::PeerBuilder;
+use crate::backends::peer::handle::{Changes, Peer};
+use crate::backends::peer::protocol::Member;
+use crate::backends::peer::seal::RefusedDatagrams;
+use crate::backends::peer::start_error::PeerStartError;
+use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
+use crate::time::clock::Clock;
+
+/// The longest lease of a quorum that is told nothing else.
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+/// How many voters a quorum may have.
+const SIZES: std::ops::RangeInclusive<u32> = 2..=31;
+
+/// How to be one of a quorum.
+#[derive(Debug)]
+#[must_use = "a member begins with start()"]
+pub struct QuorumBuilder {
+    member: PeerBuilder,
+    size: u32,
+    lease: Duration,
+    voters: Option<BTreeSet<String>>,
+    votes: bool,
+}
+
+impl QuorumBuilder {
+    pub(in crate::backends::peer) fn new(member: PeerBuilder, size: u32) -> Self {
+        Self { member, size, lease: DEFAULT_LEASE, voters: None, votes: true }
+    }
+
+    /// The longest lease that a campaigner may hold, and their default: 1 s to 1 h, the same for all members. For one and a
+    /// half of it a member does not vote after its start. Default: 15 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Who votes, by their [identifiers](PeerBuilder::id): as many as the quorum's size, the same for all members. Default:
+    /// whoever was started with the same size and lease.
+    ///
+    /// With names a voter may be replaced, under its own name, while it still runs, as when its node is cut off: the
+    /// replacement votes when the others have given the old one up. See the [module](super).
+    pub fn voters(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.voters = Some(ids.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// A secret that all members share, as [`PeerBuilder::key`].
+    pub fn key(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.member = self.member.key(secret);
+        self
+    }
+
+    /// The keys of a file, as [`PeerBuilder::key_file`].
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.member = self.member.key_file(path);
+        self
+    }
+
+    /// Makes this a member that only looks: it reads, and may evict, by the votes of the others, and has none itself. It counts to
+    /// no quorum's size, has nothing of the group elect it while anybody else is there, and must not be among the
+    /// [voters](Self::voters) by its identifier.
+    pub fn only_looks(mut self) -> Self {
+        self.votes = false;
+        self.member = self.member.weight(f64::MIN_POSITIVE);
+        self
+    }
+
+    /// Checks everything, and starts the member as [`PeerBuilder::start`] does. It votes when one and a half leases
+    /// have passed.
+    ///
+    /// # Errors
+    /// [`QuorumStartError`], which says what is wrong. Nothing has been started then.
+    pub fn start(self) -> Result<QuorumPeer, QuorumStartError> {
+        let Self { member, size, lease, voters, votes } = self;
+        if !SIZES.contains(&size) {
+            return Err(QuorumStartError::Size { size });
+        }
+        if !(LEAST_LEASE..=GREATEST_LEASE).contains(&lease) {
+            return Err(QuorumStartError::Lease { lease });
+        }
+        if let Some(voters) = voters.as_ref().map(BTreeSet::len)
+            && u32::try_from(voters) != Ok(size)
+        {
+            return Err(QuorumStartError::Voters { voters, size });
+        }
+        let peer = member.start_with(|id, clock| {
+            let incarnation = getrandom::u64().map_err(|_| PeerStartError::NoRandomness)?;
+            let id = id.clone();
+            let origin_unix_us = unix_us_at_origin(clock);
+            let settings =
+                VoterSettings { id, size, voters, votes, lease, incarnation, origin_unix_us };
+            Ok(Some(Seat::new(Voter::new(settings))))
+        })?;
+        Ok(QuorumPeer { peer, lease })
+    }
+}
+
+/// A member of a group that is one of a quorum: see the [module](super).
+///
+/// It is a member like others, and may be elected among them by weight; but what an election promises, its
+/// [`lock`](Self::lock) promises, and so this type does not say who leads the group.
+///
+/// When the last handle, its locks included, is dropped, it leaves as by [`stop`](Self::stop).
+#[derive(Debug, Clone)]
+#[must_use = "dropping the last handle leaves the group"]
+pub struct QuorumPeer {
+    peer: Peer,
+    lease: Duration,
+}
+
+impl QuorumPeer {
+    /// The quorum's lock, for any number of elections.
+    pub fn lock(&self) -> QuorumLock {
+        QuorumLock::new(self.peer.clone(), self.lease)
+    }
+
+    /// What tells this member from others.
+    pub fn id(&self) -> &str {
+        self.peer.id()
+    }
+
+    /// This member and all others that it hears, whether they vote or not.
+    pub fn members(&self) -> Vec<Member> {
+        self.peer.members()
+    }
+
+    /// Whether this member's vote counts, as of its last hello: not within one and a half leases after its start, and not before it has its seat, where
+    /// voters have names. It may lead without.
+    pub fn votes(&self) -> bool {
+        self.peer.shared().votes.load(Ordering::Relaxed)
+    }
+
+    /// As [`Peer::local_address`].
+    pub fn local_address(&self) -> SocketAddr {
+        self.peer.local_address()
+    }
+
+    /// As [`Peer::refused_datagrams`].
+    pub fn refused_datagrams(&self) -> RefusedDatagrams {
+        self.peer.refused_datagrams()
+    }
+
+    /// As [`Peer::changes`].
+    pub fn changes(&self) -> Changes {
+        self.peer.changes()
+    }
+
+    /// Leaves the group. Stop elections on its lock before: they can release nothing afterwards.
+    pub async fn stop(&self) {
+        self.peer.stop().await;
+    }
+}
+
+fn unix_us_at_origin(clock: &dyn Clock) -> u64 {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let origin = unix.saturating_sub(clock.now().since_origin());
+    u64::try_from(origin.as_micros()).unwrap_or(0)
+}
+
+/// Why a member of a quorum cannot start.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum QuorumStartError {
+    /// The size.
+    #[error("a quorum of {size}: it takes 2 to 31 voters, best an odd number")]
+    Size {
+        /// As given.
+        size: u32,
+    },
+    /// The lease.
+    #[error("a lease of {lease:?} is not between 1s and 3600s")]
+    Lease {
+        /// As given.
+        lease: Duration,
+    },
+    /// The voters.
+    #[error("{voters} voters are named for a quorum of {size}")]
+    Voters {
+        /// How many are named.
+        voters: usize,
+        /// As given.
+        size: u32,
+    },
+    /// The member itself.
+    #[error(transparent)]
+    Member(#[from] PeerStartError),
+}

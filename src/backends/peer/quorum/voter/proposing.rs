@@ -1,0 +1,190 @@
+//! The rounds by which a member has its own requests decided: promises of a majority, then its acceptance.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Again;
+use super::TOLD_AGAIN;
+use super::To;
+use super::Voter;
+use crate::backends::peer::quorum::acceptor::longest_round;
+use crate::backends::peer::quorum::proposal::{
+    Accepting, Decision, Done, Promise, Proposal, Refusal, Stage,
+};
+use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps};
+use crate::lock::LockErrorKind;
+use crate::time::clock::Instant;
+
+/// How often the wait for a majority to accept is doubled at the most.
+const MOST_DOUBLED: u32 = 8;
+
+impl Voter {
+    #[allow(clippy::too_many_arguments, reason = "the parts of one message")]
+    pub(super) fn answered(
+        &mut self,
+        now: Instant,
+        id: &str,
+        from: To,
+        incarnation: u64,
+        name: &str,
+        ballot: Ballot,
+        body: Body,
+    ) {
+        let at = self.proposals.iter().position(|p| p.ballot == ballot && *p.name == *name);
+        let Some(at) = at.filter(|_| self.is_voter(id)) else { return };
+        let mut proposal = self.proposals.swap_remove(at);
+        let ended = match body {
+            Body::Promise { accepted, floor, seat, .. } => {
+                if !self.counts(now, id, from, name, seat) {
+                    self.proposals.push(proposal);
+                    return;
+                }
+                self.voted(now, incarnation);
+                proposal.promised(id, Promise { from, incarnation, accepted, floor, seat });
+                self.decide(now, &mut proposal)
+            }
+            Body::Accepted { .. } => {
+                self.voted(now, incarnation);
+                proposal.accepted(id, incarnation);
+                self.finish(now, &mut proposal)
+            }
+            Body::Refused { promised, .. } => {
+                self.round = self.round.max(promised.round);
+                // Whoever was first is let finish; two who meet again and again draw apart, by round trips at the least.
+                let took = now.saturating_since(proposal.began);
+                let took = took.clamp(self.patience(), longest_round(self.settings.lease));
+                let most = took * (proposal.attempts.min(8) + 1) / 2;
+                let pause =
+                    self.random.u64(1..=u64::try_from(most.as_micros()).unwrap_or(1).max(1));
+                proposal.stage = Stage::Pause;
+                proposal.resend = now + Duration::from_micros(pause);
+                None
+            }
+            Body::Mismatch { .. } => {
+                proposal.mismatch = true;
+                None
+            }
+            _ => None,
+        };
+        match ended {
+            Some(answer) => self.answer(proposal.ticket, answer),
+            None => self.proposals.push(proposal),
+        }
+    }
+
+    fn voted(&mut self, now: Instant, incarnation: u64) {
+        let lease = self.settings.lease;
+        self.seen.retain(|_, last| now.saturating_since(*last) < lease);
+        if self.seen.len() <= 2 * self.majority() {
+            self.seen.insert(incarnation, now);
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.seats.is_none()
+            && self.seen.len() > usize::try_from(self.settings.size).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn begin_round(&mut self, now: Instant, proposal: &mut Proposal) {
+        self.round = self.round.saturating_add(1);
+        proposal.attempts = proposal.attempts.saturating_add(1);
+        proposal.ballot.round = self.round;
+        proposal.began = now;
+        proposal.stage = Stage::Prepare(BTreeMap::new());
+        proposal.resend = now + self.patience();
+        self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
+    }
+
+    /// Once a majority has promised.
+    fn decide(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
+        let Stage::Prepare(promises) = &mut proposal.stage else { return None };
+        promises.retain(|id, promise| self.is_latest(id, promise.seat));
+        if promises.len() < self.majority() {
+            return None;
+        }
+        if self.is_crowded() {
+            let message = format!(
+                "more than {} members vote within a lease: set the quorum's size to how many can ever run at once",
+                self.settings.size
+            );
+            return Some(Err(Refusal { kind: LockErrorKind::Misconfigured, message }));
+        }
+        if proposal.began + longest_round(self.settings.lease) < now {
+            self.begin_round(now, proposal);
+            return None;
+        }
+        let latest = promises.values().filter_map(|promise| promise.accepted.as_ref());
+        let latest = latest.max_by_key(|(ballot, _)| *ballot).cloned();
+        let ballots = || promises.values().map(|p| p.accepted.as_ref().map(|(ballot, _)| *ballot));
+        let settled = ballots().all(|ballot| ballot == latest.as_ref().map(|(ballot, _)| *ballot));
+        let current = latest.map(|(_, value)| value);
+        let me = (self.settings.incarnation, proposal.number);
+        let wall = self.wall_us(now);
+        let next = current.as_ref().map_or(1, |value| value.revision.saturating_add(1)).max(wall);
+        let floor = promises.values().map(|promise| promise.floor).max().unwrap_or(0);
+        let next = next.max(floor.saturating_add(1));
+        let (value, done, previous) = match proposal.operation.decide(current, me, next, settled) {
+            Decision::End(answer) => return Some(answer),
+            Decision::Write { value, done, previous } => (value, done, previous),
+        };
+        let previous = match previous {
+            None if value.by == me => proposal.replaced,
+            previous => previous,
+        };
+        proposal.replaced = previous.or(proposal.replaced);
+        proposal.sent_new |= previous.is_some();
+        let (mut set, mut seats) = (BTreeMap::new(), Stamps::new());
+        if let Stage::Prepare(promises) = std::mem::replace(&mut proposal.stage, Stage::Pause) {
+            for (id, promise) in promises {
+                seats.extend(promise.seat.map(|seat| (id.clone(), seat)));
+                set.insert(id, (promise.from, promise.incarnation));
+            }
+        }
+        let accepted = BTreeSet::new();
+        let patience = self.patience_of_accepting(now, proposal);
+        let since = now;
+        let accepting = Accepting { set, accepted, seats, value, done, previous, since, patience };
+        proposal.stage = Stage::Accept(Box::new(accepting));
+        self.send_accepts(now, proposal);
+        None
+    }
+
+    /// How long to wait for a majority to accept: twice as long as their promises took, and longer after each round that was given
+    /// up, so that it ends on a slow network too. A promise is good for no longer than the longest round.
+    fn patience_of_accepting(&self, now: Instant, proposal: &Proposal) -> Duration {
+        let least = (self.patience() * 4).max(now.saturating_since(proposal.began) * 2);
+        let grown = least.saturating_mul(1 << proposal.given_up.min(MOST_DOUBLED));
+        grown.min(longest_round(self.settings.lease))
+    }
+
+    pub(super) fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
+        let patience = self.patience();
+        let Stage::Accept(accepting) = &proposal.stage else { return };
+        let Accepting { set, accepted, seats, value, .. } = &**accepting;
+        let until = accepting.since + accepting.patience;
+        // Sent again a few times, and not when it is given up.
+        proposal.resend = (now + patience.max(accepting.patience / 8)).min(until);
+        let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
+        for (_, (from, to)) in missing {
+            let (ballot, to, value, seats) = (proposal.ballot, *to, value.clone(), seats.clone());
+            self.say(*from, &proposal.name, Body::Accept { ballot, to, value, seats });
+        }
+    }
+
+    /// Once a majority has accepted.
+    fn finish(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
+        let Stage::Accept(accepting) = &proposal.stage else { return None };
+        let Accepting { accepted, value, done, previous, .. } = &**accepting;
+        if accepted.len() < self.majority() {
+            return None;
+        }
+        let (value, done, previous) = (value.clone(), done.clone(), *previous);
+        if let Some(previous) = previous {
+            let body = Body::Stored { value, previous };
+            let envelope = self.envelope(&proposal.name, body.clone());
+            self.again.push(Again { at: now + self.patience(), left: TOLD_AGAIN, envelope });
+            self.say_all(&proposal.name, body);
+        }
+        Some(Ok(done))
+    }
+}

@@ -1,0 +1,130 @@
+//! The secrets that members of a group share.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// The least and the most bytes of a key.
+const LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
+/// The most keys of a member.
+const MAX_KEYS: usize = 8;
+/// The most bytes of a key file.
+const MAX_FILE: u64 = 64 * 1024;
+/// The bytes of a tag: half of a digest, as RFC 2104 allows.
+pub(super) const TAG: usize = 16;
+
+/// A key, ready to sign. It is never shown.
+#[derive(Clone)]
+pub(in crate::backends::peer) struct Key(Hmac<Sha256>);
+
+impl Key {
+    /// # Errors
+    /// What is wrong with the key.
+    pub fn new(secret: &[u8]) -> Result<Self, &'static str> {
+        if secret.len() < *LENGTHS.start() {
+            return Err("a key is shorter than 16 bytes; make one with: openssl rand -base64 32");
+        }
+        if secret.len() > *LENGTHS.end() {
+            return Err("a key is longer than 1024 bytes");
+        }
+        let mac = Hmac::new_from_slice(secret).map_err(|_| "it cannot be a key")?;
+        Ok(Self(mac))
+    }
+
+    pub fn tag(&self, parts: &[&[u8]]) -> [u8; TAG] {
+        let digest = self.over(parts).finalize().into_bytes();
+        let mut tag = [0; TAG];
+        tag.iter_mut().zip(digest).for_each(|(byte, of)| *byte = of);
+        tag
+    }
+
+    /// Whether `tag` is the tag of these parts, in a time that does not depend on where it differs.
+    pub fn verifies(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
+        tag.len() == TAG && self.over(parts).verify_truncated_left(tag).is_ok()
+    }
+
+    fn over(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        parts.iter().for_each(|part| mac.update(part));
+        mac
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(***)")
+    }
+}
+
+/// The keys of a member from their secrets: the first signs, all are accepted.
+pub(in crate::backends::peer) fn keys(secrets: &[Vec<u8>]) -> Result<Vec<Key>, &'static str> {
+    if secrets.len() > MAX_KEYS {
+        return Err("there are more than 8 keys");
+    }
+    secrets.iter().map(|secret| Key::new(secret)).collect()
+}
+
+/// The secrets of a key file: one a line, without blanks around it. Empty lines and those that begin with `#` are passed over.
+///
+/// # Errors
+/// What is wrong with the file; never what is in it.
+pub(in crate::backends::peer) fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let of_system = |error: io::Error| format!("it cannot be read: {error}");
+    let file = File::open(path).map_err(of_system)?;
+    let mut text = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut text).map_err(of_system)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err("it is longer than 64 KiB".to_owned());
+    }
+    secrets_of(&text).map_err(str::to_owned)
+}
+
+fn secrets_of(text: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let secrets = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let secrets: Vec<_> = secrets.take(MAX_KEYS + 1).map(<[u8]>::to_vec).collect();
+    if secrets.is_empty() {
+        return Err("it has no key: write one into a line of its own");
+    }
+    keys(&secrets)?;
+    Ok(secrets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_keys() {
+        let text = b"# new\n  0123456789abcdef0 \r\n\n0123456789abcdef1";
+        assert_eq!(secrets_of(text).unwrap(), [b"0123456789abcdef0", b"0123456789abcdef1"]);
+    }
+
+    #[test]
+    fn a_file_without_a_fit_key_is_refused_without_telling_what_is_in_it() {
+        for text in ["", "# only\n", "hunter2", &"x".repeat(2000), &"0123456789abcdef\n".repeat(9)]
+        {
+            let error = secrets_of(text.as_bytes()).unwrap_err();
+            assert!(!error.contains("hunter2") && !error.contains('\n'), "{error}");
+        }
+    }
+
+    /// RFC 4231, test case 2 has too short a key; case 3 has 20 bytes.
+    #[test]
+    fn tags_are_those_of_the_standard() {
+        let key = Key::new(&[0xaa; 20]).unwrap();
+        let tag = [
+            0x77, 0x3e, 0xa9, 0x1e, 0x36, 0x80, 0x0e, 0x46, 0x85, 0x4d, 0xb8, 0xeb, 0xd0, 0x91,
+            0x81, 0xa7,
+        ];
+        let data = [0xdd; 50];
+        assert_eq!(key.tag(&[&data[..7], &data[7..]]), tag);
+        assert!(key.verifies(&[&data], &tag));
+        assert!(!key.verifies(&[&data], &tag[..15]) && !key.verifies(&[&data[1..]], &tag));
+        assert_eq!(format!("{key:?}"), "Key(***)");
+    }
+}

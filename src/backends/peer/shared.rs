@@ -1,0 +1,79 @@
+//! What the handles of a member and its task share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use super::protocol::{Change, Member};
+use super::quorum::{Done, Operation, Refusal};
+use super::seal::Refusals;
+use crate::lock::{Concession, HintSink};
+use crate::time::clock::{Clock, Instant};
+
+/// How many changes a slow reader may be behind.
+pub(super) const CHANGES_KEPT: usize = 256;
+
+/// What is asked of the task.
+#[derive(Debug)]
+pub(super) enum Input {
+    Resign,
+    Subscribe(String),
+    Publish(String, Value),
+    Send(String, Value),
+    /// Of a quorum's lock.
+    Ask {
+        name: Arc<str>,
+        operation: Operation,
+        timeout: Duration,
+        answer: oneshot::Sender<Result<Done, Refusal>>,
+    },
+    Concede(Arc<str>, Concession),
+    Listen {
+        id: u64,
+        name: Arc<str>,
+        sink: HintSink,
+    },
+    Deafen(u64),
+    Stop,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Status {
+    pub leader: Option<Member>,
+    pub members: Vec<Member>,
+    pub finished: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub id: Arc<str>,
+    pub bound: SocketAddr,
+    pub clock: Arc<dyn Clock>,
+    /// Until when this member may believe that it leads without its task having looked again; zero: it does not lead.
+    pub leads_until_ns: AtomicU64,
+    pub status: watch::Sender<Status>,
+    pub changes: broadcast::Sender<Change>,
+    pub inputs: mpsc::UnboundedSender<Input>,
+    pub refusals: Refusals,
+    /// Whether this member votes in its quorum.
+    pub votes: AtomicBool,
+}
+
+impl Shared {
+    pub fn leads(&self) -> bool {
+        let until = self.leads_until_ns.load(Ordering::Acquire);
+        until != 0 && self.clock.now() < Instant::from_nanos(until)
+    }
+
+    pub fn ask(&self, input: Input) {
+        let _ = self.inputs.send(input); // an error means that the task has ended
+    }
+
+    pub fn tell(&self, change: Change) {
+        let _ = self.changes.send(change); // an error means that nobody listens
+    }
+}

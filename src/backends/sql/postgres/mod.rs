@@ -1,0 +1,104 @@
+//! PostgreSQL.
+
+mod connections;
+mod emptiness;
+mod errors;
+mod listener;
+mod lock;
+mod probe;
+mod statements;
+mod tables;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::error::SqlError;
+use super::setup::Tables;
+use connections::Connections;
+pub use lock::PostgresLock;
+pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TableRight};
+
+/// How long opening may take.
+const OPENS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A database of a PostgreSQL server, version 12 or later, with the tables of elections in it.
+///
+/// Cheap to clone. It has a few connections of its own and, while an election listens, one more for `LISTEN`.
+#[derive(Clone)]
+pub struct Postgres {
+    connections: Arc<Connections>,
+    opened: tables::Opened,
+}
+
+impl Postgres {
+    /// Connects to a URL like `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`, and makes the tables where they
+    /// are not there. What the URL leaves out comes from `PGHOST`, `PGUSER` and so on and from `~/.pgpass`.
+    ///
+    /// # Errors
+    /// A URL that is none; a server that cannot be reached, refuses us, or is a replica; tables that are
+    /// missing and may not be made, or are not those of this version.
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
+    pub async fn connect(url: &str) -> Result<Self, SqlError> {
+        Self::connect_with(url, Tables::make()).await
+    }
+
+    /// The same, with `tables` saying what to do where they are not there.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
+    pub async fn connect_with(url: &str, tables: Tables) -> Result<Self, SqlError> {
+        Self::over(Connections::own(probe::options_of(url)?), tables).await
+    }
+
+    /// Uses a pool that the program has anyway, and its settings for the connection that listens. The pool should have a connection
+    /// to spare: a renewal that has to wait for one comes late.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), but for the URL.
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
+    pub async fn open(pool: PgPool) -> Result<Self, SqlError> {
+        Self::open_with(pool, Tables::make()).await
+    }
+
+    /// The same, with `tables` saying what to do where they are not there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// Dropped, tables may be left behind.
+    pub async fn open_with(pool: PgPool, tables: Tables) -> Result<Self, SqlError> {
+        Self::over(Connections::of(pool), tables).await
+    }
+
+    async fn over(connections: Connections, tables: Tables) -> Result<Self, SqlError> {
+        let opened = tables::open(&connections, tables, OPENS_WITHIN).await?;
+        Ok(Self { connections: Arc::new(connections), opened })
+    }
+
+    /// The longest lease that anybody may hold here.
+    pub fn longest_lease(&self) -> Duration {
+        self.opened.longest_lease
+    }
+
+    /// The lock, for any number of elections.
+    pub fn lock(&self) -> PostgresLock {
+        PostgresLock::new(Arc::clone(&self.connections), self.opened.clone())
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("at", &self.connections.place()).finish_non_exhaustive()
+    }
+}

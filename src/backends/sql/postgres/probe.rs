@@ -1,0 +1,270 @@
+//! What a server and its tables are like, asked without making or changing anything.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sqlx::Row;
+use sqlx::postgres::{PgConnectOptions, PgListener, PgRow};
+use tokio::time::{Instant, timeout_at};
+
+use super::connections::{Connections, Does};
+use super::errors;
+use super::statements;
+use super::tables;
+use crate::backends::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::lock::LockErrorKind;
+use crate::time::timer::from_now;
+
+/// What the channels begin with on which it is tried out whether notifications arrive. Each is used once: a pooler may leave
+/// somebody else's connection listening.
+const CHANNEL: &str = "incumbent_probe_";
+
+const SERVER: &str = "SELECT current_setting('server_version') AS version,
+        current_setting('server_version_num')::integer AS version_number,
+        pg_is_in_recovery() AS replica,
+        floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock_ms,
+        current_setting('fsync') = 'on' AS syncs,
+        current_setting('synchronous_commit') AS synchronous_commit,
+        current_setting('synchronous_standby_names') AS synchronous_standby_names,
+        (SELECT count(*) FROM pg_stat_replication) AS replicas";
+
+/// Of a table that is not there nothing is said.
+const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text AS first_schema,
+        coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create,
+        to_regclass('incumbent_settings') IS NOT NULL
+            AND to_regprocedure('incumbent_incarnation()') IS NOT NULL AS complete,
+        (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('O', 'A')
+            AND t.tgname IN ('incumbent_guard', 'incumbent_tell', 'incumbent_refuse')) AS triggers,
+        has_table_privilege(c.oid, 'SELECT') AS may_select,
+        has_table_privilege(c.oid, 'INSERT') AS may_insert,
+        has_table_privilege(c.oid, 'UPDATE') AS may_update,
+        has_table_privilege(to_regclass('incumbent_settings')::oid, 'SELECT') AS may_know
+    FROM (SELECT to_regclass('incumbent_elections')::oid AS oid) found
+        LEFT JOIN pg_class c ON c.oid = found.oid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace";
+
+const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS tells,
+        (SELECT incarnation IS NOT DISTINCT FROM incumbent_incarnation() FROM incumbent_settings) AS made_here";
+
+/// How many triggers the tables have.
+const TRIGGERS: i64 = 3;
+
+/// A way to ask a PostgreSQL server what elections depend on. It writes nothing and makes nothing, so it works where
+/// [`Postgres::connect`](super::Postgres::connect) does not: on a replica, without tables, without rights.
+pub struct PostgresProbe {
+    connections: Connections,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PostgresFacts {
+    /// Its version, as in `15.8`.
+    pub version: String,
+    /// The same as a number: `150008`. Elections need 120000.
+    pub version_number: i32,
+    /// Whether it is a replica, or is recovering: elections are not held there.
+    pub replica: bool,
+    /// Its clock, in milliseconds, as of its answer.
+    pub clock: SystemTime,
+    /// Whether it syncs its disk (`fsync`). Where not, a crash of the machine takes acknowledged writes.
+    pub syncs: bool,
+    /// `synchronous_commit`, for us.
+    pub synchronous_commit: String,
+    /// `synchronous_standby_names`: empty where it waits for no replica.
+    pub synchronous_standby_names: String,
+    /// How many replicas follow it now.
+    pub replicas: u64,
+}
+
+/// What is there of the tables, and what we may do with them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableFacts {
+    /// The schema that they are in; `None`: they are not there.
+    pub schema: Option<String>,
+    /// The schema that they would be made in; `None`: the `search_path` names none that is there.
+    pub first_schema: Option<String>,
+    /// Whether we may make them.
+    pub may_create: bool,
+    /// Whether tables, function and triggers are all there. Where not, `deploy/postgres.sql` mends it.
+    pub complete: bool,
+    /// The rights that we lack of those that a campaigner needs, as in `UPDATE` on `incumbent_elections`.
+    pub lacking: Vec<TableRight>,
+    /// The longest lease; `None` where the tables are not there, or not to be read.
+    pub longest_lease: Option<Duration>,
+    /// Whether the server tells on which history it is, by which a failover is noticed; `None` where nobody can say.
+    pub tells_history: Option<bool>,
+    /// Whether the tables were made on the history that the server is on. Where not, after a failover, a restore or a dump that was
+    /// read in, a missing row proves nothing, and the first term of each new election waits. `None` where nobody can say.
+    pub made_here: Option<bool>,
+}
+
+/// A right on a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableRight {
+    /// As in `UPDATE`.
+    pub verb: &'static str,
+    /// As in `incumbent_elections`.
+    pub table: &'static str,
+}
+
+impl PostgresProbe {
+    /// For the server of a URL as [`Postgres::connect`](super::Postgres::connect) takes it. Asks nobody.
+    ///
+    /// # Errors
+    /// A URL that is none.
+    pub fn new(url: &str) -> Result<Self, SqlError> {
+        Ok(Self { connections: Connections::own(options_of(url)?) })
+    }
+
+    /// Which database, without secrets: as in `db.example.net:5432/app`.
+    pub fn place(&self) -> &str {
+        self.connections.place()
+    }
+
+    /// Asks the server about itself.
+    ///
+    /// # Errors
+    /// Where it cannot be reached within `timeout`, or refuses us.
+    pub async fn server(&self, timeout: Duration) -> Result<PostgresFacts, SqlError> {
+        let row = self.one(SERVER, timeout).await?;
+        self.server_of(&row).map_err(|error| self.odd(error).into())
+    }
+
+    fn server_of(&self, row: &PgRow) -> Result<PostgresFacts, sqlx::Error> {
+        let clock: i64 = row.try_get("clock_ms")?;
+        let replicas: i64 = row.try_get("replicas")?;
+        Ok(PostgresFacts {
+            version: row.try_get("version")?,
+            version_number: row.try_get("version_number")?,
+            replica: row.try_get("replica")?,
+            clock: UNIX_EPOCH + Duration::from_millis(clock.unsigned_abs()),
+            syncs: row.try_get("syncs")?,
+            synchronous_commit: row.try_get("synchronous_commit")?,
+            synchronous_standby_names: row.try_get("synchronous_standby_names")?,
+            replicas: replicas.unsigned_abs(),
+        })
+    }
+
+    /// Asks for the tables, which the `search_path` finds.
+    ///
+    /// # Errors
+    /// As [`server`](Self::server); and tables of another version.
+    pub async fn tables(&self, timeout: Duration) -> Result<TableFacts, SqlError> {
+        let by = from_now(timeout);
+        let row = self.one(TABLES, timeout).await?;
+        let mut facts = tables_of(&row).map_err(|error| self.odd(error))?;
+        let may_read = facts.lacking.iter().all(|right| right.verb != "SELECT");
+        if facts.schema.is_some() && facts.complete && may_read {
+            let left = || by.saturating_duration_since(Instant::now());
+            facts.longest_lease = Some(tables::longest_lease(&self.connections, left()).await?);
+            let told = self.one(HISTORY, left()).await?;
+            facts.tells_history = told.try_get("tells").map_err(|error| self.odd(error))?;
+            facts.made_here = told.try_get("made_here").map_err(|error| self.odd(error))?;
+        }
+        Ok(facts)
+    }
+
+    /// Whether notifications reach us, on a channel of this probe's own. Behind a pooler in transaction mode they do not:
+    /// then stand-bys poll.
+    ///
+    /// # Errors
+    /// Where the server refuses to listen or to notify, as a replica does, or nothing could be asked within `timeout`.
+    pub async fn hears(&self, timeout: Duration) -> Result<bool, SqlError> {
+        let by = from_now(timeout);
+        let place = self.connections.place();
+        let channel = format!("{CHANNEL}{:016x}", fastrand::u64(..));
+        let begun = timeout_at(by, async {
+            let pool = self.connections.for_listener();
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.eager_reconnect(false);
+            listener.listen(&channel).await?;
+            Ok(listener)
+        });
+        let mut listener = match begun.await {
+            Ok(begun) => begun.map_err(|error| errors::failed(error, Does::Read, place))?,
+            Err(_) => {
+                let what = format!("{place} did not let us listen in {timeout:?}");
+                return Err(SqlError::new(SqlErrorKind::Unavailable, what));
+            }
+        };
+        let left = by.saturating_duration_since(Instant::now());
+        let told = self.connections.ask(&statements::notify(&channel, ""), Does::Read, left).await;
+        match told {
+            Ok(_) => {}
+            Err(failed) if errors::is_out_of_turn(&failed) => return Ok(false),
+            Err(failed) => return Err(failed.into()),
+        }
+        let heard = async {
+            loop {
+                match listener.try_recv().await {
+                    Ok(Some(told)) if told.channel() == channel => return Ok(true),
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Ok(false),
+                    Err(error) => return Err(errors::failed(error, Does::Read, place)),
+                }
+            }
+        };
+        match timeout_at(by, heard).await {
+            Ok(heard) => Ok(heard?),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, Failed> {
+        let rows = self.connections.ask(statement, Does::Read, timeout).await?;
+        rows.into_iter().next().ok_or_else(|| {
+            let what = format!("{} answered nothing", self.connections.place());
+            Failed::new(LockErrorKind::Unavailable, what)
+        })
+    }
+
+    fn odd(&self, error: sqlx::Error) -> Failed {
+        errors::failed(error, Does::Read, self.connections.place())
+    }
+}
+
+fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
+    const ELECTIONS: &str = "incumbent_elections";
+    let schema: Option<String> = row.try_get("schema")?;
+    let mut lacking = Vec::new();
+    for (column, verb, table) in [
+        ("may_select", "SELECT", ELECTIONS),
+        ("may_insert", "INSERT", ELECTIONS),
+        ("may_update", "UPDATE", ELECTIONS),
+        ("may_know", "SELECT", "incumbent_settings"),
+    ] {
+        // Nothing is said of what is not there.
+        if row.try_get::<Option<bool>, _>(column)? == Some(false) {
+            lacking.push(TableRight { verb, table });
+        }
+    }
+    let triggers: i64 = row.try_get("triggers")?;
+    Ok(TableFacts {
+        complete: row.try_get::<bool, _>("complete")? && triggers == TRIGGERS,
+        schema,
+        first_schema: row.try_get("first_schema")?,
+        may_create: row.try_get("may_create")?,
+        lacking,
+        longest_lease: None,
+        tells_history: None,
+        made_here: None,
+    })
+}
+
+/// What a URL says. What is wrong with it is not repeated: it may be the password.
+pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
+    PgConnectOptions::from_str(url).map_err(|_| {
+        let what =
+            "the database's URL cannot be used: it must be like postgres://USER@HOST:PORT/DATABASE";
+        SqlError::new(SqlErrorKind::Misconfigured, what)
+    })
+}
+
+impl fmt::Debug for PostgresProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresProbe").field("at", &self.place()).finish_non_exhaustive()
+    }
+}

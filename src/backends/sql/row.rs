@@ -1,0 +1,90 @@
+//! A row, in the words of the lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LONGEST_IDENTITY;
+use crate::lock::Advertisement;
+use crate::lock::codec::{bounded_duration, ceil_millis, display_identity, parse_nonce};
+use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
+
+/// The columns that say something. Anybody may have written them by hand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "postgres", derive(serde::Deserialize))]
+pub(super) struct Row {
+    pub revision: u64,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub holder: Option<String>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub acquired_ms: Option<i64>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub lease_ms: i64,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub token: Option<i64>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub nonce: Option<String>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub write: Option<i64>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub released_by: Option<String>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub left_ms: Option<i64>,
+    #[cfg_attr(feature = "postgres", serde(default))]
+    pub advertised: Option<String>,
+    /// Whether the database says that the lease has passed since the row was written.
+    #[cfg_attr(feature = "postgres", serde(skip))]
+    pub expired: bool,
+}
+
+impl Row {
+    pub fn record(&self) -> Record {
+        Record { revision: Revision(self.revision), content: self.content() }
+    }
+
+    fn content(&self) -> Content {
+        match &self.holder {
+            Some(_) if self.expired => Content::Vacant(Tombstone::Expired),
+            Some(holder) => Content::Held(Entry {
+                identity: display_identity(holder, LONGEST_IDENTITY),
+                mark: self.mark(),
+                life: span(self.lease_ms),
+                advertisement: self.advertisement(),
+            }),
+            None => Content::Vacant(match self.released_by.as_deref().and_then(parse_nonce) {
+                Some(by) => {
+                    Tombstone::Released { by, left: span(self.left_ms.unwrap_or_default()) }
+                }
+                None => Tombstone::Deleted,
+            }),
+        }
+    }
+
+    fn advertisement(&self) -> Option<Arc<Advertisement>> {
+        Advertisement::from_json(self.advertised.as_deref()?).map(Arc::new)
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        let number = u64::try_from(self.write?).ok()?;
+        Some(Mark {
+            write: WriteId { nonce: parse_nonce(self.nonce.as_deref()?)?, number },
+            lease: span(self.lease_ms),
+            token: Some(Token(u64::try_from(self.token?).ok()?)),
+            since_unix_ms: u64::try_from(self.acquired_ms?).ok()?,
+        })
+    }
+}
+
+/// A revision or a token as a column has it. None of ours is so great that it does not fit.
+pub(super) fn column(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A span as a column has it.
+pub(super) fn millis(span: Duration) -> i64 {
+    column(ceil_millis(span))
+}
+
+/// What a column says of a span. Anybody may have written it.
+pub(super) fn span(millis: i64) -> Duration {
+    bounded_duration(u64::try_from(millis).unwrap_or_default())
+}

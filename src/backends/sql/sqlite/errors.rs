@@ -1,0 +1,54 @@
+//! What SQLite's errors mean.
+
+use std::path::Path;
+
+use sqlx::Error;
+
+use crate::backends::sql::error::Failed;
+use crate::lock::LockErrorKind;
+
+/// Why a statement failed. `in_doubt`: it was the one that makes the others count.
+pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> Failed {
+    let path = path.display();
+    let (kind, what) = match code_of(&error).map(|code| (code, code & 0xff)) {
+        // The file was moved or deleted after it was opened.
+        Some((1032, _)) => (LockErrorKind::Unavailable, format!("{path} was moved")),
+        Some((_, 3 | 23)) => (LockErrorKind::Denied, format!("{path} may not be used")),
+        Some((_, 8)) => (LockErrorKind::Denied, format!("{path} cannot be written")),
+        Some((_, 5 | 6)) => (LockErrorKind::Unavailable, format!("{path} is busy")),
+        Some((_, 13)) => (LockErrorKind::Unavailable, format!("the disk of {path} is full")),
+        Some((_, 14)) => (
+            LockErrorKind::Unavailable,
+            format!("{path} cannot be opened: see whether it and its directory may be written"),
+        ),
+        Some((_, 11 | 26)) => {
+            (LockErrorKind::Misconfigured, format!("{path} is no SQLite database, or is damaged"))
+        }
+        Some((_, 1)) => (
+            LockErrorKind::Misconfigured,
+            format!("the tables in {path} are not those of this version"),
+        ),
+        _ => (LockErrorKind::Unavailable, format!("{path} could not be used")),
+    };
+    let kind = if in_doubt { LockErrorKind::Unknown } else { kind };
+    Failed::because(kind, what, error)
+}
+
+/// Whether others were at it: trying again helps.
+pub(super) fn is_busy(failed: &Failed) -> bool {
+    matches!(code(failed), Some(5 | 6))
+}
+
+/// Whether the tables are not there.
+pub(super) fn has_no_tables(failed: &Failed) -> bool {
+    code(failed) == Some(1)
+}
+
+fn code(failed: &Failed) -> Option<u32> {
+    let error = failed.source.as_ref()?.downcast_ref::<Error>()?;
+    code_of(error).map(|code| code & 0xff)
+}
+
+fn code_of(error: &Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
+}

@@ -1,0 +1,335 @@
+//! The file: connections to it, and whether it is still the one that was opened.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::warn;
+
+use super::boot_id::{self, Moment, is_past};
+use super::errors;
+use super::listener;
+use super::names::{self, Id};
+use super::statements;
+use crate::backends::sql::error::{Failed, SqlError};
+use crate::backends::sql::row::{millis, span};
+use crate::backends::sql::setup::Tables;
+use crate::lock::LockErrorKind;
+use crate::time::timer::from_now;
+
+/// The version of the tables that is understood here.
+const VERSION: i64 = 1;
+/// How long opening may take.
+const OPENS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A statement of one of this room's constants, with its values.
+pub(super) type Statement = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
+
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    longest_lease_ms: AtomicU64,
+    /// The file that we have made, and whose elections nobody has held before.
+    made: Option<Id>,
+    idle: Mutex<Vec<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    connection: SqliteConnection,
+    id: Id,
+}
+
+/// What has come of a transaction.
+pub(super) struct Answer {
+    pub rows: Vec<SqliteRow>,
+    /// Whether the tables are older than the longest lease, or are our own.
+    pub settled: bool,
+}
+
+impl File {
+    pub async fn open(path: &Path, tables: Tables) -> Result<Self, SqlError> {
+        tables.check()?;
+        let path = absolute(path)?;
+        if let Some(kind) = path.parent().and_then(boot_id::doubtful_file_system) {
+            warn!(path = %path.display(), kind, "a SQLite file on a file system that is not known to be local: elections need all processes on one machine, and SQLite's locks to work there");
+        }
+        let mut file =
+            Self { path, longest_lease_ms: AtomicU64::new(0), made: None, idle: Mutex::default() };
+        let by = Instant::now() + OPENS_WITHIN;
+        let (open, made) = loop {
+            match file.prepare(tables, by).await {
+                // Others prepare it at the same moment.
+                Err(failed) if errors::is_busy(&failed) && Instant::now() < by => {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                done => break done?,
+            }
+        };
+        file.made = made.then_some(open.id);
+        file.put_back(open);
+        Ok(file)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.longest_lease_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether what was written `then` is longer ago than `span`, as far as can be told.
+    pub fn is_past(&self, then: Option<&Moment>, span: Duration) -> bool {
+        is_past(then, span, boot_id::now().as_ref()).unwrap_or_default()
+    }
+
+    /// Opens the file, made where it may be, with its tables. Answers whether they were made by us.
+    async fn prepare(&self, tables: Tables, by: Instant) -> Result<(Open, bool), Failed> {
+        let missing = fs::symlink_metadata(&self.path).is_err();
+        if missing && !tables.make {
+            return Err(self.misconfigured("is not there"));
+        }
+        let mut open = self.connect(tables.make, by).await?;
+        let connection = &mut open.connection;
+        let odd = |error| errors::failed(error, false, &self.path);
+        if !tables.make && !has_tables(connection).await.map_err(odd)? {
+            return Err(self.misconfigured("has no tables of elections"));
+        }
+        if !tables.make {
+            self.learn(connection).await?;
+            return Ok((open, false));
+        }
+        // It stays so, and cannot be waited for: whoever meets others at it tries again.
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(odd)?;
+        if mode != "wal" {
+            sqlx::query("PRAGMA journal_mode = WAL")
+                .execute(&mut *connection)
+                .await
+                .map_err(odd)?;
+        }
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(odd)?;
+        sqlx::raw_sql(statements::SCHEMA).execute(&mut *transaction).await.map_err(odd)?;
+        let now = boot_id::now();
+        let settle = sqlx::query(statements::SETTLE)
+            .bind(millis(tables.longest_lease))
+            .bind(now.as_ref().map(|now| now.boot.clone()))
+            .bind(now.map(|now| now.ms));
+        let made = settle.execute(&mut *transaction).await.map_err(odd)?.rows_affected() > 0;
+        transaction.commit().await.map_err(odd)?;
+        self.learn(connection).await?;
+        Ok((open, made))
+    }
+
+    /// Learns what the settings say. Answers when the tables were made.
+    async fn learn(&self, connection: &mut SqliteConnection) -> Result<Option<Moment>, Failed> {
+        let (longest, made) = settings(connection, &self.path).await?;
+        self.longest_lease_ms.store(millis(longest).unsigned_abs(), Ordering::Relaxed);
+        Ok(made)
+    }
+
+    async fn connect(&self, make: bool, by: Instant) -> Result<Open, Failed> {
+        let left = by.saturating_duration_since(Instant::now());
+        let options = SqliteConnectOptions::new()
+            .filename(&self.path)
+            .create_if_missing(make)
+            .busy_timeout(left)
+            // A file of a few hundred pages at the most: there is hardly anything in it.
+            .pragma("wal_autocheckpoint", "100")
+            .foreign_keys(false)
+            .disable_statement_logging();
+        let before = self.id()?;
+        let connection = timeout_at(by, options.connect()).await;
+        let connection = match connection {
+            Ok(connection) => connection.map_err(|e| errors::failed(e, false, &self.path))?,
+            Err(_) => return Err(self.late("opened")),
+        };
+        // What was opened is what stood there before and stands there now.
+        match (before, self.id()?) {
+            (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
+            (None, Some(id)) if make => Ok(Open { connection, id }),
+            _ => Err(Failed::new(LockErrorKind::Unavailable, self.moved())),
+        }
+    }
+
+    /// Runs a statement, and answers its rows. `None`: the file is gone.
+    pub async fn ask(
+        &self,
+        statement: Statement,
+        writes: bool,
+        timeout: Duration,
+    ) -> Result<Option<Answer>, Failed> {
+        let by = from_now(timeout);
+        let Some(id) = self.id()? else {
+            self.idle().clear();
+            return Ok(None);
+        };
+        let mut open = match self.idle_of(id) {
+            Some(open) => open,
+            None => self.connect(false, by).await?,
+        };
+        let mut in_doubt = false;
+        let asked = self.transact(&mut open, statement, writes, by, &mut in_doubt);
+        let asked = timeout_at(by, asked).await;
+        match asked {
+            Ok(Ok(answer)) => {
+                self.put_back(open);
+                if writes {
+                    listener::tell_of_write(&self.path);
+                }
+                Ok(Some(answer))
+            }
+            // Another file, without our tables: as far as an election goes, ours is gone.
+            Ok(Err(failed)) if failed.kind == LockErrorKind::Misconfigured && !writes => {
+                match errors::has_no_tables(&failed) {
+                    true => Ok(None),
+                    false => Err(failed),
+                }
+            }
+            Ok(Err(failed)) => Err(failed),
+            Err(_) if in_doubt => Err(Failed::new(
+                LockErrorKind::Unknown,
+                format!(
+                    "{} has not said in {timeout:?} whether it was written",
+                    self.path.display()
+                ),
+            )),
+            Err(_) => Err(self.late("used")),
+        }
+    }
+
+    async fn transact(
+        &self,
+        open: &mut Open,
+        statement: Statement,
+        writes: bool,
+        by: Instant,
+        in_doubt: &mut bool,
+    ) -> Result<Answer, Failed> {
+        let odd = |error| errors::failed(error, false, &self.path);
+        let left = by.saturating_duration_since(Instant::now()).as_millis();
+        let connection = &mut open.connection;
+        let patience = AssertSqlSafe(format!("PRAGMA busy_timeout = {left}"));
+        sqlx::query(patience).persistent(false).execute(&mut *connection).await.map_err(odd)?;
+        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        let mut transaction = connection.begin_with(begin).await.map_err(odd)?;
+        let made = self.learn(&mut transaction).await?;
+        let rows = statement.fetch_all(&mut *transaction).await.map_err(odd)?;
+        if writes {
+            // As late as can be: a file that others do not see any more must not make a leader.
+            if self.id()? != Some(open.id) {
+                return Err(Failed::new(LockErrorKind::Unavailable, self.moved()));
+            }
+            *in_doubt = true;
+        }
+        transaction.commit().await.map_err(|e| errors::failed(e, writes, &self.path))?;
+        let settled =
+            self.made == Some(open.id) || self.is_past(made.as_ref(), self.longest_lease());
+        Ok(Answer { rows, settled })
+    }
+
+    /// Which file is there now, if any.
+    fn id(&self) -> Result<Option<Id>, Failed> {
+        let Ok(named) = names::look(&self.path) else { return Ok(None) };
+        match named.unfit() {
+            Some(why) => Err(self.misconfigured(&why)),
+            None => Ok(Some(named.id)),
+        }
+    }
+
+    /// A connection to this very file. Others are closed: the file that they are to is called so no more.
+    fn idle_of(&self, id: Id) -> Option<Open> {
+        let mut idle = self.idle();
+        idle.retain(|open| open.id == id);
+        idle.pop()
+    }
+
+    fn put_back(&self, open: Open) {
+        self.idle().push(open);
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moved(&self) -> String {
+        format!("{} was put in the place of another file", self.path.display())
+    }
+
+    fn late(&self, what: &str) -> Failed {
+        let what = format!("{} could not be {what} in time", self.path.display());
+        Failed::new(LockErrorKind::Unavailable, what)
+    }
+
+    /// There is nothing to write to.
+    pub fn gone(&self) -> Failed {
+        self.misconfigured("was deleted: put it back, or start one campaigner anew, which makes it")
+    }
+
+    fn misconfigured(&self, what: &str) -> Failed {
+        misconfigured(&self.path, what)
+    }
+}
+
+pub(super) fn misconfigured(path: &Path, what: &str) -> Failed {
+    Failed::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
+}
+
+pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let found = "SELECT count(*) > 0 FROM sqlite_master WHERE name = 'incumbent_settings'";
+    sqlx::query_scalar(found).fetch_one(connection).await
+}
+
+/// The longest lease of the tables, which must be of our version, and when they were made.
+pub(super) async fn settings(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(Duration, Option<Moment>), Failed> {
+    let odd = |error| errors::failed(error, false, path);
+    let row = sqlx::query(statements::SETTINGS).fetch_optional(connection).await.map_err(odd)?;
+    let row = row.ok_or_else(|| misconfigured(path, "has no settings of elections"))?;
+    let version: i64 = row.try_get("version").map_err(odd)?;
+    if version != VERSION {
+        let what = format!(
+            "has tables of version {version}, and version {VERSION} is understood: use the same version everywhere"
+        );
+        return Err(misconfigured(path, &what));
+    }
+    let longest = span(row.try_get("longest_lease_ms").map_err(odd)?);
+    Ok((longest, moment_of(&row).map_err(odd)?))
+}
+
+/// When a row was written, on the machine's own clock.
+pub(super) fn moment_of(row: &SqliteRow) -> Result<Option<Moment>, sqlx::Error> {
+    let (boot, ms): (Option<String>, Option<i64>) = (row.try_get("boot")?, row.try_get("boot_ms")?);
+    Ok(boot.zip(ms).map(|(boot, ms)| Moment { boot, ms }))
+}
+
+/// The path from the root, through what links there are, of a file that need not be there yet.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failed> {
+    resolved(path).map_err(|error| {
+        let what = format!("there is no directory for {}", path.display());
+        Failed::because(LockErrorKind::Misconfigured, what, error)
+    })
+}
+
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(there) = fs::canonicalize(path) {
+        return Ok(there);
+    }
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok(fs::canonicalize(directory)?.join(name))
+}

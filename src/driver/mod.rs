@@ -1,0 +1,397 @@
+//! Runs one campaign against a lock and a clock: the only place where the protocol meets tokio.
+//!
+//! A hint or a timer wakes the driver; the driver hands the machine the event and the time; the machine answers actions; the
+//! driver performs them; their outcome is the next event. It decides nothing.
+
+pub(crate) mod machine;
+pub(crate) mod requests;
+pub(crate) mod term_end;
+
+use std::future::{Future, pending};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::{Instrument, debug, error, info, info_span, warn};
+
+use crate::driver::machine::Machine;
+use crate::driver::requests::{Asking, poll_asked};
+use crate::driver::term_end::TermEnd;
+use crate::election::change::Change;
+use crate::election::inbox::Input;
+use crate::election::leadership::{Leadership, Loss};
+use crate::election::shared::Shared;
+use crate::election::term::Term;
+use crate::lock::{Lock, Request};
+use crate::protocol::{Action, Answer, Cause, Event, Leader, State};
+use crate::telemetry::Telemetry;
+use crate::time::clock::{Instant, sleep_until};
+use crate::util::text::shown;
+
+/// Why a term ended that its campaign did not end.
+const GONE: &str = "the task of the campaign is gone: it panicked, or its runtime was shut down";
+
+/// The most bytes of somebody else's identity that a log line shows.
+const LONGEST_NAME_TOLD: usize = 128;
+
+/// A callback of the user's.
+pub(crate) type Callback<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// User callbacks, each run in a task of its own.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    pub won: Option<Callback<Leadership>>,
+    pub lost: Option<Callback<Loss>>,
+    pub campaign: Option<Callback<State>>,
+}
+
+/// Spawns the campaign. Its task ends after [`Input::Stop`].
+pub(crate) fn spawn(
+    runtime: &Handle,
+    shared: Arc<Shared>,
+    inputs: mpsc::UnboundedReceiver<Input>,
+    locks: Vec<Arc<dyn Lock>>,
+    campaign: Machine,
+    callbacks: Callbacks,
+) {
+    let span = info_span!("election", name = %shared.name, identity = %shared.identity);
+    let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
+        Asking::new(lock, &shared.name, shared.hint_sink(index))
+    };
+    let asking = locks.into_iter().enumerate().map(subscribed).collect();
+    let driver = Driver {
+        asking,
+        campaign,
+        callbacks,
+        term: None,
+        work: None,
+        ending: None,
+        campaigning: None,
+        vacant_since: None,
+        finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
+    };
+    runtime.spawn(driver.run(inputs).instrument(span));
+}
+
+struct Driver {
+    /// Almost always one.
+    asking: Box<[Asking]>,
+    campaign: Machine,
+    callbacks: Callbacks,
+    /// The number of the current term, or of the last one.
+    term: Option<NonZeroU64>,
+    /// The task of `on_won`.
+    work: Option<JoinHandle<()>>,
+    ending: Option<BoxFuture<'static, bool>>,
+    campaigning: Option<JoinHandle<()>>,
+    vacant_since: Option<Instant>,
+    /// After what tells of it.
+    finish: Finish,
+}
+
+/// Says that the campaign is over, however its task ends.
+struct Finish {
+    shared: Arc<Shared>,
+    telemetry: Telemetry,
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        // Before who waits for a term is told that there is none.
+        let term = shared.status.borrow().term.clone();
+        if let Some(term) = term {
+            let cause = Cause::Expired { last_error: Some(GONE.into()) };
+            let loss = term.tell_end(cause, term.deadline());
+            self.telemetry.lost(&loss.cause);
+            shared.tell(Change::Lost { token: loss.token, cause: loss.cause });
+        }
+        shared.leads_until_ns.store(0, Ordering::Release);
+        shared.update(|status| {
+            status.finished = true;
+            status.term = None;
+            status.leader = None;
+            status.state = State::Unknown;
+        });
+        shared.dismiss();
+    }
+}
+
+/// Ends with the campaign what it has begun for the user, however its task ends.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for task in [&self.work, &self.campaigning].into_iter().flatten() {
+            task.abort();
+        }
+    }
+}
+
+impl Driver {
+    /// An async block instead of an `async fn`: that would keep `self` twice, as argument and as variable.
+    #[allow(clippy::manual_async_fn)]
+    fn run(
+        mut self,
+        mut inputs: mpsc::UnboundedReceiver<Input>,
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            let clock = Arc::clone(&self.shared().clock);
+            let mut sleep = sleep_until(clock, Instant::ORIGIN);
+            self.handle(Event::Start);
+            loop {
+                if self.perform() {
+                    return;
+                }
+                let wake = self.campaign.next_wake();
+                if let Some(wake) = wake {
+                    sleep.reset(wake);
+                }
+                tokio::select! {
+                    Some(input) = inputs.recv() => self.take(input),
+                    answer = poll_asked(&mut self.asking) => self.answered(answer),
+                    work_stopped = poll_optional(&mut self.ending) => {
+                        self.ending = None;
+                        self.handle(Event::Ended { work_stopped });
+                    }
+                    panicked = poll_campaigning(&mut self.campaigning) => {
+                        self.campaigning = None;
+                        if panicked {
+                            self.handle(Event::WorkEnded { panicked });
+                        }
+                    }
+                    () = &mut sleep, if wake.is_some() => self.handle(Event::Wake),
+                }
+            }
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.finish.shared
+    }
+
+    fn telemetry(&self) -> &Telemetry {
+        &self.finish.telemetry
+    }
+
+    fn now(&self) -> Instant {
+        self.shared().clock.now()
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.handle_of(0, event);
+    }
+
+    /// `lock`: whose hint or answer it is.
+    fn handle_of(&mut self, lock: usize, event: Event) {
+        let now = self.now();
+        for (index, asking) in self.asking.iter_mut().enumerate() {
+            let capabilities = asking.lock.capabilities();
+            if capabilities != asking.capabilities {
+                asking.capabilities = capabilities.clone();
+                self.campaign.handle(now, index, Event::Capabilities(capabilities));
+            }
+        }
+        self.campaign.handle(now, lock, event);
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Hint { lock, hint } => {
+                self.shared().hints.took();
+                self.handle_of(lock, Event::Hint(*hint));
+            }
+            Input::HintsMissed => {
+                for (lock, hint) in self.shared().hints.take_missed() {
+                    self.handle_of(lock, Event::Hint(hint));
+                }
+            }
+            Input::Resign { term } if term.is_none() || term == self.current() => {
+                self.handle(Event::Resign);
+            }
+            Input::WorkEnded { term, panicked } if Some(term) == self.current() => {
+                self.handle(Event::WorkEnded { panicked });
+            }
+            Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
+            Input::Stop => {
+                self.shared().update(|status| status.stopping = true);
+                self.handle(Event::Stop);
+            }
+        }
+    }
+
+    /// The number of the term that has begun and was not told to end.
+    fn current(&self) -> Option<NonZeroU64> {
+        self.shared().status.borrow().term.as_ref().map(|term| term.number)
+    }
+
+    fn answered(&mut self, (lock, id, answer, asked): (usize, u64, Answer, (Instant, bool))) {
+        let (sent, renews) = asked;
+        if renews && matches!(answer, Answer::Written(Ok(_))) {
+            self.telemetry().renewed(self.now().saturating_since(sent));
+        }
+        self.handle_of(lock, Event::Answered { id, answer });
+    }
+
+    /// Performs all that is to be done. Answers whether the campaign is over.
+    fn perform(&mut self) -> bool {
+        let state = self.campaign.state();
+        self.shared()
+            .status
+            .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
+        while let Some((lock, action)) = self.campaign.poll_action() {
+            match action {
+                Action::Request { id, request } => self.ask(lock, id, request),
+                Action::Begin { token, deadline } => self.begin(token, deadline),
+                Action::Extend { deadline } => {
+                    let term = self.shared().status.borrow().term.clone();
+                    if let Some(term) = term {
+                        term.extend(deadline);
+                    }
+                }
+                Action::End { cause, by } => self.end(cause, by),
+                Action::Leader(leader) => self.leader_changed(lock, leader),
+                Action::Trouble(failure) => {
+                    warn!(error = %failure.message, "the lock does not serve");
+                    self.shared().update(|status| status.trouble = Some(failure.clone()));
+                    self.shared().tell(Change::Trouble(failure));
+                }
+                Action::Recovered => {
+                    info!("the lock serves again");
+                    self.shared().update(|status| status.trouble = None);
+                    self.shared().tell(Change::Recovered);
+                }
+                Action::Finished => return true,
+            }
+        }
+        if let (Some(tokens), Some(term)) =
+            (self.campaign.tokens(), &self.shared().status.borrow().term)
+        {
+            term.set_tokens(tokens);
+        }
+        let state = self.campaign.state();
+        let seen = self.campaign.leader().map(|leader| leader.seen);
+        self.shared().status.send_if_modified(|status| {
+            if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
+                leader.seen = seen; // nobody is woken for a renewal
+            }
+            std::mem::replace(&mut status.state, state) != state
+        });
+        false
+    }
+
+    fn ask(&mut self, lock: usize, id: u64, request: Request) {
+        let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
+        let Some(asking) = self.asking.get_mut(lock) else { return };
+        let campaigns = matches!(request, Request::Write(_));
+        asking.ask(id, sent, name, request);
+        if campaigns {
+            self.telemetry().campaigned(self.campaign.state());
+            if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
+                let (callback, state) = (Arc::clone(callback), self.campaign.state());
+                let call = async move { callback(state).await };
+                self.campaigning = Some(tokio::spawn(call.in_current_span()));
+            }
+        }
+    }
+
+    fn begin(&mut self, token: crate::lock::Token, deadline: Instant) {
+        let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU64::MIN);
+        self.term = Some(number);
+        let shared = Arc::clone(self.shared());
+        let grace = self.campaign.least_grace();
+        let term = Term::new(Arc::clone(&shared), token, number, deadline, grace);
+        if let Some(tokens) = self.campaign.tokens() {
+            term.set_tokens(tokens); // before anybody holds it
+        }
+        let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
+        self.telemetry().won(takeover);
+        info!(%token, "won: this campaigner leads");
+        shared.leads_until_ns.store(deadline.as_nanos(), Ordering::Release);
+        if let Some(callback) = &self.callbacks.won
+            && let Some(leadership) = term.guard()
+        {
+            let (callback, term) = (Arc::clone(callback), Arc::clone(&term));
+            let work = async move {
+                // A runtime may come to it late.
+                if term.over().is_none() {
+                    term.run_to_the_last(callback(leadership)).await;
+                }
+            };
+            self.work = Some(tokio::spawn(work.in_current_span()));
+        }
+        shared.update(|status| {
+            status.state = State::Leader;
+            status.term = Some(term);
+        });
+        shared.tell(Change::Won { token });
+    }
+
+    fn end(&mut self, cause: Cause, by: Instant) {
+        let shared = Arc::clone(self.shared());
+        shared.leads_until_ns.store(0, Ordering::Release);
+        let mut term = None;
+        shared.update(|status| {
+            status.state = State::Candidate;
+            term = status.term.take();
+        });
+        let Some(term) = term else {
+            error!("a term ended that had not begun: please report this");
+            return self.shared().inbox.send(Input::Stop);
+        };
+        let loss = term.tell_end(cause, by);
+        self.telemetry().lost(&loss.cause);
+        let end = TermEnd {
+            shared,
+            term,
+            loss,
+            work: self.work.take(),
+            on_lost: self.callbacks.lost.clone(),
+            grace: self.campaign.settings().timing.grace(),
+            told: false,
+        };
+        self.ending = Some(Box::pin(end.run()));
+    }
+
+    fn leader_changed(&mut self, lock: usize, leader: Option<Leader>) {
+        match &leader {
+            Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
+            Some(leader) => {
+                let identity = shown(&leader.identity, LONGEST_NAME_TOLD);
+                info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
+                let choria_peers = self.campaign.settings().choria_peers;
+                let expires = self.asking.get(lock).is_some_and(|a| a.capabilities.expires);
+                if leader.token.is_none() && expires && !choria_peers {
+                    warn!(
+                        leader = %identity,
+                        "the entry has no mark that can be read, and is waited out: set with_choria() (--with-choria, ?with-choria) if Choria's candidates take part, else see who writes to it"
+                    );
+                }
+            }
+            None => debug!("nobody holds the election"),
+        }
+        self.vacant_since = match leader {
+            Some(ref leader) if !leader.is_me => None,
+            _ => self.vacant_since.or_else(|| Some(self.now())),
+        };
+        self.shared().update(|status| status.leader.clone_from(&leader));
+        self.shared().tell(Change::Leader(leader));
+    }
+}
+
+async fn poll_optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+/// Waits for the end of `on_campaign`, and answers whether it panicked. Cancel safe.
+async fn poll_campaigning(task: &mut Option<JoinHandle<()>>) -> bool {
+    match task {
+        Some(task) => task.await.is_err_and(|error| error.is_panic()),
+        None => pending().await,
+    }
+}

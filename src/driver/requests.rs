@@ -1,0 +1,107 @@
+//! Asking a lock, in the words of the protocol.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::lock::{Capabilities, HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
+use crate::protocol::{Answer, Failure};
+use crate::time::clock::Instant;
+use crate::util::text::{shown, with_causes};
+
+/// How long a concession, which nobody answers, may take to be sent.
+const CONCESSION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A lock, and what is asked of it.
+pub(crate) struct Asking {
+    pub lock: Arc<dyn Lock>,
+    /// As last told to the campaign.
+    pub capabilities: Capabilities,
+    request: Option<Asked>,
+    _subscription: Subscription,
+}
+
+/// A request under way.
+struct Asked {
+    id: u64,
+    sent: Instant,
+    renews: bool,
+    answer: BoxFuture<'static, Answer>,
+}
+
+impl Asking {
+    pub fn new(lock: Arc<dyn Lock>, name: &str, sink: HintSink) -> Self {
+        Self {
+            capabilities: lock.capabilities(),
+            request: None,
+            _subscription: lock.subscribe(name, sink),
+            lock,
+        }
+    }
+
+    /// Begins a request, in the place of one that is under way.
+    pub fn ask(&mut self, id: u64, sent: Instant, name: Arc<str>, request: Request) {
+        let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
+        let lock = Arc::clone(&self.lock);
+        let answer = Box::pin(async move { perform(&*lock, &name, request).await });
+        self.request = Some(Asked { id, sent, renews, answer });
+    }
+}
+
+/// Waits for the answer to a request under way, for ever if there is none. Cancel safe.
+pub(crate) async fn poll_asked(asking: &mut [Asking]) -> (usize, u64, Answer, (Instant, bool)) {
+    std::future::poll_fn(|cx| {
+        for (lock, asking) in asking.iter_mut().enumerate() {
+            if let Some(asked) = &mut asking.request
+                && let Poll::Ready(answer) = Pin::new(&mut asked.answer).poll(cx)
+            {
+                let told = (lock, asked.id, answer, (asked.sent, asked.renews));
+                asking.request = None;
+                return Poll::Ready(told);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
+    match request {
+        Request::Read { timeout } => Answer::Read(within(timeout, lock.read(name, timeout)).await),
+        Request::Write(write) => {
+            Answer::Written(within(write.timeout, lock.write(name, write)).await)
+        }
+        Request::Release(release) => {
+            Answer::Released(within(release.timeout, lock.release(name, release)).await)
+        }
+        Request::Concede(concession) => {
+            Answer::Conceded(within(CONCESSION_TIMEOUT, lock.concede(name, concession)).await)
+        }
+    }
+}
+
+/// A backend keeps to its timeout; a campaign does not depend on it.
+async fn within<T>(
+    timeout: Duration,
+    request: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(timeout + timeout / 8, request).await {
+        Ok(answer) => answer.map_err(|error| failure(&error)),
+        Err(_) => Err(Failure {
+            kind: LockErrorKind::Unknown,
+            message: format!("no answer in {timeout:?}").into(),
+        }),
+    }
+}
+
+/// The most bytes of an error that are told.
+const LONGEST_ERROR: usize = 1_024;
+
+fn failure(error: &LockError) -> Failure {
+    let message = with_causes(error);
+    Failure { kind: error.kind(), message: shown(&message, LONGEST_ERROR).into() }
+}

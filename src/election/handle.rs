@@ -1,0 +1,275 @@
+//! Holding a part in an election, or a view of one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use thiserror::Error;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::change::Change;
+use super::inbox::Input;
+use super::shared::Shared;
+use crate::election::leadership::Leadership;
+use crate::election::step::Step;
+use crate::lock::Token;
+use crate::protocol::{Failure, Leader, State};
+use crate::time::clock::Instant;
+use crate::util::changes::Changes;
+
+/// A part in an election: a cheap handle on a campaign that runs by itself.
+///
+/// Clones share the campaign. When the last one is dropped, the campaign stops by itself as by
+/// [`stop`](Self::stop), without anybody waiting for it.
+#[derive(Clone)]
+#[must_use = "dropping the last handle stops the campaign"]
+pub struct Election {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.inbox.send(Input::Stop);
+    }
+}
+
+impl Election {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { handle: Arc::new(Handle { shared }) }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// The election's name.
+    pub fn name(&self) -> &str {
+        &self.shared().name
+    }
+
+    /// The identity that this campaigner shows.
+    pub fn identity(&self) -> &str {
+        &self.shared().identity
+    }
+
+    /// Whether this campaigner leads at this moment: a comparison of the clock with the deadline. No event has to arrive
+    /// for it to become false. It is false, too, from the moment at which the work is told to stop.
+    ///
+    /// It speaks of the moment at which it was asked, and promises nothing for the next one: nobody waits for what is
+    /// done upon its answer, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
+    /// [`step`](Self::step) meanwhile, or a [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
+    pub fn is_leader(&self) -> bool {
+        self.shared().leads()
+    }
+
+    /// Leave to do one step of the leader's work; `None` while this campaigner does not lead.
+    ///
+    /// For work that is gated by who leads, and does not hold a [`Leadership`]: while the [`Step`] is held, a resignation
+    /// or a stop waits for it, up to the deadline, before it lets others lead. Any number may be held at once. Steps that
+    /// begin as others end do not keep a term alive: once it is told to end there are no more of them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// let election = incumbent::new_election("my_app", lock).start()?;
+    /// # let _leadership = election.won().await?;
+    /// if let Some(step) = election.step() {
+    ///     println!("done with token {}", step.token()); // what is short against the lease
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step(&self) -> Option<Step> {
+        let term = self.shared().status.borrow().term.clone();
+        term.and_then(|term| term.step())
+    }
+
+    /// Where this campaigner stands, in Choria's words.
+    pub fn state(&self) -> State {
+        match self.shared().status.borrow().state {
+            State::Leader if !self.is_leader() => State::Candidate,
+            state => state,
+        }
+    }
+
+    /// Who leads, as last seen; `None` while nobody does, or nothing is known. How fresh that is see
+    /// [`leader_age`](Self::leader_age).
+    pub fn leader(&self) -> Option<Leader> {
+        self.shared().status.borrow().leader.clone()
+    }
+
+    /// Who leads, unless it has not been seen to write for longer than its lease: then it may be gone, though nobody has
+    /// said so yet, as while the lock is out of reach.
+    pub fn fresh_leader(&self) -> Option<Leader> {
+        let now = self.shared().clock.now();
+        self.leader().filter(|leader| leader.is_fresh(now))
+    }
+
+    /// How long ago the last write of who leads was seen first, on the election's clock. Where the lock sends no hints, a
+    /// leader that renews is up to one poll older by this than it is.
+    pub fn leader_age(&self) -> Option<Duration> {
+        let now = self.shared().clock.now();
+        self.leader().map(|leader| now.saturating_since(leader.seen))
+    }
+
+    /// What keeps requests to the lock from succeeding, while something does.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.shared().status.borrow().trouble.clone()
+    }
+
+    /// The token of the term in which this campaigner leads at this moment.
+    pub fn token(&self) -> Option<Token> {
+        let term = self.shared().status.borrow().term.as_ref().map(|term| term.token);
+        term.filter(|_| self.is_leader())
+    }
+
+    /// The tokens of that term on each of the election's locks, in their order; empty while this campaigner does not lead.
+    /// See [`Leadership::tokens`].
+    pub fn tokens(&self) -> Vec<Option<Token>> {
+        let tokens = self.shared().status.borrow().term.as_ref().map(|term| term.tokens());
+        tokens.filter(|_| self.is_leader()).unwrap_or_default()
+    }
+
+    /// When this campaigner's right to lead ends, unless it is renewed before; `None` while it is not in office, and from
+    /// the moment at which the work is told to stop.
+    ///
+    /// On the election's [`Clock`](crate::time::clock::Clock). One that has passed says that this program is held up: nobody
+    /// was told of the end.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.shared().status.borrow().term.as_ref().map(|term| term.deadline())
+    }
+
+    /// Waits until this campaigner leads. Several callers share a term: it lasts until the last of them drops what it got.
+    ///
+    /// # Errors
+    /// [`Stopped`], if the campaign ends first.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is won or lost by dropping the returned future.
+    pub async fn won(&self) -> Result<Leadership, Stopped> {
+        let mut status = self.shared().status.subscribe();
+        loop {
+            let term = {
+                let status = status
+                    .wait_for(|s| s.finished || s.term.is_some())
+                    .await
+                    .map_err(|_| Stopped)?;
+                if status.finished {
+                    return Err(Stopped);
+                }
+                status.term.clone()
+            };
+            if let Some(leadership) = term.and_then(|term| term.guard()) {
+                return Ok(leadership);
+            }
+            status.changed().await.map_err(|_| Stopped)?;
+        }
+    }
+
+    /// Every change from now on, oldest first. See [`Change`]. What came before this call is not among them, and may be the
+    /// first of all: see [`ElectionBuilder::start_with_changes`](crate::ElectionBuilder::start_with_changes).
+    pub fn changes(&self) -> Changes<Change> {
+        changes_of(self.shared())
+    }
+
+    /// Gives up the office, if this campaigner holds it, and stands again after letting others go first. Returns at once:
+    /// the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its work has stopped.
+    pub fn resign(&self) {
+        self.shared().inbox.send(Input::Resign { term: None });
+    }
+
+    /// Ends the campaign: the work stops, the loss is told, the entry is released, then this returns.
+    ///
+    /// The campaign ends by itself once this has been called, even if the returned future is dropped. It takes at
+    /// most the rest of the lease for the work to stop, and a few seconds to release the entry where the lock is
+    /// slow. Calling it from a callback makes that callback wait for itself until it is stopped by force:
+    /// [`Leadership::resign`] and dropping the election do not wait.
+    pub async fn stop(&self) {
+        self.shared().inbox.send(Input::Stop);
+        let mut status = self.shared().status.subscribe();
+        let _ = status.wait_for(|s| s.finished).await; // an error means that the campaign is gone
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("name", &self.name())
+            .field("identity", &self.identity())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A view of an election by somebody who does not stand in it. Dropping it ends the watch.
+#[derive(Debug, Clone)]
+#[must_use = "dropping the last handle ends the watch"]
+pub struct Observer {
+    election: Election,
+}
+
+impl Observer {
+    pub(crate) fn new(election: Election) -> Self {
+        Self { election }
+    }
+
+    /// As [`Election::leader`].
+    pub fn leader(&self) -> Option<Leader> {
+        self.election.leader()
+    }
+
+    /// As [`Election::fresh_leader`].
+    pub fn fresh_leader(&self) -> Option<Leader> {
+        self.election.fresh_leader()
+    }
+
+    /// As [`Election::leader_age`].
+    pub fn leader_age(&self) -> Option<Duration> {
+        self.election.leader_age()
+    }
+
+    /// Whether anything has been heard from the lock yet: then [`State::Candidate`].
+    pub fn state(&self) -> State {
+        self.election.state()
+    }
+
+    /// What keeps requests to the lock from succeeding, while something does.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.election.trouble()
+    }
+
+    /// Every change from now on, oldest first.
+    pub fn changes(&self) -> Changes<Change> {
+        self.election.changes()
+    }
+
+    /// Ends the watch. It ends even if the returned future is dropped.
+    pub async fn stop(&self) {
+        self.election.stop().await;
+    }
+}
+
+/// The campaign has been stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the campaign has been stopped")]
+pub struct Stopped;
+
+/// Every change from now on.
+pub(crate) fn changes_of(shared: &Shared) -> Changes<Change> {
+    let receiver = shared.subscribe();
+    Changes::new(stream::unfold(receiver, |receiver| async {
+        let mut receiver = receiver?;
+        let change = match receiver.recv().await {
+            Ok(change) => change,
+            Err(RecvError::Lagged(missed)) => Change::Missed(missed),
+            Err(RecvError::Closed) => return None,
+        };
+        Some((change, Some(receiver)))
+    }))
+}

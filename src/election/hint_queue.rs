@@ -1,0 +1,133 @@
+//! Hints on their way to a busy driver: few wait, and of more only what they come to is kept.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::inbox::{Inbox, Input};
+use crate::lock::{Concession, Coverage, Hint};
+
+/// How many hints may wait before they are replaced by what they come to.
+const WAITING: usize = 64;
+/// How many concessions are kept beyond that.
+const CONCESSIONS: usize = 16;
+
+#[derive(Default)]
+pub(crate) struct HintQueue(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    /// Hints that wait in the inbox.
+    waiting: usize,
+    /// Of every hint since there were too many. The inbox then has one [`Input::HintsMissed`].
+    #[allow(clippy::box_collection)]
+    // a word for each election that misses nothing, instead of three
+    missed: Option<Box<Vec<Missed>>>,
+}
+
+/// What the hints of one lock came to.
+struct Missed {
+    lock: usize,
+    /// The last that was told.
+    coverage: Option<Coverage>,
+    concessions: Vec<Concession>,
+}
+
+impl HintQueue {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a hint, and puts into the inbox what the driver needs to fetch it.
+    pub fn put(&self, lock: usize, hint: Hint, inbox: &Inbox) {
+        // Sent with the lock held, so that the inbox has them in the order in which they were counted.
+        let mut queue = self.queue();
+        if let Some(input) = queue.input(lock, hint) {
+            inbox.send(input);
+        }
+    }
+
+    /// A hint is taken from the inbox.
+    pub fn took(&self) {
+        let mut queue = self.queue();
+        queue.waiting = queue.waiting.saturating_sub(1);
+    }
+
+    /// What the hints came to that were too many, in an order in which they may be told, for each lock.
+    pub fn take_missed(&self) -> impl Iterator<Item = (usize, Hint)> + use<> {
+        let missed = self.queue().missed.take().unwrap_or_default();
+        missed.into_iter().flat_map(|Missed { lock, coverage, concessions }| {
+            let conceded = concessions.into_iter().map(Hint::Conceded);
+            let hints = coverage.map(Hint::Coverage).into_iter().chain(conceded);
+            hints.chain([Hint::Look]).map(move |hint| (lock, hint))
+        })
+    }
+}
+
+impl Queue {
+    /// What to put into the inbox for a hint, if anything.
+    fn input(&mut self, lock: usize, hint: Hint) -> Option<Input> {
+        let input = match self.missed {
+            None if self.waiting < WAITING => {
+                self.waiting += 1;
+                return Some(Input::Hint { lock, hint: Box::new(hint) });
+            }
+            None => Some(Input::HintsMissed),
+            Some(_) => None, // it waits already, and nothing overtakes it
+        };
+        let missed = self.missed.get_or_insert_default();
+        let at = missed.iter().position(|missed| missed.lock == lock).unwrap_or_else(|| {
+            missed.push(Missed { lock, coverage: None, concessions: Vec::new() });
+            missed.len() - 1
+        });
+        match (missed.get_mut(at), hint) {
+            (Some(missed), Hint::Coverage(coverage)) => missed.coverage = Some(coverage),
+            (Some(missed), Hint::Conceded(concession)) => {
+                if missed.concessions.len() == CONCESSIONS {
+                    missed.concessions.remove(0);
+                }
+                missed.concessions.push(concession);
+            }
+            _ => {} // a look tells as much
+        }
+        input
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::election::shared::Shared;
+    use crate::lock::{Nonce, Revision, Token};
+    use crate::time::clock::BootClock;
+
+    #[test]
+    fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
+        let (shared, mut inputs) = Shared::new("e".into(), "c".into(), Arc::new(BootClock));
+        let sink = shared.hint_sink(1);
+        for _ in 0..WAITING {
+            sink.send(Hint::Look);
+        }
+        sink.send(Hint::Coverage(Coverage::Full));
+        let (token, revision) = (Token(1), Revision(1));
+        let left = std::time::Duration::ZERO;
+        sink.send(Hint::Conceded(Concession { by: Nonce(1), token, revision, left }));
+        for _ in 0..WAITING {
+            assert!(matches!(inputs.try_recv(), Ok(Input::Hint { lock: 1, .. })));
+            shared.hints.took();
+        }
+        sink.send(Hint::Coverage(Coverage::None)); // later than what is still to be fetched
+        assert!(matches!(inputs.try_recv(), Ok(Input::HintsMissed)));
+        assert!(inputs.try_recv().is_err());
+        let missed: Vec<_> = shared.hints.take_missed().collect();
+        assert!(
+            matches!(
+                missed[..],
+                [(1, Hint::Coverage(Coverage::None)), (1, Hint::Conceded(_)), (1, Hint::Look),]
+            ),
+            "{missed:?}"
+        );
+        sink.send(Hint::Look);
+        assert!(matches!(inputs.try_recv(), Ok(Input::Hint { .. })));
+    }
+}

@@ -1,0 +1,143 @@
+//! What one holds while leading.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::inbox::Input;
+use crate::election::term::Term;
+use crate::lock::Token;
+use crate::protocol::Cause;
+use crate::time::clock::Instant;
+
+/// The office: who holds one may do the leader's work.
+///
+/// It is also the sign that work is being done. A term whose every `Leadership` has been dropped ends
+/// ([`Cause::WorkEnded`], or [`Cause::WorkPanicked`] when that happened by a panic), the entry is released, and
+/// somebody else may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
+/// `Leadership` was ever taken goes on.
+#[must_use = "dropping the last Leadership of a term ends the term"]
+pub struct Leadership {
+    term: Arc<Term>,
+}
+
+impl Leadership {
+    pub(crate) fn new(term: Arc<Term>) -> Self {
+        Self { term }
+    }
+
+    /// The fencing token of this term: greater than that of every earlier term. Pass it with every write, and let what
+    /// is written to refuse a token that is smaller than one it has seen.
+    ///
+    /// In an election on several locks, that of the first required one; the others are among the [`tokens`](Self::tokens).
+    pub fn token(&self) -> Token {
+        self.term.token
+    }
+
+    /// The fencing tokens of this term on each of the election's locks, in their order, as they are now: `None` for one that
+    /// is held on best effort only, and is not held now. Where there is one lock, its [`token`](Self::token).
+    pub fn tokens(&self) -> Vec<Option<Token>> {
+        self.term.tokens()
+    }
+
+    /// When the right to lead ends, unless it is renewed before: on the election's [`Clock`](crate::time::clock::Clock).
+    ///
+    /// Once the term has been told to end it moves no more.
+    pub fn deadline(&self) -> Instant {
+        self.term.deadline()
+    }
+
+    /// How long this term's right to lead lasts if it is not renewed; zero when it is over.
+    ///
+    /// Compare it with how long a step of your work takes before you begin the step.
+    pub fn remaining(&self) -> Duration {
+        self.term.deadline().saturating_since(self.term.now())
+    }
+
+    /// Whether this term still leads: false from the moment it is told to end, and when its deadline has passed.
+    pub fn is_valid(&self) -> bool {
+        self.term.over().is_none()
+    }
+
+    /// Waits until the term ends, and answers why. The work has until [`Loss::stop_by`] to stop.
+    ///
+    /// It does not depend on the campaign: where that does not say in time that the term ends, because its runtime is
+    /// blocked or was shut down, the clock does, about the election's grace before the deadline ([`Cause::Expired`]).
+    ///
+    /// Cancel safe.
+    pub async fn ended(&self) -> Loss {
+        self.term.ended().await
+    }
+
+    /// Does `work` until it is done or the term ends.
+    ///
+    /// When the term ends first, `work` is dropped at its next await point: about the election's grace before the
+    /// deadline. Work that needs time to stop watches [`ended`](Self::ended) itself instead. Work that blocks its
+    /// thread cannot be stopped by anybody: give it the token, and move it to a thread of its own.
+    ///
+    /// The clock is compared with the deadline before each step of the work, and a timer of its own ends it where it
+    /// waits: so it ends in time though the campaign is blocked or gone, and though the machine was suspended. It runs on
+    /// any runtime, and keeps its word as far as that one polls it.
+    ///
+    /// # Errors
+    /// [`Loss`], if the term ended before the work was done.
+    ///
+    /// # Cancel safety
+    /// Dropping the returned future drops `work`.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
+        self.term.run(work).await
+    }
+
+    /// Waits until the right to lead lasts longer than until `deadline`, and answers until when.
+    ///
+    /// For passing the [`deadline`](Self::deadline) on to where it cannot be asked for, such as another process.
+    ///
+    /// # Errors
+    /// [`Loss`], if the term ends without a further renewal.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn renewed(&self, deadline: Instant) -> Result<Instant, Loss> {
+        self.term.renewed(deadline).await
+    }
+
+    /// Gives up the office: the term ends with [`Cause::Resigned`] and others go first.
+    pub fn resign(&self) {
+        self.term.shared.inbox.send(Input::Resign { term: Some(self.term.number) });
+    }
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("token", &self.term.token)
+            .field("deadline", &self.term.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.term.give_back();
+    }
+}
+
+/// That a term has ended, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no longer the leader of {election} (term {token}): {cause}")]
+#[non_exhaustive]
+pub struct Loss {
+    /// The election.
+    pub election: Arc<str>,
+    /// The token of the term that ended.
+    pub token: Token,
+    /// Its tokens on each of the election's locks, in their order: see [`Leadership::tokens`].
+    pub tokens: Vec<Option<Token>>,
+    /// Why it ended.
+    pub cause: Cause,
+    /// When work of the term is stopped by force: never after the deadline.
+    pub stop_by: Instant,
+}

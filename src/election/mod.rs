@@ -1,0 +1,15 @@
+//! What callers hold of an election: handles, the leadership of a term, a step of its work.
+
+pub(crate) mod change;
+pub(crate) mod handle;
+pub(crate) mod hint_queue;
+pub(crate) mod inbox;
+pub(crate) mod leadership;
+pub(crate) mod shared;
+pub(crate) mod step;
+pub(crate) mod term;
+
+pub use change::Change;
+pub use handle::{Election, Observer, Stopped};
+pub use leadership::{Leadership, Loss};
+pub use step::Step;

@@ -1,0 +1,121 @@
+//! What the driver of a campaign and the handles on it share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{broadcast, mpsc, watch};
+
+use super::hint_queue::HintQueue;
+use super::inbox::{Inbox, Input};
+use super::term::Term;
+use crate::election::change::Change;
+use crate::lock::HintSink;
+use crate::protocol::{Failure, Leader, State};
+use crate::time::clock::{Clock, Instant};
+
+/// How many changes a slow reader may lag behind.
+const CHANGES_KEPT: usize = 64;
+
+/// What handles of an election see, and the driver writes.
+pub(crate) struct Shared {
+    pub name: Arc<str>,
+    pub identity: Arc<str>,
+    pub clock: Arc<dyn Clock>,
+    pub inbox: Inbox,
+    pub status: watch::Sender<Status>,
+    changes: Mutex<Audience>,
+    /// Until when this campaigner leads; 0 while it does not, or is told to stop. Written by the driver, and at the
+    /// end of a term by whoever finds it over.
+    pub leads_until_ns: AtomicU64,
+    pub hints: HintQueue,
+}
+
+/// Who listens to changes.
+#[derive(Default)]
+enum Audience {
+    /// Nobody yet, as few elections are watched.
+    #[default]
+    Nobody,
+    Listeners(broadcast::Sender<Change>),
+    /// The campaign has ended.
+    Gone,
+}
+
+#[derive(Default)]
+pub(crate) struct Status {
+    pub state: State,
+    pub leader: Option<Leader>,
+    pub trouble: Option<Failure>,
+    pub term: Option<Arc<Term>>,
+    pub stopping: bool,
+    pub finished: bool,
+}
+
+impl Shared {
+    pub fn new(
+        name: Arc<str>,
+        identity: Arc<str>,
+        clock: Arc<dyn Clock>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
+        let (sender, inputs) = mpsc::unbounded_channel();
+        let shared = Self {
+            name,
+            identity,
+            clock,
+            inbox: Inbox(sender),
+            status: watch::Sender::new(Status::default()),
+            changes: Mutex::default(),
+            leads_until_ns: AtomicU64::new(0),
+            hints: HintQueue::default(),
+        };
+        (Arc::new(shared), inputs)
+    }
+
+    pub fn leads(&self) -> bool {
+        let until = self.leads_until_ns.load(Ordering::Acquire);
+        until != 0 && self.clock.now() < Instant::from_nanos(until)
+    }
+
+    /// `None` once the campaign has ended.
+    pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
+        let mut audience = self.audience();
+        match &*audience {
+            Audience::Nobody => {
+                let (sender, receiver) = broadcast::channel(CHANGES_KEPT);
+                *audience = Audience::Listeners(sender);
+                Some(receiver)
+            }
+            Audience::Listeners(sender) => Some(sender.subscribe()),
+            Audience::Gone => None,
+        }
+    }
+
+    pub fn tell(&self, change: Change) {
+        if let Audience::Listeners(sender) = &*self.audience() {
+            let _ = sender.send(change); // an error means that nobody listens
+        }
+    }
+
+    /// Ends every stream of changes.
+    pub fn dismiss(&self) {
+        *self.audience() = Audience::Gone;
+    }
+
+    fn audience(&self) -> MutexGuard<'_, Audience> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn update(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+    }
+
+    /// For the hints of one of the election's locks.
+    pub fn hint_sink(self: &Arc<Self>, lock: usize) -> HintSink {
+        let shared = Arc::downgrade(self);
+        HintSink::new(move |hint| {
+            if let Some(shared) = shared.upgrade() {
+                shared.hints.put(lock, hint, &shared.inbox);
+            }
+        })
+    }
+}

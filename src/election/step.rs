@@ -1,0 +1,54 @@
+//! Leave for one step of work that is gated by who leads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::election::term::Term;
+use crate::lock::Token;
+use crate::time::clock::Instant;
+
+/// Leave to do one step of the leader's work: see [`Election::step`](crate::Election::step).
+///
+/// While it is held the entry is not released, so that nobody else leads beside the step, before the deadline. It is no
+/// sign that work is being done, as a [`Leadership`](crate::Leadership) is: when it is dropped the term goes on.
+#[must_use = "a step is covered for as long as this is held"]
+pub struct Step {
+    term: Arc<Term>,
+}
+
+impl Step {
+    pub(crate) fn new(term: Arc<Term>) -> Self {
+        Self { term }
+    }
+
+    /// As [`Leadership::token`](crate::Leadership::token).
+    pub fn token(&self) -> Token {
+        self.term.token
+    }
+
+    /// As [`Leadership::deadline`](crate::Leadership::deadline): what is not done by then is not covered.
+    pub fn deadline(&self) -> Instant {
+        self.term.deadline()
+    }
+
+    /// How long the step is still covered if the lease is not renewed; zero when it is not.
+    pub fn remaining(&self) -> Duration {
+        self.term.deadline().saturating_since(self.term.now())
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step")
+            .field("token", &self.token())
+            .field("deadline", &self.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        self.term.step_done();
+    }
+}

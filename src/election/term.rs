@@ -1,0 +1,293 @@
+//! One term, as the driver and the holders of its guards share it.
+
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::inbox::Input;
+use super::shared::Shared;
+use crate::election::leadership::{Leadership, Loss};
+use crate::election::step::Step;
+use crate::lock::{LockErrorKind, Token};
+use crate::protocol::{Cause, Failure};
+use crate::time::clock::{Clock, Instant, sleep_until};
+
+/// How much later than the driver a guard finds by itself that its term is over, at the most. A driver that is well
+/// knows the cause.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(250);
+
+pub(crate) struct Term {
+    pub shared: Arc<Shared>,
+    pub token: Token,
+    pub number: NonZeroU64,
+    deadline_ns: AtomicU64,
+    /// How long before the deadline guards end by themselves.
+    margin: Duration,
+    state: Mutex<TermState>,
+    /// Wakes those who wait for the end or a renewal.
+    changed: Notify,
+    /// Wakes the driver when no guard is held.
+    idle: Notify,
+}
+
+#[derive(Default)]
+struct TermState {
+    /// How many guards there are.
+    held: u32,
+    /// How many steps are being done.
+    steps: u32,
+    panicked: bool,
+    /// No more guards are handed out.
+    closed: bool,
+    /// Where there are several locks, the token of each.
+    tokens: Option<Vec<Option<Token>>>,
+    end: Option<Box<Loss>>,
+}
+
+impl TermState {
+    fn is_idle(&self) -> bool {
+        self.held == 0 && self.steps == 0
+    }
+}
+
+impl Term {
+    pub fn new(
+        shared: Arc<Shared>,
+        token: Token,
+        number: NonZeroU64,
+        deadline: Instant,
+        grace: Duration,
+    ) -> Arc<Self> {
+        let term = Self {
+            shared,
+            token,
+            number,
+            deadline_ns: AtomicU64::new(deadline.as_nanos()),
+            margin: grace - LONGEST_PATIENCE.min(grace / 2),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            idle: Notify::new(),
+        };
+        Arc::new(term)
+    }
+
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+
+    pub fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline_ns.load(Ordering::Acquire))
+    }
+
+    /// Moves the deadline, unless the term has ended.
+    pub fn extend(&self, deadline: Instant) {
+        let state = self.state();
+        if state.end.is_some() {
+            return;
+        }
+        self.deadline_ns.store(deadline.as_nanos(), Ordering::Release);
+        self.shared.leads_until_ns.store(deadline.as_nanos(), Ordering::Release);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Of a term that has not been told to end.
+    pub fn set_tokens(&self, tokens: Vec<Option<Token>>) {
+        let mut state = self.state();
+        if state.end.is_none() {
+            state.tokens = Some(tokens);
+        }
+    }
+
+    pub fn tokens(&self) -> Vec<Option<Token>> {
+        self.tokens_of(&self.state())
+    }
+
+    fn tokens_of(&self, state: &TermState) -> Vec<Option<Token>> {
+        state.tokens.clone().unwrap_or_else(|| vec![Some(self.token)])
+    }
+
+    /// A share of the office, unless the term is over.
+    pub fn guard(self: &Arc<Self>) -> Option<Leadership> {
+        self.over();
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        state.held = state.held.checked_add(1)?;
+        drop(state);
+        Some(Leadership::new(Arc::clone(self)))
+    }
+
+    /// Gives a share back. The last one ends the term.
+    pub fn give_back(&self) {
+        let mut state = self.state();
+        state.held = state.held.saturating_sub(1);
+        state.panicked |= std::thread::panicking();
+        if state.held > 0 {
+            return;
+        }
+        state.closed = true;
+        let panicked = state.panicked;
+        drop(state);
+        self.idle.notify_waiters();
+        self.shared.inbox.send(Input::WorkEnded { term: self.number, panicked });
+    }
+
+    /// Leave for one step, unless the term is over.
+    pub fn step(self: &Arc<Self>) -> Option<Step> {
+        self.over();
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        state.steps = state.steps.checked_add(1)?;
+        drop(state);
+        Some(Step::new(Arc::clone(self)))
+    }
+
+    pub fn step_done(&self) {
+        let mut state = self.state();
+        state.steps = state.steps.saturating_sub(1);
+        if state.steps == 0 {
+            drop(state);
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Tells every holder that the term is over, unless they have been told. Answers what they were told.
+    pub fn tell_end(&self, cause: Cause, stop_by: Instant) -> Loss {
+        let mut state = self.state();
+        if let Some(told) = &state.end {
+            return (**told).clone();
+        }
+        let loss = self.end(&mut state, cause, stop_by);
+        drop(state);
+        self.changed.notify_waiters();
+        loss
+    }
+
+    fn end(&self, state: &mut TermState, cause: Cause, stop_by: Instant) -> Loss {
+        let (election, token) = (Arc::clone(&self.shared.name), self.token);
+        let loss = Loss { election, token, tokens: self.tokens_of(state), cause, stop_by };
+        state.closed = true;
+        state.end = Some(Box::new(loss.clone()));
+        // With the lock held, so that no later term has begun.
+        self.shared.leads_until_ns.store(0, Ordering::Release);
+        loss
+    }
+
+    /// That the term is over: as the driver has told, or, where it did not come to it, by the clock.
+    pub fn over(&self) -> Option<Loss> {
+        let now = self.now();
+        // What keeps the lease from being renewed, asked before the lock is taken.
+        let late = now >= self.deadline() - self.margin;
+        let trouble = late.then(|| self.shared.status.borrow().trouble.clone()).flatten();
+        let mut state = self.state();
+        if let Some(told) = &state.end {
+            return Some((**told).clone());
+        }
+        let deadline = self.deadline();
+        if now < deadline - self.margin {
+            return None;
+        }
+        let loss = self.end(&mut state, expired(trouble), deadline);
+        drop(state);
+        self.changed.notify_waiters();
+        // A driver that comes to it later must not renew for nobody.
+        let input = Input::WorkEnded { term: self.number, panicked: false };
+        self.shared.inbox.send(input);
+        Some(loss)
+    }
+
+    /// Waits until the term is over. Cancel safe.
+    pub async fn ended(&self) -> Loss {
+        let ended = || self.over();
+        self.wait(ended, || self.deadline() - self.margin).await
+    }
+
+    /// Waits until the deadline is later than this one, or the term is over. Cancel safe.
+    pub async fn renewed(&self, deadline: Instant) -> Result<Instant, Loss> {
+        let renewed = || match (self.over(), self.deadline()) {
+            (Some(loss), _) => Some(Err(loss)),
+            (None, now) => (now > deadline).then_some(Ok(now)),
+        };
+        self.wait(renewed, || self.deadline() - self.margin).await
+    }
+
+    /// Does `work` until it is done or the term is over. The clock is looked at before each of its steps.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
+        let mut ended = pin!(self.ended());
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(loss) = ended.as_mut().poll(cx) {
+                return Poll::Ready(Err(loss));
+            }
+            match self.over() {
+                Some(loss) => Poll::Ready(Err(loss)),
+                None => work.as_mut().poll(cx).map(Ok),
+            }
+        })
+        .await
+    }
+
+    /// Does `work`, which sees to its end itself, until the deadline at the latest.
+    pub async fn run_to_the_last<F: Future>(&self, work: F) -> Option<F::Output> {
+        let passed = || (self.now() >= self.deadline()).then_some(());
+        let mut deadline = pin!(self.wait(passed, || self.deadline()));
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| {
+            if deadline.as_mut().poll(cx).is_ready() || passed().is_some() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+
+    /// Waits until no guard is held and no step is being done. Cancel safe.
+    pub async fn idle(&self) {
+        loop {
+            let mut notified = pin!(self.idle.notified());
+            notified.as_mut().enable(); // before looking, so that nothing is missed in between
+            if self.state().is_idle() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Waits until `look` finds something, looking at each change and at the instant that `at` answers. Cancel safe.
+    async fn wait<T>(&self, look: impl Fn() -> Option<T>, at: impl Fn() -> Instant) -> T {
+        let mut sleep = sleep_until(Arc::clone(&self.shared.clock), at());
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable(); // before looking, so that nothing is missed in between
+            if let Some(found) = look() {
+                return found;
+            }
+            sleep.reset(at());
+            tokio::select! {
+                () = changed => {}
+                () = &mut sleep => {}
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, TermState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn expired(trouble: Option<Failure>) -> Cause {
+    match trouble {
+        Some(Failure { kind: LockErrorKind::Denied, message }) => Cause::Denied { error: message },
+        trouble => Cause::Expired { last_error: trouble.map(|failure| failure.message) },
+    }
+}

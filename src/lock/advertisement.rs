@@ -1,0 +1,188 @@
+//! Where a leader can be reached.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+/// The most bytes of an address, its keys and its values together.
+const LONGEST: usize = 1024;
+
+/// Where a leader can be reached, and what else it says of itself: an address, and pairs of a key and a value.
+///
+/// It travels in the leader's entry, so everybody who may read the lock can read it, as long as the leader holds it. It is
+/// checked when the election [starts](crate::ElectionBuilder::start): the address has at least one character and no blanks,
+/// keys are not empty, nothing has a control character, and all together have at most 1,024 bytes.
+///
+/// ```
+/// use incumbent::Advertisement;
+///
+/// let plain = Advertisement::new("10.0.0.3:50051");
+/// let told = Advertisement::new("https://c1.example.net").with("zone", "eu-1").with("version", "1.4");
+/// assert_eq!(plain.location("/jobs?all=1"), "http://10.0.0.3:50051/jobs?all=1");
+/// assert_eq!(told.location("/jobs"), "https://c1.example.net/jobs");
+/// assert_eq!(told.metadata()["zone"], "eu-1");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+pub struct Advertisement {
+    address: String,
+    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
+    metadata: BTreeMap<String, String>,
+}
+
+impl Advertisement {
+    /// An address, as the leader's clients want it: `host:port`, or a URL.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), metadata: BTreeMap::new() }
+    }
+
+    /// The same, with one more thing said. The same key again replaces the value.
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// The address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What else it says.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// Where to send a client that has asked a stand-by over HTTP for `path`, with its query: the value of a `Location` header,
+    /// for the status 307. An address that is no URL is taken for `host:port` of plain HTTP.
+    pub fn location(&self, path: &str) -> String {
+        let address = self.address.trim_end_matches('/');
+        let scheme = if address.contains("://") { "" } else { "http://" };
+        let slash = if path.is_empty() || path.starts_with('/') { "" } else { "/" };
+        format!("{scheme}{address}{slash}{path}")
+    }
+
+    /// Refuses what no lock takes.
+    pub(crate) fn check(&self) -> Result<(), AdvertisementError> {
+        let pairs = || self.metadata.iter().flat_map(|(key, value)| [key, value]);
+        let length = self.address.len() + pairs().map(String::len).sum::<usize>();
+        if self.address.is_empty() {
+            Err(AdvertisementError::Empty)
+        } else if self.address.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            Err(AdvertisementError::Blank)
+        } else if self.metadata.contains_key("") {
+            Err(AdvertisementError::NoKey)
+        } else if pairs().any(|text| text.chars().any(char::is_control)) {
+            Err(AdvertisementError::Control)
+        } else if length > LONGEST {
+            Err(AdvertisementError::TooLong { length })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(feature = "_json")]
+impl Advertisement {
+    /// As JSON, in ASCII: what cannot be told apart on the way through a server is escaped.
+    pub fn to_json(&self) -> String {
+        let json = serde_json::to_string(self).unwrap_or_default(); // strings always are JSON
+        crate::util::text::ascii_json(&json)
+    }
+
+    /// Reads [`to_json`](Self::to_json); `None` for what is none, or more than anybody may say.
+    pub fn from_json(json: &str) -> Option<Self> {
+        const LONGEST_JSON: usize = 8 * LONGEST;
+        let json = Some(json).filter(|json| json.len() <= LONGEST_JSON)?;
+        serde_json::from_str::<Self>(json).ok().filter(|read| read.check().is_ok())
+    }
+}
+
+impl<A: Into<String>> From<A> for Advertisement {
+    fn from(address: A) -> Self {
+        Self::new(address)
+    }
+}
+
+/// What is wrong with an [`Advertisement`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AdvertisementError {
+    /// It has no address.
+    #[error("the address is empty")]
+    Empty,
+    /// A blank or a control character in the address.
+    #[error("the address has a blank or a control character")]
+    Blank,
+    /// An empty key.
+    #[error("a key of the metadata is empty")]
+    NoKey,
+    /// A control character.
+    #[error("the metadata have a control character")]
+    Control,
+    /// More than a lock takes.
+    #[error("address and metadata have {length} bytes, and at most 1024 are taken")]
+    TooLong {
+        /// Bytes of all strings together.
+        length: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_no_lock_takes_is_refused_with_the_reason() {
+        let long = "x".repeat(LONGEST);
+        let cases = [
+            (Advertisement::new(""), AdvertisementError::Empty),
+            (Advertisement::new("a b"), AdvertisementError::Blank),
+            (Advertisement::new("a\nb"), AdvertisementError::Blank),
+            (Advertisement::new("a").with("", "b"), AdvertisementError::NoKey),
+            (Advertisement::new("a").with("k", "\0"), AdvertisementError::Control),
+            (Advertisement::new("a").with("", long.as_str()), AdvertisementError::NoKey),
+            (
+                Advertisement::new("ab").with("k", long.as_str()),
+                AdvertisementError::TooLong { length: 1027 },
+            ),
+        ];
+        for (advertisement, error) in cases {
+            assert_eq!(advertisement.check(), Err(error));
+        }
+        assert_eq!(Advertisement::new(long).check(), Ok(()));
+    }
+
+    #[test]
+    fn a_client_is_sent_on_with_its_path_and_query() {
+        for (address, path, location) in [
+            ("h:1", "/a?b=c", "http://h:1/a?b=c"),
+            ("h:1", "", "http://h:1"),
+            ("[::1]:80", "a", "http://[::1]:80/a"),
+            ("https://h/base/", "/a", "https://h/base/a"),
+        ] {
+            assert_eq!(Advertisement::new(address).location(path), location);
+        }
+    }
+
+    #[cfg(feature = "_json")]
+    proptest! {
+        #[test]
+        fn what_was_written_is_read_and_is_plain_ascii(
+            address in "[!-~\u{a1}-\u{ff}]{1,40}",
+            metadata in prop::collection::btree_map("\\PC{1,8}", "\\PC{0,20}", 0..4),
+        ) {
+            let advertisement = Advertisement { address, metadata };
+            prop_assume!(advertisement.check().is_ok());
+            let json = advertisement.to_json();
+            prop_assert!(json.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+            prop_assert_eq!(Advertisement::from_json(&json), Some(advertisement));
+        }
+
+        #[test]
+        fn any_text_is_read_or_is_none(text in "\\PC{0,200}") {
+            let _ = Advertisement::from_json(&text);
+        }
+    }
+}

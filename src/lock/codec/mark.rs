@@ -1,0 +1,90 @@
+//! What this library says beside an entry that another program may read, in JSON.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::lock::Advertisement;
+use crate::lock::codec::{
+    bounded_duration, cause_label, ceil_millis, display_identity, parse_nonce,
+};
+use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
+
+/// The most bytes of an identity that are shown.
+pub(crate) const LONGEST_IDENTITY: usize = 1024;
+
+/// What is said, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Says {
+    Held {
+        nonce: String,
+        write: u64,
+        lease_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<u64>,
+        since_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advertisement: Option<Advertisement>,
+    },
+    Released {
+        released_by: String,
+        left_ms: u64,
+        cause: String,
+    },
+}
+
+impl Says {
+    pub(crate) fn held(mark: &Mark, advertisement: Option<&Advertisement>) -> Self {
+        Self::Held {
+            nonce: mark.write.nonce.to_string(),
+            write: mark.write.number,
+            lease_ms: ceil_millis(mark.lease),
+            token: mark.token.map(|token| token.0),
+            since_ms: mark.since_unix_ms,
+            advertisement: advertisement.cloned(),
+        }
+    }
+
+    pub(crate) fn released(by: Nonce, left: Duration, cause: &str) -> Self {
+        Self::Released {
+            released_by: by.to_string(),
+            left_ms: ceil_millis(left),
+            cause: cause_label(cause),
+        }
+    }
+
+    /// What it says, if it makes sense.
+    pub(crate) fn meaning(&self) -> Option<Said> {
+        match self {
+            Self::Released { released_by, left_ms, .. } => {
+                let (by, left) = (parse_nonce(released_by)?, bounded_duration(*left_ms));
+                Some(Said::Released(Tombstone::Released { by, left }))
+            }
+            Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement } => {
+                let mark = Mark {
+                    write: WriteId { nonce: parse_nonce(by)?, number: *write },
+                    lease: bounded_duration(*lease_ms),
+                    token: token.map(Token),
+                    since_unix_ms: *since_ms,
+                };
+                let said = advertisement.clone().filter(|said| said.check().is_ok());
+                Some(Said::Held(mark, said.map(Arc::new)))
+            }
+        }
+    }
+}
+
+/// What [`Says`] means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Somebody holds the election, and advertises.
+    Held(Mark, Option<Arc<Advertisement>>),
+    Released(Tombstone),
+}
+
+/// An identity that somebody else may have written.
+pub(crate) fn identity(text: &str) -> Arc<str> {
+    display_identity(text, LONGEST_IDENTITY)
+}

@@ -1,0 +1,58 @@
+//! What every lock writes of a holder, and how to read what anybody may have written there.
+
+#[cfg(any(feature = "kubernetes", feature = "_objects"))]
+pub(crate) mod mark;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lock::Nonce;
+use crate::util::text::head;
+
+/// The longest span that is believed: no lease and no cool-down is longer than an hour, and one that is passed on grows by no
+/// more than drift. What claims more is taken for as long as this, so that no single write keeps an election without a
+/// leader for longer.
+pub(crate) const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+
+/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
+pub(crate) fn ceil_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Whole seconds, rounded up likewise, and one at the least: no server takes a zero.
+pub(crate) fn ceil_seconds(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0)).max(1)
+}
+
+pub(crate) fn bounded_duration(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(LONGEST_SPAN)
+}
+
+/// As [`Nonce`] is displayed.
+pub(crate) fn parse_nonce(text: &str) -> Option<Nonce> {
+    let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
+}
+
+/// Why a holder went, in one word, for people.
+pub(crate) fn cause_label(cause: &str) -> String {
+    cause.chars().filter(char::is_ascii_graphic).take(32).collect()
+}
+
+/// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced: people will see it.
+pub(crate) fn display_identity(text: &str, most: usize) -> Arc<str> {
+    Arc::from(head(text, most).replace(char::is_control, " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_rounded_up_to_seconds() {
+        for (millis, whole) in [(0, 1), (999, 1), (1_000, 1), (1_001, 2), (5_000, 5)] {
+            assert_eq!(ceil_seconds(Duration::from_millis(millis)), whole, "{millis} ms");
+        }
+        assert_eq!(ceil_seconds(Duration::MAX), u64::MAX);
+    }
+}

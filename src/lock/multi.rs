@@ -1,0 +1,154 @@
+//! Several locks as one: leader only while all of them are held.
+//!
+//! For moving a fleet from one lock to another without a moment in which two may lead, and for fleets in which not everybody
+//! sees every lock. `docs/multiple-locks.md` of the repository walks through such a move.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use incumbent::memory::MemoryLock;
+//! use incumbent::{all_of, best_effort, new_election, required};
+//!
+//! let (old, new) = (MemoryLock::new(), MemoryLock::new());
+//! let both = all_of([required(old.clone()), best_effort(new.clone())]);
+//! let election = new_election("my_app", both).identity("c1").start()?;
+//!
+//! let leadership = election.won().await?;
+//! assert_eq!(old.holder("my_app").as_deref(), Some("c1"));
+//! assert_eq!(new.holder("my_app").as_deref(), Some("c1"));
+//! let tokens = leadership.tokens(); // one of each lock, for what is fenced by it
+//! assert_eq!(tokens.first(), Some(&Some(leadership.token())));
+//! # drop(leadership);
+//! # election.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The promise
+//! **Two campaigners that require one and the same lock never lead at the same time.** On each lock a campaigner keeps the
+//! lock's own rules, with a deadline, a cool-down and a token of its own; it leads while it leads on every required one, so
+//! until the earliest of their deadlines. Two campaigners without a required lock in common are not kept apart.
+//!
+//! A term begins when all required locks are held and their cool-downs are over. It ends when the first of them is lost or can not
+//! be renewed in time: the work is told, and has stopped before the others are released, the last one first.
+//!
+//! # Best effort
+//! A [`best_effort`] lock is taken in its turn like the others, and released like them. But while its requests have failed for as
+//! long as one request may take (an eighth of the lease, 250 ms to 5 s), whether it cannot be reached, refuses, or its bucket is missing, a
+//! term begins and goes on without it. That is reported by [`Election::trouble`](crate::Election::trouble). As soon as it
+//! answers again it is taken again. **While it is seen to be held by somebody else there is no term**: none begins, and one
+//! in office ends with [`Cause::Usurped`](crate::Cause::Usurped). Whoever held it when it went out of sight is waited for until the
+//! lease last seen is over. Its deletion by an operator ends a term. It does not bound the deadline.
+//!
+//! So it keeps nobody apart who cannot see it. Before anybody leads by that lock alone, require it everywhere.
+//!
+//! # Waiting for the rest
+//! What is won is kept and renewed while the next lock is asked for, but not for ever. A campaigner that has not got the rest within
+//! one to two leases, or is refused a required lock, gives back what it holds and takes nothing before the rest is
+//! free and within reach; a lock that refused is tried again after a rest of a lease at the most, then two, four, up to sixteen.
+//! And it takes nothing while a later required lock is out of reach. So campaigners that see only one of two locks keep nobody from
+//! leading who sees both, and campaigners that take them in different orders do not block each other for long; still,
+//! give everybody the same order.
+
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt, ready};
+
+use crate::lock::{
+    Capabilities, Concession, Lock, LockError, LockErrorKind, Member, Need, Reading, Release,
+    Revision, Write,
+};
+
+/// Several locks as one, taken in this order and released in reverse: see the [module](mod@crate::lock::multi).
+///
+/// Locks of one type are given as they are, and are required. Others are given as [`required`] or [`best_effort`]. At
+/// least one must be required: [`start`](crate::ElectionBuilder::start) refuses anything else. Locks that are themselves
+/// made of several are taken apart.
+pub fn all_of<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> AllOf {
+    AllOf { members: members.into_iter().flat_map(|member| single_locks(member.into())).collect() }
+}
+
+/// A lock without which there is no term.
+pub fn required(lock: impl Lock) -> Member {
+    Member::new(lock, Need::Required)
+}
+
+/// A lock without which a term goes on while it cannot be had, but not while somebody else is seen to hold it.
+pub fn best_effort(lock: impl Lock) -> Member {
+    Member::new(lock, Need::BestEffort)
+}
+
+fn single_locks(member: Member) -> Vec<Member> {
+    let Some(parts) = member.lock.members() else { return vec![member] };
+    let need = |part: &Member| match member.need {
+        Need::Required => part.need,
+        Need::BestEffort => Need::BestEffort,
+    };
+    parts.iter().map(|part| Member { need: need(part), ..part.clone() }).collect()
+}
+
+/// What [`all_of`] makes. Its campaigns ask its [`members`](Lock::members); the lock itself answers nothing.
+#[derive(Debug, Clone)]
+pub struct AllOf {
+    members: Vec<Member>,
+}
+
+impl AllOf {
+    fn no_lock<'a, T: Send + 'a>(&self) -> BoxFuture<'a, Result<T, LockError>> {
+        let message = "a lock made of several is not asked itself: pass it to new_election() as it is, or ask its members";
+        ready(Err(LockError::new(LockErrorKind::Misconfigured, message))).boxed()
+    }
+}
+
+impl Lock for AllOf {
+    /// What all of them can do.
+    fn capabilities(&self) -> Capabilities {
+        let none = Capabilities {
+            longest_lease: Duration::MAX,
+            reads: true,
+            empty_is_proof: true,
+            expires: true,
+            reads_are_durable: true,
+            longest_identity: usize::MAX,
+        };
+        self.members.iter().map(|member| member.lock.capabilities()).fold(none, |a, b| {
+            Capabilities {
+                longest_lease: a.longest_lease.min(b.longest_lease),
+                reads: a.reads && b.reads,
+                empty_is_proof: a.empty_is_proof && b.empty_is_proof,
+                expires: a.expires && b.expires,
+                reads_are_durable: a.reads_are_durable && b.reads_are_durable,
+                longest_identity: a.longest_identity.min(b.longest_identity),
+            }
+        })
+    }
+
+    /// That of the first one that has one.
+    fn identity(&self) -> Option<String> {
+        self.members.iter().find_map(|member| member.lock.identity())
+    }
+
+    fn members(&self) -> Option<&[Member]> {
+        Some(&self.members)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.members.iter().try_for_each(|member| member.lock.check_name(name))
+    }
+
+    fn read<'a>(&'a self, _: &'a str, _: Duration) -> BoxFuture<'a, Result<Reading, LockError>> {
+        self.no_lock()
+    }
+
+    fn write<'a>(&'a self, _: &'a str, _: Write) -> BoxFuture<'a, Result<Revision, LockError>> {
+        self.no_lock()
+    }
+
+    fn release<'a>(&'a self, _: &'a str, _: Release) -> BoxFuture<'a, Result<(), LockError>> {
+        self.no_lock()
+    }
+
+    fn concede<'a>(&'a self, _: &'a str, _: Concession) -> BoxFuture<'a, Result<(), LockError>> {
+        self.no_lock()
+    }
+}

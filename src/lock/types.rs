@@ -1,0 +1,161 @@
+//! What stands in an entry, and what a lock can do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Advertisement;
+
+/// The version of an entry: every write to an election gives it a greater one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Revision(pub u64);
+
+/// The fencing token of a term: the revision at which its holder created the entry.
+///
+/// A later term has a greater token, so a resource that remembers the greatest token it has seen can refuse the
+/// writes of an earlier leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Token(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Revision> for Token {
+    fn from(create: Revision) -> Self {
+        Self(create.0)
+    }
+}
+
+/// What tells one campaigner from every other, whatever identity they show: drawn at random for each campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Nonce(pub u64);
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Which write of which campaigner an entry is, so that a write whose reply was lost can be recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct WriteId {
+    /// The campaigner.
+    pub nonce: Nonce,
+    /// Its writes, counted from 1.
+    pub number: u64,
+}
+
+/// What a campaigner of this library adds to the identity in an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Mark {
+    /// Which write this is.
+    pub write: WriteId,
+    /// How long from the write its writer may lead, or must be waited for.
+    pub lease: Duration,
+    /// The term's token; `None` in the write that creates the entry, whose own revision it is.
+    pub token: Option<Token>,
+    /// When the term began, by the wall clock of its holder, in milliseconds since the Unix epoch: for people, never
+    /// compared.
+    pub since_unix_ms: u64,
+}
+
+/// Who holds an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Entry {
+    /// What people read.
+    pub identity: Arc<str>,
+    /// `None` where the writer is not of this library.
+    pub mark: Option<Mark>,
+    /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer has said
+    /// that it must be waited for.
+    pub life: Duration,
+    /// Where its writer can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
+}
+
+/// How an entry came to be gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub enum Tombstone {
+    /// Its holder released it, after its work had stopped.
+    Released {
+        /// The holder.
+        by: Nonce,
+        /// How long, from now, an even earlier holder may still be leading: what was left of the holder's cool-down.
+        left: Duration,
+    },
+    /// The lock freed it, because nobody renewed it. A lock that frees nothing may say so of an entry that stands there
+    /// still, under the entry's own revision, when its own clock tells that its life is over.
+    Expired,
+    /// Anything else: somebody deleted it.
+    Deleted,
+}
+
+/// What stands under an election's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub enum Content {
+    /// Somebody holds it.
+    Held(Entry),
+    /// Nobody does.
+    Vacant(Tombstone),
+}
+
+/// The last write to an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Record {
+    /// The revision of that write.
+    pub revision: Revision,
+    /// What it says.
+    pub content: Content,
+}
+
+/// The answer to [`Lock::read`](super::Lock::read).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub enum Reading {
+    /// The last write.
+    Found(Record),
+    /// There is none. `proof`: whether the lock vouches that nobody has written for as long as any lease may last.
+    Empty {
+        /// Whether emptiness shows that no earlier holder can still be leading.
+        proof: bool,
+    },
+}
+
+/// What a lock can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Capabilities {
+    /// The longest lease that anybody may hold here: how long to wait where nothing is known about the last holder.
+    pub longest_lease: Duration,
+    /// Whether this campaigner may read the entry. Without it an unknown outcome cannot be settled.
+    pub reads: bool,
+    /// For a campaigner that may not read: whether a create over nothing shows that nobody has written for as long as any
+    /// lease may last.
+    pub empty_is_proof: bool,
+    /// Whether the lock itself frees an entry that nobody renews. Where it does not, as on a Kubernetes Lease, candidates
+    /// judge by their own clocks for how long an entry has not changed, and write over it.
+    pub expires: bool,
+    /// Whether a write that a read shows is as durable as an acknowledged one. Where it is not, as on a database that shows
+    /// a commit before its replicas have it, a renewal that a read finds extends no term.
+    pub reads_are_durable: bool,
+    /// The most bytes an identity may have.
+    pub longest_identity: usize,
+}

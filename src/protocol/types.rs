@@ -1,0 +1,244 @@
+//! What a campaign is told, and what it answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backoff::{Backoff, BackoffPolicy};
+use super::cause::Cause;
+use super::vacancy::CoolDown;
+use crate::lock::Advertisement;
+use crate::lock::{Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Revision, Token};
+use crate::time::clock::Instant;
+use crate::time::timing::Timing;
+
+/// How one campaigner campaigns.
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Settings {
+    /// What people read.
+    pub identity: Arc<str>,
+    /// What tells this campaign from every other.
+    pub nonce: Nonce,
+    /// Where it can be reached while it holds the election.
+    pub advertisement: Option<Arc<Advertisement>>,
+    /// Lease, renewal, grace.
+    pub timing: Timing,
+    /// How long to wait between winning and leading.
+    pub cool_down: CoolDown,
+    /// How to poll where no hints come.
+    #[cfg_attr(feature = "_history", serde(skip, default = "standard_backoff"))]
+    pub backoff: Box<dyn BackoffPolicy>,
+    /// How long to let a holder that vanished come back first.
+    pub hold_back: Duration,
+    /// Among candidates that wake together the higher asks first.
+    pub priority: u8,
+    /// Whether Choria's campaigners stand in the same election.
+    pub choria_peers: bool,
+    /// Whether to stand at all, or only to watch.
+    pub stands: bool,
+    /// What all randomness is drawn from.
+    pub seed: u64,
+    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people, never compared.
+    pub origin_unix_ms: u64,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new(identity: impl Into<Arc<str>>, nonce: Nonce, timing: Timing) -> Self {
+        Self {
+            identity: identity.into(),
+            nonce,
+            advertisement: None,
+            timing,
+            cool_down: CoolDown::default(),
+            backoff: Box::new(Backoff::FIVE_SEC),
+            hold_back: Duration::ZERO,
+            priority: 0,
+            choria_peers: false,
+            stands: true,
+            seed: nonce.0,
+            origin_unix_ms: 0,
+        }
+    }
+}
+
+/// A history has what its policy returned, not the policy.
+#[cfg(feature = "_history")]
+fn standard_backoff() -> Box<dyn BackoffPolicy> {
+    Box::new(Backoff::FIVE_SEC)
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("identity", &self.identity)
+            .field("nonce", &self.nonce)
+            .field("timing", &self.timing)
+            .field("cool_down", &self.cool_down)
+            .field("hold_back", &self.hold_back)
+            .field("priority", &self.priority)
+            .field("choria_peers", &self.choria_peers)
+            .field("stands", &self.stands)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub enum Event {
+    /// The campaign begins.
+    Start,
+    /// [`next_wake`](super::Campaign::next_wake) has come.
+    Wake,
+    /// The lock suggests something.
+    Hint(Hint),
+    /// The answer to the request `id`.
+    Answered {
+        /// The request.
+        id: u64,
+        /// Its answer.
+        answer: Answer,
+    },
+    /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which case the entry
+    /// is left to expire.
+    Ended {
+        /// Whether no work of the term is running any more.
+        work_stopped: bool,
+    },
+    /// The work of the term came to its end by itself.
+    WorkEnded {
+        /// By a panic.
+        panicked: bool,
+    },
+    /// Give up the office, and stand again.
+    Resign,
+    /// Give up the office, and end the campaign.
+    Stop,
+    /// What the lock can do is now known better.
+    Capabilities(Capabilities),
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub enum Answer {
+    /// Of a [`Request::Read`].
+    Read(Result<Reading, Failure>),
+    /// Of a [`Request::Write`].
+    Written(Result<Revision, Failure>),
+    /// Of a [`Request::Release`].
+    Released(Result<(), Failure>),
+    /// Of a [`Request::Concede`].
+    Conceded(Result<(), Failure>),
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Failure {
+    /// Which of the answers it is.
+    pub kind: LockErrorKind,
+    /// What to tell people.
+    pub message: Arc<str>,
+}
+
+/// Something to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum Action {
+    /// Ask the lock, and answer with [`Event::Answered`]. A request still under way is to be dropped: its outcome does
+    /// not matter any more, or will be found out.
+    Request {
+        /// To be repeated in the answer.
+        id: u64,
+        /// What to ask.
+        request: Request,
+    },
+    /// Tell that the term has begun: this campaigner leads, until the deadline.
+    Begin {
+        /// The term's fencing token.
+        token: Token,
+        /// When the right to lead ends.
+        deadline: Instant,
+    },
+    /// The right to lead now lasts until this deadline.
+    Extend {
+        /// When the right to lead ends.
+        deadline: Instant,
+    },
+    /// Stop the work by `by`, wait for it, tell the loss, and answer with [`Event::Ended`].
+    End {
+        /// Why.
+        cause: Cause,
+        /// When to use force.
+        by: Instant,
+    },
+    /// What is known about who leads has changed.
+    Leader(Option<Leader>),
+    /// Requests fail, for a reason of another kind than before.
+    Trouble(Failure),
+    /// Requests succeed again.
+    Recovered,
+    /// The campaign has ended, and holds nothing.
+    Finished,
+}
+
+/// Choria's words for where a campaigner stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
+pub enum State {
+    /// Nothing has been heard from the lock yet.
+    #[default]
+    Unknown,
+    /// Standing by, or elected and cooling down.
+    Candidate,
+    /// In office.
+    Leader,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "unknown",
+            Self::Candidate => "candidate",
+            Self::Leader => "leader",
+        })
+    }
+}
+
+/// Who holds the election, as last seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize))]
+pub struct Leader {
+    /// What people read.
+    pub identity: Arc<str>,
+    /// The term's token; `None` where the holder is not of this library.
+    pub token: Option<Token>,
+    /// When the term began, by the holder's wall clock, in milliseconds since the Unix epoch.
+    pub since_unix_ms: Option<u64>,
+    /// Where it can be reached, if it says so.
+    pub advertisement: Option<Arc<Advertisement>>,
+    /// When its last write was seen first, on the local clock.
+    pub seen: Instant,
+    /// How long after a write it may lead at the most.
+    pub lease: Duration,
+    /// Whether it is this very campaigner.
+    pub is_me: bool,
+}
+
+impl Leader {
+    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone, and nobody has said so yet.
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_since(self.seen) < self.lease
+    }
+
+    /// Whether nothing but a renewal tells them apart.
+    pub(super) fn is_told_as(&self, other: &Self) -> bool {
+        let Self { identity, token, advertisement, is_me, .. } = self;
+        (identity, token, advertisement, is_me)
+            == (&other.identity, &other.token, &other.advertisement, &other.is_me)
+    }
+}

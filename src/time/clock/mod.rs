@@ -1,0 +1,178 @@
+//! Instants that keep counting while the machine is suspended.
+//!
+//! A lease is a promise about elapsed time, so it must not stretch while a laptop lid is closed or a virtual
+//! machine is paused. [`std::time::Instant`] stops during suspension on Linux; [`Instant`] does not.
+
+mod alarm;
+mod bell;
+mod sleep;
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use sleep::{Sleep, sleep_until};
+
+/// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on Linux: boot).
+///
+/// Instants of different machines, or of different clocks, cannot be compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Instant(Duration);
+
+impl Instant {
+    /// The clock's origin.
+    pub const ORIGIN: Self = Self(Duration::ZERO);
+
+    /// The instant `since_origin` after the clock's origin.
+    pub const fn from_origin(since_origin: Duration) -> Self {
+        Self(since_origin)
+    }
+
+    /// How long after the clock's origin this instant is.
+    pub const fn since_origin(self) -> Duration {
+        self.0
+    }
+
+    /// Nanoseconds since the origin: 64 bits last for 584 years.
+    pub(crate) fn as_nanos(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The instant `nanos` nanoseconds after the origin.
+    pub(crate) fn from_nanos(nanos: u64) -> Self {
+        Self(Duration::from_nanos(nanos))
+    }
+
+    /// How long after `earlier` this instant is; zero when it is not after it.
+    pub fn saturating_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration))
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "+{:.6}s", self.0.as_secs_f64())
+    }
+}
+
+/// Where a campaign reads the time.
+///
+/// It must never run backwards, must run at the rate of real time (to one part in a thousand), and must go on
+/// while the machine is suspended.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Instant;
+
+    /// Which timers wake at its instants: for the clocks of this module.
+    #[doc(hidden)]
+    fn timers(&self) -> Timers {
+        Timers::Any
+    }
+}
+
+/// What wakes at the instants of a [`Clock`].
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Timers {
+    /// What counts as [`BootClock`] does.
+    Boot,
+    /// Those of tokio.
+    Tokio,
+    /// It is not known: one looks at the clock again and again.
+    Any,
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn timers(&self) -> Timers {
+        (**self).timers()
+    }
+}
+
+/// The clock of this machine: `CLOCK_BOOTTIME` on Linux and Android.
+///
+/// Elsewhere it is [`std::time::Instant`], which goes on through suspension on Windows, and stops on macOS and the
+/// BSDs: there a leader that was suspended may believe for up to a lease after it wakes that it still leads, so
+/// fence its writes with the token.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn now(&self) -> Instant {
+        use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
+        let now = clock_gettime_dynamic(DynamicClockId::Boottime)
+            .unwrap_or_else(|_| clock_gettime(ClockId::Monotonic)); // kernels before 2.6.39
+        Instant(Duration::new(
+            u64::try_from(now.tv_sec).unwrap_or(0),
+            u32::try_from(now.tv_nsec).unwrap_or(0),
+        ))
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn now(&self) -> Instant {
+        use std::sync::LazyLock;
+        static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+        Instant(ORIGIN.elapsed())
+    }
+
+    fn timers(&self) -> Timers {
+        Timers::Boot
+    }
+}
+
+/// A clock that follows tokio's, and so stands still while tokio's time is paused.
+///
+/// For tests of one's own code with `tokio::time::pause`: an election on a
+/// [`MemoryLock`](crate::memory::MemoryLock) then runs through hours in milliseconds. It does not count time in
+/// suspension: never use it in production.
+#[derive(Debug, Clone, Copy)]
+pub struct TokioClock {
+    origin: tokio::time::Instant,
+}
+
+impl TokioClock {
+    /// A clock whose origin is now.
+    pub fn new() -> Self {
+        Self { origin: tokio::time::Instant::now() }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Instant {
+        // An hour of room before the origin, so that subtracting a lease from an early instant does not saturate.
+        Instant(self.origin.elapsed() + Duration::from_secs(3600))
+    }
+
+    fn timers(&self) -> Timers {
+        Timers::Tokio
+    }
+}

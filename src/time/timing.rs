@@ -1,0 +1,249 @@
+//! Lease, renewal, grace and drift, checked once.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// The least and the greatest lease: Choria's bounds on the TTL of an election bucket.
+pub const LEAST_LEASE: Duration = Duration::from_secs(1);
+/// See [`LEAST_LEASE`].
+pub const GREATEST_LEASE: Duration = Duration::from_secs(3600);
+/// The least time between two renewals: below it an election is a load test.
+pub const LEAST_RENEWAL: Duration = Duration::from_millis(100);
+
+/// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to one part in five
+/// hundred still agree on who may lead. (NTP slews a clock by at most one part in two thousand.)
+pub(crate) const DRIFT_DIVISOR: u32 = 250;
+
+/// How long a campaign's writes last, and how it renews them.
+///
+/// All of it counts from the instant *before* a write is sent, on the campaigner's own [`Clock`](crate::time::clock::Clock).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+pub struct Timing {
+    lease: Duration,
+    renewal: Duration,
+    grace: Duration,
+    tenure: Duration,
+}
+
+/// What a [`Timing`] is made from; what is `None` gets its default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimingOptions {
+    /// How long one write entitles its writer to lead. Default: the longest that the lock allows.
+    pub lease: Option<Duration>,
+    /// How long after a write the next one is sent. Default: a third of the lease.
+    pub renewal: Option<Duration>,
+    /// How long guarded work may take to stop. Default: a sixth of the lease.
+    pub grace: Option<Duration>,
+    /// Whether Choria's campaigners stand in the same election: then the right to lead ends 0.75 of the lock's
+    /// longest lease after a write at the latest, before any of theirs can have won.
+    pub choria_peers: bool,
+}
+
+impl Timing {
+    /// Checks `options` against each other and against the longest lease that the lock allows.
+    ///
+    /// # Errors
+    /// The first inequality that does not hold.
+    pub fn new(options: TimingOptions, longest_lease: Duration) -> Result<Self, TimingError> {
+        let lease = options.lease.unwrap_or(longest_lease.min(GREATEST_LEASE));
+        if lease < LEAST_LEASE {
+            return Err(TimingError::LeaseTooShort { lease, least: LEAST_LEASE });
+        }
+        if lease > GREATEST_LEASE {
+            return Err(TimingError::LeaseTooLong { lease, greatest: GREATEST_LEASE });
+        }
+        if lease > longest_lease {
+            return Err(TimingError::LeaseOutlivesLock { lease, longest: longest_lease });
+        }
+        if !lease.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(TimingError::LeaseTooFine { lease });
+        }
+        let drift = lease / DRIFT_DIVISOR;
+        let tenure = if options.choria_peers {
+            (lease - drift).min(three_quarters(longest_lease) - drift)
+        } else {
+            lease - drift
+        };
+        let grace = options.grace.unwrap_or(lease / 6);
+        let renewal = options.renewal.unwrap_or(lease / 3);
+        if grace >= tenure {
+            return Err(TimingError::GraceTooLong { grace, tenure });
+        }
+        if renewal < LEAST_RENEWAL {
+            return Err(TimingError::RenewalTooShort { renewal, least: LEAST_RENEWAL });
+        }
+        if renewal >= tenure - grace {
+            return Err(TimingError::RenewalTooLong { renewal, limit: tenure - grace });
+        }
+        Ok(Self { lease, renewal, grace, tenure })
+    }
+
+    /// How long one write entitles its writer to lead, as others must reckon.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How long after sending a write the next one is sent.
+    pub fn renewal(&self) -> Duration {
+        self.renewal
+    }
+
+    /// How long guarded work may take to stop.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// How long after sending a write its writer itself reckons that it may lead: the lease less the drift.
+    pub fn tenure(&self) -> Duration {
+        self.tenure
+    }
+
+    /// How long one request may take before it is tried again: an eighth of the lease, at least 250 ms and at most
+    /// 5 s, so that several fit between a renewal and the deadline.
+    pub fn attempt(&self) -> Duration {
+        (self.lease / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
+    }
+
+    /// How long a holder that gave up its office of itself, or was deposed, lets others go first: a third of the lease,
+    /// at most 5 s.
+    pub fn stand_aside(&self) -> Duration {
+        (self.lease / 3).min(Duration::from_secs(5))
+    }
+}
+
+/// Stretches a wait so that it is not cut short by a clock that runs fast.
+pub(crate) fn with_drift(wait: Duration) -> Duration {
+    wait.saturating_add(wait / DRIFT_DIVISOR)
+}
+
+/// Of a lease that may be as long as a server's answer says, so without overflow.
+pub(crate) fn three_quarters(lease: Duration) -> Duration {
+    lease - lease / 4
+}
+
+/// Which durations do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TimingError {
+    /// A lease shorter than [`LEAST_LEASE`].
+    #[error("a lease of {lease:?} is shorter than the least, {least:?}")]
+    LeaseTooShort {
+        /// As given.
+        lease: Duration,
+        /// The bound.
+        least: Duration,
+    },
+    /// A lease longer than [`GREATEST_LEASE`].
+    #[error("a lease of {lease:?} is longer than the greatest, {greatest:?}")]
+    LeaseTooLong {
+        /// As given.
+        lease: Duration,
+        /// The bound.
+        greatest: Duration,
+    },
+    /// A lease that the lock does not keep that long.
+    #[error("a lease of {lease:?} is longer than the lock keeps an entry, {longest:?}")]
+    LeaseOutlivesLock {
+        /// As given.
+        lease: Duration,
+        /// What the lock allows.
+        longest: Duration,
+    },
+    /// A lease that is no whole number of milliseconds.
+    #[error("a lease of {lease:?} is not a whole number of milliseconds")]
+    LeaseTooFine {
+        /// As given.
+        lease: Duration,
+    },
+    /// No time to lead is left before the work must stop.
+    #[error("a grace of {grace:?} leaves no time to lead: it must be shorter than {tenure:?}")]
+    GraceTooLong {
+        /// As given.
+        grace: Duration,
+        /// How long after a write its writer may lead.
+        tenure: Duration,
+    },
+    /// Renewals too close together.
+    #[error("a renewal every {renewal:?} is more often than the least interval, {least:?}")]
+    RenewalTooShort {
+        /// As given.
+        renewal: Duration,
+        /// The bound.
+        least: Duration,
+    },
+    /// A renewal that would come after the work was told to stop.
+    #[error(
+        "a renewal every {renewal:?} comes too late: the lease less drift and grace is {limit:?}"
+    )]
+    RenewalTooLong {
+        /// As given or by default.
+        renewal: Duration,
+        /// What it must be shorter than.
+        limit: Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn lease(lease: Duration) -> TimingOptions {
+        TimingOptions { lease: Some(lease), ..TimingOptions::default() }
+    }
+
+    #[test]
+    fn defaults_follow_from_the_lock() {
+        let timing = Timing::new(TimingOptions::default(), MINUTE).unwrap();
+        assert_eq!(timing.lease(), MINUTE);
+        assert_eq!(timing.renewal(), Duration::from_secs(20));
+        assert_eq!(timing.grace(), Duration::from_secs(10));
+        assert_eq!(timing.tenure(), Duration::from_millis(59_760));
+    }
+
+    #[test]
+    fn each_refusal_names_both_numbers() {
+        let refused = |options, longest| Timing::new(options, longest).unwrap_err().to_string();
+        assert_eq!(
+            refused(lease(Duration::from_millis(500)), MINUTE),
+            "a lease of 500ms is shorter than the least, 1s"
+        );
+        assert_eq!(
+            refused(lease(MINUTE * 61), MINUTE * 90),
+            "a lease of 3660s is longer than the greatest, 3600s"
+        );
+        assert_eq!(
+            refused(lease(MINUTE), Duration::from_secs(5)),
+            "a lease of 60s is longer than the lock keeps an entry, 5s"
+        );
+        assert_eq!(
+            refused(lease(Duration::from_micros(1_000_500)), MINUTE),
+            "a lease of 1.0005s is not a whole number of milliseconds"
+        );
+        let grace = TimingOptions { grace: Some(MINUTE), ..lease(MINUTE) };
+        assert_eq!(
+            refused(grace, MINUTE),
+            "a grace of 60s leaves no time to lead: it must be shorter than 59.76s"
+        );
+        let often = TimingOptions { renewal: Some(Duration::from_millis(10)), ..lease(MINUTE) };
+        assert_eq!(
+            refused(often, MINUTE),
+            "a renewal every 10ms is more often than the least interval, 100ms"
+        );
+        let late = TimingOptions { renewal: Some(Duration::from_secs(50)), ..lease(MINUTE) };
+        assert_eq!(
+            refused(late, MINUTE),
+            "a renewal every 50s comes too late: the lease less drift and grace is 49.76s"
+        );
+    }
+
+    #[test]
+    fn beside_choria_the_right_ends_before_theirs_can_begin() {
+        let options = TimingOptions { choria_peers: true, ..lease(MINUTE) };
+        let timing = Timing::new(options, MINUTE).unwrap();
+        assert!(timing.tenure() < Duration::from_secs(45));
+    }
+}

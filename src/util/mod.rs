@@ -1,0 +1,8 @@
+//! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per name.
+
+pub(crate) mod changes;
+#[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres"))]
+pub(crate) mod per_key;
+#[cfg(any(feature = "kubernetes", feature = "postgres"))]
+pub(crate) mod retry;
+pub(crate) mod text;

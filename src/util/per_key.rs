@@ -1,0 +1,26 @@
+//! What a lock keeps for each election.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One `T` an election, made when it is first asked for, and kept.
+#[derive(Debug)]
+pub(crate) struct PerKey<T>(Mutex<HashMap<Arc<str>, Arc<T>>>);
+
+impl<T: Default> PerKey<T> {
+    pub(crate) fn get(&self, name: &str) -> Arc<T> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(one) = all.get(name) {
+            return Arc::clone(one);
+        }
+        let one = Arc::<T>::default();
+        all.insert(Arc::from(name), Arc::clone(&one));
+        one
+    }
+}
+
+impl<T> Default for PerKey<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
