@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify sim model chaos mutations fuzz differential soak lint bench doc cli-doc tools clean rust
+.PHONY: help demo test verify sim model chaos mutations fuzz differential soak lint layers bench doc cli-doc tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --package incumbent --lib --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude incumbent-cli --all-features --no-deps
+
+layers: rust ## Check that no module uses one of a layer above it, and none each other in a circle
+	$(CARGO) run --quiet --package incumbent-layers
 
 bench: rust ## Measure
 	@scripts/install-nats.sh 2.15.1

@@ -8,19 +8,21 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::FutureExt;
 use thiserror::Error;
 
-use crate::driver::machine::{Machine, Part, shared_among};
-use crate::driver::{self, Callbacks};
+use crate::driver;
+use crate::driver::callbacks::Callbacks;
+use crate::driver::machine::{Machine, shared_among};
+#[cfg(feature = "_history")]
+use crate::driver::record::{HistoryWriter, Sink};
 use crate::election::change::Change;
 use crate::election::handle::{Election, Observer, changes_of};
-use crate::election::leadership::{Leadership, Loss};
+use crate::election::leadership::Leadership;
+use crate::election::loss::Loss;
 use crate::election::shared::Shared;
-#[cfg(feature = "_history")]
-use crate::history::{HistoryWriter, Sink};
 use crate::lock::{Advertisement, AdvertisementError};
 use crate::lock::{Lock, Need, Nonce};
 use crate::protocol::{
-    Backoff, BackoffPolicy, CoolDown, GREATEST_LEASE, Settings, State, Timing, TimingError,
-    TimingOptions,
+    Backoff, BackoffPolicy, CoolDown, GREATEST_LEASE, MemberSettings, Settings, State, Timing,
+    TimingError, TimingOptions,
 };
 use crate::time::clock::{BootClock, Clock};
 use crate::util::changes::Changes;
@@ -72,7 +74,7 @@ pub struct ElectionBuilder {
     callbacks: Callbacks,
     stands: bool,
     #[cfg(feature = "_history")]
-    pub(crate) history: Option<Sink>,
+    history: Option<Sink>,
 }
 
 impl ElectionBuilder {
@@ -197,6 +199,17 @@ impl ElectionBuilder {
         self
     }
 
+    /// Sends each line of this candidate's history to `sink`, without its line break, before any action of the line is
+    /// performed.
+    ///
+    /// `sink` runs in the task of the campaign: what it does delays the campaign. Nothing is kept besides.
+    #[cfg(feature = "_history")]
+    #[doc(hidden)]
+    pub fn record_history(mut self, sink: impl FnMut(&str) + Send + 'static) -> Self {
+        self.history = Some(Box::new(sink));
+        self
+    }
+
     /// Checks everything, and spawns the campaign on the current tokio runtime. Does no I/O: the lock may be out of reach.
     ///
     /// # Errors
@@ -265,7 +278,7 @@ impl ElectionBuilder {
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
             };
-            Ok::<_, StartError>(Part { settings, capabilities, need: *need })
+            Ok::<_, StartError>(MemberSettings { settings, capabilities, need: *need })
         };
         let parts = locks.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         #[cfg(feature = "_history")]

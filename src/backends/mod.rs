@@ -1,6 +1,6 @@
 //! The locks: one folder per store, and what they share.
 
-#[cfg(any(feature = "kubernetes", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "kubernetes", feature = "nats", feature = "postgres", feature = "sqlite"))]
 mod hint_hub;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;

@@ -4,17 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 #[cfg(feature = "_history")]
-use crate::history::HistoryWriter;
-use crate::lock::{Capabilities, Need, Token};
-use crate::protocol::{Action, BackoffPolicy, Campaign, Event, Joint, Leader, Settings, State};
+use crate::driver::record::{HistoryWriter, Output};
+use crate::lock::{Need, Token};
+use crate::protocol::{
+    Action, BackoffPolicy, Campaign, Event, Joint, Leader, MemberSettings, Settings, State,
+};
 use crate::time::clock::Instant;
-
-/// What the campaign on one lock is made from.
-pub(crate) struct Part {
-    pub settings: Settings,
-    pub capabilities: Capabilities,
-    pub need: Need,
-}
 
 pub(crate) struct Machine {
     campaigns: Campaigns,
@@ -30,8 +25,9 @@ enum Campaigns {
 
 impl Machine {
     /// `None` if no lock is required.
-    pub fn new(mut parts: Vec<Part>) -> Option<Self> {
-        let campaign = |part: Part| (Campaign::new(part.settings, part.capabilities), part.need);
+    pub fn new(mut parts: Vec<MemberSettings>) -> Option<Self> {
+        let campaign =
+            |part: MemberSettings| (Campaign::new(part.settings, part.capabilities), part.need);
         let campaigns = match (parts.pop(), parts.is_empty()) {
             (Some(part), true) if part.need == Need::Required => Campaigns::One(campaign(part).0),
             (last, _) => {
@@ -56,14 +52,26 @@ impl Machine {
     pub fn handle(&mut self, now: Instant, lock: usize, event: Event) {
         #[cfg(feature = "_history")]
         if let Some(mut history) = self.history.take() {
-            history.step(self, now, lock, event);
+            self.handle_unrecorded(now, lock, event.clone());
+            history.write_step(now, lock, event, self.output());
             self.history = Some(history);
             return;
         }
+        self.handle_unrecorded(now, lock, event);
+    }
+
+    fn handle_unrecorded(&mut self, now: Instant, lock: usize, event: Event) {
         match &mut self.campaigns {
             Campaigns::One(campaign) => campaign.handle(now, event),
             Campaigns::All(joint) => joint.handle(now, lock, event),
         }
+    }
+
+    /// Takes what is to be returned. Nothing that is decided later depends on when that is done.
+    #[cfg(feature = "_history")]
+    pub fn output(&mut self) -> Output {
+        let actions = std::iter::from_fn(|| self.poll_action()).collect();
+        Output { actions, wake: self.next_wake(), state: self.state() }
     }
 
     /// The next thing to do, and on which lock.

@@ -3,14 +3,16 @@
 //! A hint or a timer wakes the driver; the driver hands the machine the event and the time; the machine answers actions; the
 //! driver performs them; their outcome is the next event. It decides nothing.
 
+pub(crate) mod callbacks;
 pub(crate) mod machine;
+#[cfg(feature = "_history")]
+pub(crate) mod record;
 pub(crate) mod requests;
 pub(crate) mod term_end;
 
 use std::future::{Future, pending};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -18,16 +20,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
+use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::Machine;
 use crate::driver::requests::{Asking, poll_asked};
 use crate::driver::term_end::TermEnd;
 use crate::election::change::Change;
 use crate::election::inbox::Input;
-use crate::election::leadership::{Leadership, Loss};
+use crate::election::leadership::Leadership;
 use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::lock::{Lock, Request};
-use crate::protocol::{Action, Answer, Cause, Event, Leader, State};
+use crate::protocol::{Action, Answer, Cause, Event, Failure, Leader, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
 use crate::util::text::shown;
@@ -37,17 +40,6 @@ const GONE: &str = "the task of the campaign is gone: it panicked, or its runtim
 
 /// The most bytes of somebody else's identity that a log line shows.
 const LONGEST_NAME_TOLD: usize = 128;
-
-/// A callback of the user's.
-pub(crate) type Callback<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + Sync>;
-
-/// User callbacks, each run in a task of its own.
-#[derive(Default)]
-pub(crate) struct Callbacks {
-    pub won: Option<Callback<Leadership>>,
-    pub lost: Option<Callback<Loss>>,
-    pub campaign: Option<Callback<State>>,
-}
 
 /// Spawns the campaign. Its task ends after [`Input::Stop`].
 pub(crate) fn spawn(
@@ -110,7 +102,7 @@ impl Drop for Finish {
             self.telemetry.lost(&loss.cause);
             shared.tell(Change::Lost { token: loss.token, cause: loss.cause });
         }
-        shared.leads_until_ns.store(0, Ordering::Release);
+        shared.leads_until.set(None);
         shared.update(|status| {
             status.finished = true;
             status.term = None;
@@ -255,12 +247,12 @@ impl Driver {
                 Action::Leader(leader) => self.leader_changed(lock, leader),
                 Action::Trouble(failure) => {
                     warn!(error = %failure.message, "the lock does not serve");
-                    self.shared().update(|status| status.trouble = Some(failure.clone()));
+                    self.set_lock_failure(Some(failure.clone()));
                     self.shared().tell(Change::Trouble(failure));
                 }
                 Action::Recovered => {
                     info!("the lock serves again");
-                    self.shared().update(|status| status.trouble = None);
+                    self.set_lock_failure(None);
                     self.shared().tell(Change::Recovered);
                 }
                 Action::Finished => return true,
@@ -302,16 +294,17 @@ impl Driver {
         self.term = Some(number);
         let shared = Arc::clone(self.shared());
         let grace = self.campaign.least_grace();
-        let term = Term::new(Arc::clone(&shared), token, number, deadline, grace);
+        let term = Term::new(shared.term_owner(), token, number, deadline, grace);
+        term.set_lock_failure(shared.status.borrow().trouble.clone());
         if let Some(tokens) = self.campaign.tokens() {
             term.set_tokens(tokens); // before anybody holds it
         }
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
         self.telemetry().won(takeover);
         info!(%token, "won: this campaigner leads");
-        shared.leads_until_ns.store(deadline.as_nanos(), Ordering::Release);
+        shared.leads_until.set(Some(deadline));
         if let Some(callback) = &self.callbacks.won
-            && let Some(leadership) = term.guard()
+            && let Some(leadership) = Leadership::of(&term)
         {
             let (callback, term) = (Arc::clone(callback), Arc::clone(&term));
             let work = async move {
@@ -331,7 +324,7 @@ impl Driver {
 
     fn end(&mut self, cause: Cause, by: Instant) {
         let shared = Arc::clone(self.shared());
-        shared.leads_until_ns.store(0, Ordering::Release);
+        shared.leads_until.set(None);
         let mut term = None;
         shared.update(|status| {
             status.state = State::Candidate;
@@ -353,6 +346,17 @@ impl Driver {
             told: false,
         };
         self.ending = Some(Box::pin(end.run()));
+    }
+
+    fn set_lock_failure(&self, failure: Option<Failure>) {
+        let mut term = None;
+        self.shared().update(|status| {
+            status.trouble.clone_from(&failure);
+            term.clone_from(&status.term);
+        });
+        if let Some(term) = term {
+            term.set_lock_failure(failure);
+        }
     }
 
     fn leader_changed(&mut self, lock: usize, leader: Option<Leader>) {

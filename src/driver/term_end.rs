@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, error, info, warn};
 
-use crate::driver::Callback;
+use crate::driver::callbacks::Callback;
 use crate::election::change::Change;
-use crate::election::leadership::Loss;
+use crate::election::loss::Loss;
 use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until};

@@ -87,7 +87,7 @@ impl Election {
     /// ```
     pub fn step(&self) -> Option<Step> {
         let term = self.shared().status.borrow().term.clone();
-        term.and_then(|term| term.step())
+        term.and_then(|term| Step::of(&term))
     }
 
     /// Where this campaigner stands, in Choria's words.
@@ -165,7 +165,7 @@ impl Election {
                 }
                 status.term.clone()
             };
-            if let Some(leadership) = term.and_then(|term| term.guard()) {
+            if let Some(leadership) = term.and_then(|term| Leadership::of(&term)) {
                 return Ok(leadership);
             }
             status.changed().await.map_err(|_| Stopped)?;

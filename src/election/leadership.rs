@@ -5,18 +5,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
-
 use super::inbox::Input;
+use super::loss::Loss;
 use crate::election::term::Term;
 use crate::lock::Token;
-use crate::protocol::Cause;
 use crate::time::clock::Instant;
 
 /// The office: who holds one may do the leader's work.
 ///
 /// It is also the sign that work is being done. A term whose every `Leadership` has been dropped ends
-/// ([`Cause::WorkEnded`], or [`Cause::WorkPanicked`] when that happened by a panic), the entry is released, and
+/// ([`Cause::WorkEnded`](crate::Cause::WorkEnded), or [`Cause::WorkPanicked`](crate::Cause::WorkPanicked) when that happened by a panic), the entry is released, and
 /// somebody else may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
 /// `Leadership` was ever taken goes on.
 #[must_use = "dropping the last Leadership of a term ends the term"]
@@ -25,8 +23,9 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    pub(crate) fn new(term: Arc<Term>) -> Self {
-        Self { term }
+    /// Unless the term is over.
+    pub(crate) fn of(term: &Arc<Term>) -> Option<Self> {
+        term.hold().then(|| Self { term: Arc::clone(term) })
     }
 
     /// The fencing token of this term: greater than that of every earlier term. Pass it with every write, and let what
@@ -65,7 +64,7 @@ impl Leadership {
     /// Waits until the term ends, and answers why. The work has until [`Loss::stop_by`] to stop.
     ///
     /// It does not depend on the campaign: where that does not say in time that the term ends, because its runtime is
-    /// blocked or was shut down, the clock does, about the election's grace before the deadline ([`Cause::Expired`]).
+    /// blocked or was shut down, the clock does, about the election's grace before the deadline ([`Cause::Expired`](crate::Cause::Expired)).
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Loss {
@@ -104,9 +103,9 @@ impl Leadership {
         self.term.renewed(deadline).await
     }
 
-    /// Gives up the office: the term ends with [`Cause::Resigned`] and others go first.
+    /// Gives up the office: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go first.
     pub fn resign(&self) {
-        self.term.shared.inbox.send(Input::Resign { term: Some(self.term.number) });
+        self.term.send(Input::Resign { term: Some(self.term.number) });
     }
 }
 
@@ -123,21 +122,4 @@ impl Drop for Leadership {
     fn drop(&mut self) {
         self.term.give_back();
     }
-}
-
-/// That a term has ended, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no longer the leader of {election} (term {token}): {cause}")]
-#[non_exhaustive]
-pub struct Loss {
-    /// The election.
-    pub election: Arc<str>,
-    /// The token of the term that ended.
-    pub token: Token,
-    /// Its tokens on each of the election's locks, in their order: see [`Leadership::tokens`].
-    pub tokens: Vec<Option<Token>>,
-    /// Why it ended.
-    pub cause: Cause,
-    /// When work of the term is stopped by force: never after the deadline.
-    pub stop_by: Instant,
 }

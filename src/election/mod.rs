@@ -5,11 +5,13 @@ pub(crate) mod handle;
 pub(crate) mod hint_queue;
 pub(crate) mod inbox;
 pub(crate) mod leadership;
+pub(crate) mod loss;
 pub(crate) mod shared;
 pub(crate) mod step;
 pub(crate) mod term;
 
 pub use change::Change;
 pub use handle::{Election, Observer, Stopped};
-pub use leadership::{Leadership, Loss};
+pub use leadership::Leadership;
+pub use loss::Loss;
 pub use step::Step;

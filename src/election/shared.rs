@@ -1,17 +1,16 @@
 //! What the driver of a campaign and the handles on it share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::hint_queue::HintQueue;
 use super::inbox::{Inbox, Input};
-use super::term::Term;
+use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
 use crate::lock::HintSink;
 use crate::protocol::{Failure, Leader, State};
-use crate::time::clock::{Clock, Instant};
+use crate::time::clock::Clock;
 
 /// How many changes a slow reader may lag behind.
 const CHANGES_KEPT: usize = 64;
@@ -24,9 +23,7 @@ pub(crate) struct Shared {
     pub inbox: Inbox,
     pub status: watch::Sender<Status>,
     changes: Mutex<Audience>,
-    /// Until when this campaigner leads; 0 while it does not, or is told to stop. Written by the driver, and at the
-    /// end of a term by whoever finds it over.
-    pub leads_until_ns: AtomicU64,
+    pub leads_until: LeadsUntil,
     pub hints: HintQueue,
 }
 
@@ -65,15 +62,24 @@ impl Shared {
             inbox: Inbox(sender),
             status: watch::Sender::new(Status::default()),
             changes: Mutex::default(),
-            leads_until_ns: AtomicU64::new(0),
+            leads_until: LeadsUntil::default(),
             hints: HintQueue::default(),
         };
         (Arc::new(shared), inputs)
     }
 
     pub fn leads(&self) -> bool {
-        let until = self.leads_until_ns.load(Ordering::Acquire);
-        until != 0 && self.clock.now() < Instant::from_nanos(until)
+        self.leads_until.is_after(self.clock.now())
+    }
+
+    /// For a term of this candidate.
+    pub fn term_owner(&self) -> TermOwner {
+        TermOwner {
+            election: Arc::clone(&self.name),
+            clock: Arc::clone(&self.clock),
+            inbox: self.inbox.clone(),
+            leads_until: self.leads_until.clone(),
+        }
     }
 
     /// `None` once the campaign has ended.

@@ -18,8 +18,9 @@ pub struct Step {
 }
 
 impl Step {
-    pub(crate) fn new(term: Arc<Term>) -> Self {
-        Self { term }
+    /// Unless the term is over.
+    pub(crate) fn of(term: &Arc<Term>) -> Option<Self> {
+        term.begin_step().then(|| Self { term: Arc::clone(term) })
     }
 
     /// As [`Leadership::token`](crate::Leadership::token).

@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::inbox::Input;
-use super::shared::Shared;
-use crate::election::leadership::{Leadership, Loss};
-use crate::election::step::Step;
+use super::inbox::{Inbox, Input};
+use super::loss::Loss;
 use crate::lock::{LockErrorKind, Token};
 use crate::protocol::{Cause, Failure};
 use crate::time::clock::{Clock, Instant, sleep_until};
@@ -22,8 +20,32 @@ use crate::time::clock::{Clock, Instant, sleep_until};
 /// knows the cause.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(250);
 
+/// Until when this candidate leads; 0 while it does not, or has been told to stop. Written by the driver, and at the end of
+/// a term by what finds it over first.
+#[derive(Clone, Default)]
+pub(crate) struct LeadsUntil(Arc<AtomicU64>);
+
+impl LeadsUntil {
+    pub fn set(&self, deadline: Option<Instant>) {
+        self.0.store(deadline.map_or(0, Instant::as_nanos), Ordering::Release);
+    }
+
+    pub fn is_after(&self, now: Instant) -> bool {
+        let until = self.0.load(Ordering::Acquire);
+        until != 0 && now < Instant::from_nanos(until)
+    }
+}
+
+/// What a term takes from the candidate whose term it is.
+pub(crate) struct TermOwner {
+    pub election: Arc<str>,
+    pub clock: Arc<dyn Clock>,
+    pub inbox: Inbox,
+    pub leads_until: LeadsUntil,
+}
+
 pub(crate) struct Term {
-    pub shared: Arc<Shared>,
+    owner: TermOwner,
     pub token: Token,
     pub number: NonZeroU64,
     deadline_ns: AtomicU64,
@@ -47,6 +69,8 @@ struct TermState {
     closed: bool,
     /// Where there are several locks, the token of each.
     tokens: Option<Vec<Option<Token>>>,
+    /// What keeps the lease from being renewed, if anything does.
+    lock_failure: Option<Failure>,
     end: Option<Box<Loss>>,
 }
 
@@ -58,14 +82,14 @@ impl TermState {
 
 impl Term {
     pub fn new(
-        shared: Arc<Shared>,
+        owner: TermOwner,
         token: Token,
         number: NonZeroU64,
         deadline: Instant,
         grace: Duration,
     ) -> Arc<Self> {
         let term = Self {
-            shared,
+            owner,
             token,
             number,
             deadline_ns: AtomicU64::new(deadline.as_nanos()),
@@ -78,7 +102,7 @@ impl Term {
     }
 
     pub fn now(&self) -> Instant {
-        self.shared.clock.now()
+        self.owner.clock.now()
     }
 
     pub fn deadline(&self) -> Instant {
@@ -92,9 +116,18 @@ impl Term {
             return;
         }
         self.deadline_ns.store(deadline.as_nanos(), Ordering::Release);
-        self.shared.leads_until_ns.store(deadline.as_nanos(), Ordering::Release);
+        self.owner.leads_until.set(Some(deadline));
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    pub fn send(&self, input: Input) {
+        self.owner.inbox.send(input);
+    }
+
+    /// Why requests to the lock fail, or that they succeed again.
+    pub fn set_lock_failure(&self, failure: Option<Failure>) {
+        self.state().lock_failure = failure;
     }
 
     /// Of a term that has not been told to end.
@@ -113,16 +146,13 @@ impl Term {
         state.tokens.clone().unwrap_or_else(|| vec![Some(self.token)])
     }
 
-    /// A share of the office, unless the term is over.
-    pub fn guard(self: &Arc<Self>) -> Option<Leadership> {
+    /// Counts one guard more, unless the term is over: then it returns false.
+    pub fn hold(&self) -> bool {
         self.over();
         let mut state = self.state();
-        if state.closed {
-            return None;
-        }
-        state.held = state.held.checked_add(1)?;
-        drop(state);
-        Some(Leadership::new(Arc::clone(self)))
+        let held = state.held.checked_add(1).filter(|_| !state.closed);
+        state.held = held.unwrap_or(state.held);
+        held.is_some()
     }
 
     /// Gives a share back. The last one ends the term.
@@ -137,19 +167,16 @@ impl Term {
         let panicked = state.panicked;
         drop(state);
         self.idle.notify_waiters();
-        self.shared.inbox.send(Input::WorkEnded { term: self.number, panicked });
+        self.send(Input::WorkEnded { term: self.number, panicked });
     }
 
-    /// Leave for one step, unless the term is over.
-    pub fn step(self: &Arc<Self>) -> Option<Step> {
+    /// Counts one step more, unless the term is over: then it returns false.
+    pub fn begin_step(&self) -> bool {
         self.over();
         let mut state = self.state();
-        if state.closed {
-            return None;
-        }
-        state.steps = state.steps.checked_add(1)?;
-        drop(state);
-        Some(Step::new(Arc::clone(self)))
+        let steps = state.steps.checked_add(1).filter(|_| !state.closed);
+        state.steps = steps.unwrap_or(state.steps);
+        steps.is_some()
     }
 
     pub fn step_done(&self) {
@@ -174,21 +201,18 @@ impl Term {
     }
 
     fn end(&self, state: &mut TermState, cause: Cause, stop_by: Instant) -> Loss {
-        let (election, token) = (Arc::clone(&self.shared.name), self.token);
+        let (election, token) = (Arc::clone(&self.owner.election), self.token);
         let loss = Loss { election, token, tokens: self.tokens_of(state), cause, stop_by };
         state.closed = true;
         state.end = Some(Box::new(loss.clone()));
         // With the lock held, so that no later term has begun.
-        self.shared.leads_until_ns.store(0, Ordering::Release);
+        self.owner.leads_until.set(None);
         loss
     }
 
     /// That the term is over: as the driver has told, or, where it did not come to it, by the clock.
     pub fn over(&self) -> Option<Loss> {
         let now = self.now();
-        // What keeps the lease from being renewed, asked before the lock is taken.
-        let late = now >= self.deadline() - self.margin;
-        let trouble = late.then(|| self.shared.status.borrow().trouble.clone()).flatten();
         let mut state = self.state();
         if let Some(told) = &state.end {
             return Some((**told).clone());
@@ -197,12 +221,13 @@ impl Term {
         if now < deadline - self.margin {
             return None;
         }
-        let loss = self.end(&mut state, expired(trouble), deadline);
+        let cause = expired(state.lock_failure.clone());
+        let loss = self.end(&mut state, cause, deadline);
         drop(state);
         self.changed.notify_waiters();
         // A driver that comes to it later must not renew for nobody.
         let input = Input::WorkEnded { term: self.number, panicked: false };
-        self.shared.inbox.send(input);
+        self.send(input);
         Some(loss)
     }
 
@@ -265,7 +290,7 @@ impl Term {
 
     /// Waits until `look` finds something, looking at each change and at the instant that `at` answers. Cancel safe.
     async fn wait<T>(&self, look: impl Fn() -> Option<T>, at: impl Fn() -> Instant) -> T {
-        let mut sleep = sleep_until(Arc::clone(&self.shared.clock), at());
+        let mut sleep = sleep_until(Arc::clone(&self.owner.clock), at());
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable(); // before looking, so that nothing is missed in between

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::line::{Header, Input, Output, Poll, Polls, Step};
 use crate::driver::machine::Machine;
+use crate::driver::record::{Header, Input, Poll, Polls, Step};
 use crate::protocol::{Action, BackoffPolicy, Event};
 use crate::time::clock::Instant;
 
@@ -35,7 +35,7 @@ impl Replay {
         let (recorded_polls, polls) = (Arc::default(), Polls::default());
         let recorded =
             |_| RecordedPolicy { recorded: Arc::clone(&recorded_polls), polls: polls.clone() };
-        let parts = header.locks.into_iter().map(|lock| lock.into_part(recorded)).collect();
+        let parts = header.locks.into_iter().map(|lock| lock.into_member(recorded)).collect();
         let machine = Machine::new(parts).ok_or(ReplayError::NothingRequired)?;
         let (now, in_flight) = (Instant::ORIGIN, BTreeMap::new());
         Ok(Self { machine, election: header.election, recorded_polls, polls, now, in_flight })
@@ -63,7 +63,7 @@ impl Replay {
         self.accept(&input)?;
         self.recorded().extend(input.polls.iter().cloned());
         self.machine.handle(input.at, input.lock, input.event);
-        let output = Output::of(&mut self.machine);
+        let output = self.machine.output();
         same("out", &recorded.output, &output)?;
         let polls = self.polls.take();
         if polls != input.polls {

@@ -19,7 +19,7 @@ pub enum Hint {
         /// The write.
         record: Record,
         /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
-        #[cfg_attr(feature = "_history", serde(with = "crate::history::nested"))]
+        #[cfg_attr(feature = "_history", serde(with = "crate::util::nested"))]
         previous: Option<Option<Revision>>,
         /// How long ago the lock stored it, as well as the backend can tell: only to spread candidates out.
         age: Option<Duration>,

@@ -43,6 +43,7 @@ mod objects;
 mod parts;
 #[cfg(feature = "peer")]
 mod peer;
+mod place;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 mod targets;
@@ -57,6 +58,7 @@ use crate::lock::{Lock, Member, Need};
 
 pub use error::{LockUrlError, LockUrlErrorKind};
 use parts::Parts;
+use place::Place;
 pub use targets::*;
 
 /// The name of a lock, or of several that are one: see the [module](mod@crate::lock_url).
@@ -76,21 +78,6 @@ struct One {
     shown: String,
 }
 
-#[derive(Debug, Clone)]
-enum Place {
-    Memory(memory::Place),
-    #[cfg(feature = "nats")]
-    Nats(Box<nats::Place>),
-    #[cfg(feature = "kubernetes")]
-    Kubernetes(kubernetes::Place),
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    Sql(sql::Place),
-    #[cfg(feature = "_objects")]
-    Objects(objects::Place),
-    #[cfg(feature = "peer")]
-    Peer(Box<peer::Place>),
-}
-
 impl LockUrl {
     /// What [`open`](Self::open) makes where it is missing, a bucket or tables, is made for leases of this length, and a Lease of
     /// Kubernetes is timed by it. What is there stays as it is, and [`lease`](crate::ElectionBuilder::lease) is told apart from this.
@@ -104,6 +91,16 @@ impl LockUrl {
     pub fn make_nothing(mut self) -> Self {
         self.members.iter_mut().for_each(|one| one.place.make_nothing());
         self
+    }
+
+    /// What each of the URLs names, in their order, to be examined rather than opened. Asks nobody.
+    pub fn named(&self) -> Vec<NamedLock> {
+        let named = self.members.iter().map(|one| NamedLock {
+            shown: one.shown.clone(),
+            need: one.need,
+            named: one.place.named(),
+        });
+        named.collect()
     }
 
     /// Opens the lock.
@@ -128,93 +125,6 @@ impl LockUrl {
             members.push(Member::new(place.open().await?, *need));
         }
         Ok(Arc::new(all_of(members)))
-    }
-}
-
-impl Place {
-    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
-        match parts.scheme() {
-            "memory" => memory::Place::parse(parts).map(Self::Memory),
-            #[cfg(feature = "nats")]
-            "nats" | "tls" | "ws" | "wss" => {
-                nats::Place::parse(parts).map(|place| Self::Nats(Box::new(place)))
-            }
-            #[cfg(feature = "kubernetes")]
-            "kubernetes" => kubernetes::Place::parse(parts).map(Self::Kubernetes),
-            #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => sql::Place::parse_postgres(parts).map(Self::Sql),
-            #[cfg(feature = "sqlite")]
-            "sqlite" => sql::Place::parse_sqlite(parts).map(Self::Sql),
-            #[cfg(feature = "gcs")]
-            "gs" => objects::Place::parse(parts).map(Self::Objects),
-            #[cfg(feature = "s3")]
-            "s3" => objects::Place::parse(parts).map(Self::Objects),
-            #[cfg(feature = "azure")]
-            "az" => objects::Place::parse(parts).map(Self::Objects),
-            #[cfg(feature = "peer")]
-            "peer" => peer::Place::parse(parts).map(|place| Self::Peer(Box::new(place))),
-            scheme => Err(parts.unknown(feature_of(scheme))),
-        }
-    }
-
-    fn for_lease(&mut self, lease: Duration) {
-        match self {
-            Self::Memory(place) => place.for_lease(lease),
-            #[cfg(feature = "nats")]
-            Self::Nats(place) => place.for_lease(lease),
-            #[cfg(feature = "kubernetes")]
-            Self::Kubernetes(place) => place.for_lease(lease),
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            Self::Sql(place) => place.for_lease(lease),
-            #[cfg(feature = "_objects")]
-            Self::Objects(place) => place.for_lease(lease),
-            #[cfg(feature = "peer")]
-            Self::Peer(place) => place.for_lease(lease),
-        }
-    }
-
-    fn make_nothing(&mut self) {
-        match self {
-            #[cfg(feature = "nats")]
-            Self::Nats(place) => place.make_nothing(),
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            Self::Sql(place) => place.make_nothing(),
-            #[cfg(feature = "peer")]
-            Self::Peer(place) => place.make_nothing(),
-            #[allow(unreachable_patterns, reason = "as the features are")]
-            _ => {}
-        }
-    }
-
-    async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        match self {
-            Self::Memory(place) => place.open(),
-            #[cfg(feature = "nats")]
-            Self::Nats(place) => place.open().await,
-            #[cfg(feature = "kubernetes")]
-            Self::Kubernetes(place) => place.open().await,
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            Self::Sql(place) => place.open().await,
-            #[cfg(feature = "_objects")]
-            Self::Objects(place) => place.open(),
-            #[cfg(feature = "peer")]
-            Self::Peer(place) => place.open(),
-        }
-    }
-}
-
-/// Which feature brings what a URL names.
-fn feature_of(scheme: &str) -> Option<&'static str> {
-    match scheme {
-        "nats" | "tls" | "ws" | "wss" => Some("nats"),
-        "kubernetes" => Some("kubernetes"),
-        "postgres" | "postgresql" => Some("postgres"),
-        "sqlite" => Some("sqlite"),
-        "gs" => Some("gcs"),
-        "s3" => Some("s3"),
-        "az" => Some("azure"),
-        "peer" => Some("peer"),
-        _ => None,
     }
 }
 
@@ -260,6 +170,18 @@ impl fmt::Debug for LockUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LockUrl({self})")
     }
+}
+
+/// One of the URLs of a [`LockUrl`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NamedLock {
+    /// The URL, without secrets.
+    pub shown: String,
+    /// What a term needs of it.
+    pub need: Need,
+    /// What it names; an error where its settings, or those of the environment, cannot be used.
+    pub named: Result<Named, LockUrlError>,
 }
 
 #[cfg(test)]

@@ -1,10 +1,5 @@
 //! What URLs name, for whoever examines it rather than stands there.
 
-use super::LockUrl;
-use super::Place;
-use super::error::LockUrlError;
-use crate::lock::Need;
-
 #[cfg(feature = "kubernetes")]
 pub use super::kubernetes::NamedObjects;
 #[cfg(feature = "nats")]
@@ -46,46 +41,4 @@ pub enum Named {
     /// A quorum of peers.
     #[cfg(feature = "peer")]
     Peers(NamedPeers),
-}
-
-/// One of the URLs of a [`LockUrl`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct NamedLock {
-    /// The URL, without secrets.
-    pub shown: String,
-    /// What a term needs of it.
-    pub need: Need,
-    /// What it names; an error where its settings, or those of the environment, cannot be used.
-    pub named: Result<Named, LockUrlError>,
-}
-
-impl LockUrl {
-    /// What each of the URLs names, in their order, to be examined rather than opened. Asks nobody.
-    pub fn named(&self) -> Vec<NamedLock> {
-        let named = self.members.iter().map(|one| NamedLock {
-            shown: one.shown.clone(),
-            need: one.need,
-            named: one.place.named(),
-        });
-        named.collect()
-    }
-}
-
-impl Place {
-    fn named(&self) -> Result<Named, LockUrlError> {
-        match self {
-            Self::Memory(_) => Ok(Named::Memory),
-            #[cfg(feature = "nats")]
-            Self::Nats(place) => Ok(Named::Nats(place.named.clone())),
-            #[cfg(feature = "kubernetes")]
-            Self::Kubernetes(place) => Ok(Named::Kubernetes(NamedObjects(place.clone()))),
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            Self::Sql(place) => place.named(),
-            #[cfg(feature = "_objects")]
-            Self::Objects(place) => place.bucket().map(Named::Objects),
-            #[cfg(feature = "peer")]
-            Self::Peer(place) => Ok(Named::Peers(place.named.clone())),
-        }
-    }
 }

@@ -81,5 +81,6 @@ pub use elector::Campaign;
 #[doc(hidden)]
 pub use fingerprint::Sketch;
 pub use multi::Joint;
+pub(crate) use multi::MemberSettings;
 pub use types::{Action, Answer, Event, Failure, Leader, Settings, State};
 pub use vacancy::CoolDown;

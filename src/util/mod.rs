@@ -1,6 +1,8 @@
 //! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per name.
 
 pub(crate) mod changes;
+#[cfg(feature = "_history")]
+pub(crate) mod nested;
 #[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres"))]
 pub(crate) mod per_key;
 #[cfg(any(feature = "kubernetes", feature = "postgres"))]

@@ -16,6 +16,9 @@ use super::record::Place;
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::shown;
 
+/// How long the API server may take to answer a leader for life, or a candidate.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The name of no object, where all are meant.
 pub(super) const EVERY: &str = "*";
 /// The most of a server's message that is repeated.

@@ -12,7 +12,6 @@ use kube::{Client, Resource};
 
 use super::api::Objects;
 use super::api_client::Access;
-use super::lock::{ConfigMapLock, EndpointsLock, LeaseLock};
 use crate::lock::LockError;
 use crate::time::timer::from_now;
 
@@ -167,21 +166,6 @@ impl Cluster {
 
     pub(super) fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
-    }
-
-    /// The lock on Leases, for any number of elections.
-    pub fn lease_lock(&self) -> LeaseLock {
-        LeaseLock::new(self)
-    }
-
-    /// The lock on ConfigMaps, for any number of elections.
-    pub fn config_map_lock(&self) -> ConfigMapLock {
-        ConfigMapLock::new(self)
-    }
-
-    /// The lock on Endpoints, for any number of elections.
-    pub fn endpoints_lock(&self) -> EndpointsLock {
-        EndpointsLock::new(self)
     }
 }
 

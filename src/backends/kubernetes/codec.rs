@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fresh::NEW;
 use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation, unannotate};
 use crate::lock::Advertisement;
 use crate::lock::codec::cause_label;
@@ -25,6 +24,25 @@ const MAKER: Nonce = Nonce(u64::MAX);
 /// What an object says that nobody has held yet, as its maker vouches.
 pub(super) const UNUSED: Content =
     Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO });
+
+/// The annotation by which the maker of an object says that nobody leads by an earlier one of this name.
+pub(super) const NEW: &str = "incumbent/new";
+
+/// Whether the object is said to be new, and shows no trace of a holder.
+pub(super) fn claims_to_be_new(place: Place, object: &Value) -> bool {
+    annotation(object, NEW).is_some() && !was_held(place, object)
+}
+
+/// Whether the object shows a trace of a holder.
+pub(super) fn was_held(place: Place, object: &Value) -> bool {
+    let written = match (place.raw(object), place.read(object)) {
+        (_, Some(record)) => {
+            record.is_held() || record.renew_time.is_some() || record.acquire_time.is_some()
+        }
+        (raw, None) => raw.is_some(),
+    };
+    written || annotation(object, ANNOTATION).is_some()
+}
 
 /// The annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

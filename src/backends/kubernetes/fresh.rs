@@ -9,31 +9,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::Events;
 use super::api::{Failure, Objects};
-use super::codec;
-use super::lock::ObjectLock;
-use super::record::{Place, annotate, annotation};
+use super::codec::{NEW, was_held};
+use super::record::{Place, annotate, resource_version};
 use super::resource::{Carrier, check_object_name};
-use super::store::resource_version;
+use super::resource_lock::ObjectLock;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::from_now;
-
-/// The annotation by which the maker of an object says that nobody leads by an earlier one of this name.
-pub(super) const NEW: &str = "incumbent/new";
-
-/// Whether the object is said to be new, and shows no trace of a holder.
-pub(super) fn claims_to_be_new(place: Place, object: &Value) -> bool {
-    annotation(object, NEW).is_some() && !was_held(place, object)
-}
-
-fn was_held(place: Place, object: &Value) -> bool {
-    let written = match (place.raw(object), place.read(object)) {
-        (_, Some(record)) => {
-            record.is_held() || record.renew_time.is_some() || record.acquire_time.is_some()
-        }
-        (raw, None) => raw.is_some(),
-    };
-    written || annotation(object, codec::ANNOTATION).is_some()
-}
 
 /// What a watch shows of the past of an object.
 enum Past {
@@ -142,6 +123,7 @@ impl<C: Carrier> ObjectLock<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::kubernetes::codec::{ANNOTATION, claims_to_be_new};
 
     #[test]
     fn a_server_says_what_it_remembers() {
@@ -169,7 +151,7 @@ mod tests {
         assert!(!is_new(json!({ "renewTime": "2026-01-01T00:00:00.000001Z" })));
         assert!(!is_new(json!("junk")));
         assert!(!claims_to_be_new(Place::Spec, &object(json!({}), Value::Null)));
-        let marked = json!({ NEW: "true", codec::ANNOTATION: "x" });
+        let marked = json!({ NEW: "true", ANNOTATION: "x" });
         assert!(!claims_to_be_new(Place::Spec, &object(json!({}), marked)));
     }
 }

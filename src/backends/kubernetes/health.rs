@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::codec;
-use super::lock::ObjectLock;
-use super::record::{self, ElectionRecord, Place};
+use super::record::{self, ElectionRecord, Place, resource_version};
 use super::resource::{Carrier, check_object_name};
-use super::store::resource_version;
+use super::resource_lock::ObjectLock;
 use crate::lock::{Content, LockError, LockErrorKind};
 use crate::time::timer::from_now;
 

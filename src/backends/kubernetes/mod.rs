@@ -54,6 +54,8 @@ mod namespace;
 mod probe;
 mod record;
 mod resource;
+mod resource_lock;
+mod state;
 mod store;
 mod timing;
 mod watch;
@@ -66,8 +68,8 @@ pub use life::{
     LeaderForLife, LifeCarrier, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks,
     LifeOwner, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
 };
-pub use lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
 pub use namespace::check_namespace;
 pub use probe::{Right, ServerFacts};
 pub use resource::{Carrier, OnConfigMap, OnEndpoints, OnLease};
+pub use resource_lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
 pub use timing::{LeaseTiming, LeaseTimingError};

@@ -155,3 +155,8 @@ fn without_nulls(value: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+/// An object's version. Kubernetes lets it be compared as a number since 1.35, and etcd has always counted so.
+pub(super) fn resource_version(object: &Value) -> Option<u64> {
+    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+}

@@ -6,21 +6,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::codec;
-use super::fresh::claims_to_be_new;
+use super::codec::claims_to_be_new;
 use super::known::{Election, Known};
-use super::lock::Inner;
-use super::record::{ElectionRecord, RELEASED_SECONDS};
+use super::record::{ElectionRecord, RELEASED_SECONDS, resource_version};
+use super::state::Inner;
 use crate::lock::codec::ceil_seconds;
 use crate::lock::codec::mark::Says;
 use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
 use crate::time::timer::from_now;
 
 impl Inner {
-    /// The object that carries an election.
-    pub(super) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
-        self.object.as_deref().unwrap_or(name)
-    }
-
     /// Takes in an object that the server has shown, and answers what it says.
     pub(super) fn learn(
         &self,
@@ -223,11 +218,6 @@ impl Inner {
             };
         }
     }
-}
-
-/// An object's version. Kubernetes lets it be compared as a number since 1.35, and etcd has always counted so.
-pub(super) fn resource_version(object: &Value) -> Option<u64> {
-    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
 fn whole_seconds(span: Duration) -> i32 {

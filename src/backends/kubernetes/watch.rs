@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 use super::answers::Events;
-use super::fresh::claims_to_be_new;
+use super::codec::claims_to_be_new;
 use super::known::Election;
-use super::lock::Inner;
-use super::store::resource_version;
+use super::record::resource_version;
+use super::state::Inner;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::util::retry::Pauses;

@@ -18,8 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::api::{Failure, Objects};
 use super::fresh::remembered;
-use super::record::{Place, parse_time};
-use super::store::resource_version;
+use super::record::{Place, parse_time, resource_version};
 
 /// Where the control plane keeps its Leases.
 const CONTROL_PLANE: &str = "kube-system";

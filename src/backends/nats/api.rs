@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::config::BucketConfig;
 use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
+use super::message::StoredMessage;
 use super::stream::StreamInfo;
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::shown;
@@ -99,16 +100,6 @@ impl fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
-
-/// A message as it is stored.
-#[derive(Debug, Deserialize)]
-pub(super) struct StoredMessage {
-    pub(super) seq: u64,
-    #[serde(default)]
-    pub(super) hdrs: Option<String>,
-    #[serde(default)]
-    pub(super) data: Option<String>,
-}
 
 /// The answer to a write.
 #[derive(Debug, Deserialize)]

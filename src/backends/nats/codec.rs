@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 
-use super::api::StoredMessage;
+use super::message::{Expiry, LONGEST_IDENTITY, StoredMessage};
 use super::time::{FOREVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce};
@@ -35,25 +35,6 @@ const CONCEDED: &str = "Incumbent-Conceded";
 
 /// The version of these headers.
 const CURRENT: &str = "1";
-
-/// The most bytes that the headers of an entry take, an advertisement apart.
-pub(super) const LONGEST_HEADERS: usize = 288;
-
-/// The most bytes of an identity that are written or read.
-pub(super) const LONGEST_IDENTITY: usize = 1_024;
-
-/// The room for an identity below which a bucket is of no use.
-pub(super) const LEAST_IDENTITY: usize = 32;
-
-/// When a bucket frees an entry whose writer has not said so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Expiry {
-    pub(super) max_age: Option<Duration>,
-    /// How late it may be.
-    pub(super) slack: Duration,
-    /// Whether the bucket lets a writer say so.
-    pub(super) own: bool,
-}
 
 /// Headers, live ones or stored ones.
 pub(super) trait Headers {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::backends::nats::message::LONGEST_HEADERS;
 use crate::lock::Nonce;
 use crate::lock::codec::LONGEST_SPAN;
 

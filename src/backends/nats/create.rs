@@ -5,17 +5,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::api::{Failure, code};
-use super::bucket::{ATTEMPT, Inner};
 use super::config::first_sequence;
 use super::connection::RequestFailure;
 use super::error::{BucketError, BucketErrorKind};
+use super::state::{ATTEMPT, BucketState};
 use super::stream::{Facts, StreamInfo};
 use crate::time::timer::from_now;
 
 /// How often to look for a bucket that is being made.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-impl Inner {
+impl BucketState {
     /// Makes the bucket, or looks at the one that is there; answers whether it was made.
     pub(super) async fn make(&self, timeout: Duration) -> Result<(StreamInfo, bool), BucketError> {
         let first_sequence = first_sequence();

@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::api::Failure;
-use super::bucket::Inner;
 use super::codec;
 use super::config;
 use super::connection::RequestFailure;
+use super::message::Expiry;
+use super::state::BucketState;
 use super::stream::StreamInfo;
 use crate::lock::codec::ceil_seconds;
 
@@ -159,7 +160,7 @@ impl fmt::Display for Finding {
 }
 
 /// Looks for all of them, the worst first.
-pub(super) async fn examine(bucket: &Inner) -> Result<Vec<Finding>, super::BucketError> {
+pub(super) async fn examine(bucket: &BucketState) -> Result<Vec<Finding>, super::BucketError> {
     let info = bucket
         .api
         .info_with_keys(TIMEOUT)
@@ -171,7 +172,7 @@ pub(super) async fn examine(bucket: &Inner) -> Result<Vec<Finding>, super::Bucke
     Ok(findings)
 }
 
-fn settings(info: &StreamInfo, bucket: &Inner) -> Vec<Finding> {
+fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
     let config = &info.config;
     let ttl = config.max_age();
     let clustered = info.cluster.as_ref().is_some_and(|cluster| cluster.name.is_some());
@@ -217,8 +218,8 @@ fn settings(info: &StreamInfo, bucket: &Inner) -> Vec<Finding> {
     findings
 }
 
-async fn values(info: &StreamInfo, bucket: &Inner) -> Option<Finding> {
-    let expiry = codec::Expiry { max_age: info.config.max_age(), slack: Duration::ZERO, own: true };
+async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
+    let expiry = Expiry { max_age: info.config.max_age(), slack: Duration::ZERO, own: true };
     let prefix = format!("$KV.{}.", bucket.api.bucket());
     let mut names: Vec<&str> = (info.state.subjects.iter().flatten())
         .filter_map(|(subject, _)| subject.strip_prefix(&prefix))

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Message, Subscriber};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::SelectAll;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, warn};
 
-use super::bucket::Inner;
 use super::codec;
 use super::connection::{News, Notice};
 use super::error::BucketErrorKind;
+use super::state::BucketState;
 use super::stream::Facts;
-use super::subscribe::{Listening, Wanted};
-use crate::lock::{Coverage, Hint, Record};
+use crate::backends::hint_hub::Interest;
+use crate::lock::{Concession, Coverage, Hint, LockError, LockErrorKind, Record};
+
+/// How long a concession may take to leave.
+const CONCEDE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often the connection is looked at; a client without a watch does not tell when it changes.
 const TICK: Duration = Duration::from_millis(500);
@@ -36,7 +40,7 @@ const STORING: Duration = Duration::from_millis(25);
 /// What to subscribe to, and what that is worth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Plan {
-    wanted: Wanted,
+    wanted: Interest,
     /// Below it the server repeats what it has stored, and holders concede.
     told: Option<String>,
     /// Below it writers write.
@@ -45,13 +49,18 @@ struct Plan {
 }
 
 /// The subject, ending with a dot, below which an election is told about.
-pub(super) fn told_under(bucket: &Inner, facts: &Facts) -> String {
+pub(super) fn told_under(bucket: &BucketState, facts: &Facts) -> String {
     let name = bucket.api.bucket();
     facts.config.republished_under(name).unwrap_or_else(|| format!("incumbent.{name}."))
 }
 
 impl Plan {
-    fn new(bucket: &Inner, facts: &Facts, wanted: Wanted, denied: &HashSet<String>) -> Self {
+    fn new(
+        bucket: &BucketState,
+        facts: &Facts,
+        wanted: Interest,
+        denied: &HashSet<String>,
+    ) -> Self {
         let name = bucket.api.bucket();
         let repeats = facts.config.republished_under(name).is_some();
         let allowed = |under: &String| !denied.contains(&subject(under, &wanted));
@@ -73,21 +82,21 @@ impl Plan {
     }
 
     /// Whether an election that joins is heard already.
-    fn covers(&self, wanted: &Wanted) -> bool {
-        self.wanted == Wanted::All || self.wanted == *wanted
+    fn covers(&self, wanted: &Interest) -> bool {
+        self.wanted == Interest::All || self.wanted == *wanted
     }
 }
 
-fn subject(under: &str, wanted: &Wanted) -> String {
+fn subject(under: &str, wanted: &Interest) -> String {
     match wanted {
-        Wanted::One(name) => format!("{under}{name}"),
-        Wanted::All => format!("{under}>"),
+        Interest::One(name) => format!("{under}{name}"),
+        Interest::All => format!("{under}>"),
     }
 }
 
-/// Hears for a bucket until nobody listens to it.
-pub(super) async fn listen(listening: Listening) {
-    let bucket = &listening.bucket;
+/// Hears for a bucket until it is dropped.
+pub(super) async fn listen(bucket: Arc<BucketState>) {
+    let bucket = &bucket;
     let mut listener = Listener {
         news: bucket.api.connection.news(),
         bucket,
@@ -98,11 +107,15 @@ pub(super) async fn listen(listening: Listening) {
         recheck: None,
         rechecked: None,
     };
-    while let Some(wanted) = bucket.hub.wanted() {
+    loop {
+        let Some(wanted) = bucket.hub.interest() else {
+            bucket.hub.interest_changed().await;
+            continue;
+        };
         match listener.establish(wanted).await {
             Some(plan) => listener.hear(&plan).await,
             None => {
-                bucket.hub.announce(Coverage::None, None);
+                bucket.announce(Coverage::None, Interest::All);
                 listener.messages = SelectAll::new();
                 listener.pause().await;
             }
@@ -111,7 +124,7 @@ pub(super) async fn listen(listening: Listening) {
 }
 
 struct Listener<'a> {
-    bucket: &'a Arc<Inner>,
+    bucket: &'a Arc<BucketState>,
     news: News,
     messages: SelectAll<Subscriber>,
     /// Subjects that we may not subscribe to on this connection, or that stay silent on it.
@@ -128,7 +141,7 @@ struct Listener<'a> {
 impl Listener<'_> {
     /// Subscribes, and waits until the server has taken it: it answers in order, so an answer to anything asked later
     /// shows it, and the leader of the stream, whose answer this is, has been told as well.
-    async fn establish(&mut self, wanted: Wanted) -> Option<Plan> {
+    async fn establish(&mut self, wanted: Interest) -> Option<Plan> {
         let connection = &self.bucket.api.connection;
         if !connection.is_connected() {
             return None;
@@ -166,7 +179,7 @@ impl Listener<'_> {
         if Plan::new(self.bucket, &facts, wanted, &self.denied) != plan {
             return None; // the bucket was made again with other settings, just now
         }
-        self.bucket.hub.announce(plan.coverage, Some(&plan.wanted));
+        self.bucket.announce(plan.coverage, plan.wanted.clone());
         Some(plan)
     }
 
@@ -188,7 +201,7 @@ impl Listener<'_> {
                     Notice::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
                         warn!(bucket = %bucket.api.bucket(), %subject, "no right to subscribe");
                         self.denied.insert(subject.to_string());
-                        return bucket.hub.announce(Coverage::None, None);
+                        return bucket.announce(Coverage::None, Interest::All);
                     }
                     Notice::Link if self.connection_changed() => return self.lost(),
                     Notice::Missed => self.missed(),
@@ -200,24 +213,21 @@ impl Listener<'_> {
                     let (due, later) = self.due.drain(..).partition(|(at, _)| *at <= now);
                     self.due = later;
                     for (_, name) in Vec::from_iter::<Vec<(Instant, Arc<str>)>>(due) {
-                        bucket.hub.tell(&name, Hint::Look);
+                        bucket.send(&name, &Hint::Look);
                     }
                 }
                 () = recheck_due(self.recheck) => {
                     (self.recheck, self.rechecked) = (None, Some(Instant::now()));
-                    bucket.hub.recheck();
+                    bucket.hub.send_all(&Hint::Look);
                 }
-                () = bucket.hub.changed.notified() => {
-                    bucket.hub.greet();
-                    if bucket.hub.is_deaf() {
-                        warn!(bucket = %bucket.api.bucket(), "hints do not come; is a right to subscribe missing?");
-                        self.denied.extend(plan.told.iter().map(|under| subject(under, &plan.wanted)));
-                        return bucket.hub.announce(Coverage::None, None);
-                    }
-                    match bucket.hub.wanted() {
-                        Some(wanted) if plan.covers(&wanted) => {}
-                        _ => return, // the old subscription stays until the new one is in force
-                    }
+                () = bucket.hints_lost() => {
+                    warn!(bucket = %bucket.api.bucket(), "no hints received: check the permission to subscribe");
+                    self.denied.extend(plan.told.iter().map(|under| subject(under, &plan.wanted)));
+                    return bucket.announce(Coverage::None, Interest::All);
+                }
+                () = bucket.hub.interest_changed() => match bucket.hub.interest() {
+                    Some(wanted) if plan.covers(&wanted) => {}
+                    _ => return, // the old subscription stays until the new one is in force
                 }
             }
         }
@@ -239,7 +249,7 @@ impl Listener<'_> {
 
     fn lost(&mut self) {
         debug!(bucket = %self.bucket.api.bucket(), "connection lost: no hints until it is back");
-        self.bucket.hub.announce(Coverage::None, None);
+        self.bucket.announce(Coverage::None, Interest::All);
     }
 
     /// Waits before another attempt; less long where something changes.
@@ -247,7 +257,7 @@ impl Listener<'_> {
         let connected = self.bucket.api.connection.is_connected();
         tokio::select! {
             () = tokio::time::sleep(if connected { PAUSE } else { TICK }) => {}
-            () = self.bucket.hub.changed.notified() => {
+            () = self.bucket.hub.interest_changed() => {
                 // Many may join while there is no connection: they share one attempt.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -256,10 +266,10 @@ impl Listener<'_> {
     }
 
     fn pass_on(&mut self, plan: &Plan, facts: &Facts, message: Message) {
-        let hub = &self.bucket.hub;
+        let bucket = self.bucket;
         let told = plan.told.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = told {
-            if !hub.listens_to(name) {
+            if bucket.hub.note(name, |_| ()).is_none() {
                 return;
             }
             let stream = format!("KV_{}", self.bucket.api.bucket());
@@ -267,16 +277,16 @@ impl Listener<'_> {
                 let content = codec::content(&message.headers, &message.payload, facts.expiry());
                 let record = Record { revision: repeated.revision, content };
                 let age = repeated.stored_at.and_then(|at| self.bucket.age(at));
-                hub.tell(name, Hint::Stored { record, previous: repeated.previous, age });
+                bucket.send(name, &Hint::Stored { record, previous: repeated.previous, age });
             } else if let Some(concession) = codec::concession(&message.headers) {
-                hub.tell(name, Hint::Conceded(concession));
+                bucket.send(name, &Hint::Conceded(concession));
             }
             return;
         }
         let written = plan.written.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = written
             && codec::is_forced(&message.headers)
-            && hub.listens_to(name)
+            && bucket.hub.note(name, |_| ()).is_some()
             && !self.due.iter().any(|(_, due)| **due == *name)
         {
             self.due.push((Instant::now() + STORING, Arc::from(name)));
@@ -298,4 +308,30 @@ async fn look_due(due: &[(Instant, Arc<str>)]) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// Tells candidates that a deposed holder has stopped.
+pub(super) async fn concede(
+    bucket: &Arc<BucketState>,
+    name: &str,
+    concession: Concession,
+) -> Result<(), LockError> {
+    let facts = bucket.facts(CONCEDE_TIMEOUT).await.map_err(|e| e.into_lock_error())?;
+    if !bucket.api.connection.is_connected() {
+        return Err(LockError::new(LockErrorKind::Unavailable, "not connected to NATS"));
+    }
+    let subject = format!("{}{name}", told_under(bucket, &facts));
+    let headers = codec::concession_headers(&concession);
+    let client = bucket.api.connection.client();
+    let said = async {
+        let published = client.publish_with_headers(subject, headers, Bytes::new()).await;
+        published
+            .map_err(|e| LockError::with_source(LockErrorKind::Unavailable, "cannot concede", e))?;
+        let flushed = client.flush().await;
+        flushed.map_err(|e| LockError::with_source(LockErrorKind::Unknown, "cannot concede", e))
+    };
+    tokio::time::timeout(CONCEDE_TIMEOUT, said).await.unwrap_or_else(|_| {
+        let message = format!("concession in {name} did not leave in {CONCEDE_TIMEOUT:?}");
+        Err(LockError::new(LockErrorKind::Unknown, message))
+    })
 }

@@ -10,13 +10,15 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::api::{Failure, StoredMessage, code};
-use super::bucket::{Bucket, Inner};
+use super::api::{Failure, code};
 use super::codec;
 use super::connection::RequestFailure;
 use super::error::BucketError;
+use super::listener;
+use super::message::{self, StoredMessage};
+use super::state::{BucketState, Heard};
 use super::stream::Facts;
-use super::subscribe;
+use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release,
     Revision, Subscription, Write,
@@ -26,25 +28,20 @@ use crate::protocol::TimingOptions;
 /// The most bytes of an election's name.
 const LONGEST_NAME: usize = 256;
 
-/// The lock on a [`Bucket`].
+/// The lock on a [`Bucket`](super::Bucket).
 ///
 /// One request a write: never a client's key-value `create`, which asks twice over a tombstone and loses the TTL there,
 /// nor its `update`, which has none. Reads ask the leader of the stream, never a replica.
 #[derive(Clone)]
-pub struct NatsLock(Bucket);
+pub struct NatsLock(Arc<BucketState>);
 
 impl NatsLock {
-    pub(super) fn new(bucket: Bucket) -> Self {
+    pub(super) fn new(bucket: Arc<BucketState>) -> Self {
         Self(bucket)
     }
 
-    /// The bucket.
-    pub fn bucket(&self) -> &Bucket {
+    pub(super) fn state(&self) -> &Arc<BucketState> {
         &self.0
-    }
-
-    fn inner(&self) -> &Arc<Inner> {
-        &self.0.0
     }
 
     /// Checks a name and opens the bucket where that is still to be done; answers the time that is left, too.
@@ -55,16 +52,16 @@ impl NatsLock {
     ) -> Result<(Arc<Facts>, Duration), LockError> {
         check_key(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
         let start = Instant::now();
-        let facts = self.inner().facts(timeout).await.map_err(BucketError::into_lock_error)?;
+        let facts = self.state().facts(timeout).await.map_err(BucketError::into_lock_error)?;
         Ok((facts, timeout.saturating_sub(start.elapsed())))
     }
 
     /// An error of a write.
     fn refused(&self, failure: Failure, doing: &str) -> LockError {
         if shows_change(&failure) {
-            self.inner().suspect();
+            self.state().suspect();
         }
-        self.inner().api.lock_error(failure, doing, true)
+        self.state().api.lock_error(failure, doing, true)
     }
 
     async fn write_entry(&self, name: &str, write: Write) -> Result<Revision, LockError> {
@@ -81,20 +78,20 @@ impl NatsLock {
                 format!(
                     "identity of {} bytes{beside}: bucket {} takes {longest}",
                     write.identity.len(),
-                    self.0.name()
+                    self.0.config.name
                 ),
             ));
         }
         let start = Instant::now();
-        if write.expected.is_none() && !self.inner().may_read() {
+        if write.expected.is_none() && !self.state().may_read() {
             // Who may not read takes the answer to a create for one, and asks `capabilities` what it is worth.
-            let weighing = Box::pin(self.inner().weigh_emptiness(left));
+            let weighing = Box::pin(self.state().weigh_emptiness(left));
             weighing.await.map_err(BucketError::into_lock_error)?;
         }
         let left = left.saturating_sub(start.elapsed());
         let headers = codec::entry_headers(&write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
-        match self.inner().api.publish(name, headers, value, left).await {
+        match self.state().api.publish(name, headers, value, left).await {
             // A write that replaced another cannot come before it: what answered is not the stream.
             Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
                 let message =
@@ -131,14 +128,14 @@ impl NatsLock {
     ) -> Result<(), LockError> {
         let (facts, left) = self.prepare(name, timeout).await?;
         let ttl = if facts.config.max_age().is_none() { Some(facts.lease) } else { None };
-        match self.inner().api.publish(name, headers(ttl), Bytes::new(), left).await {
+        match self.state().api.publish(name, headers(ttl), Bytes::new(), left).await {
             Ok(_) => Ok(()),
             Err(failure) => Err(self.refused(failure, &format!("{doing} of {name}"))),
         }
     }
 
     async fn entry_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        let api = &self.inner().api;
+        let api = &self.state().api;
         let info = api.info_with_keys(timeout).await;
         let info = info.map_err(|failure| api.lock_error(failure, "list of elections", false))?;
         let prefix = format!("$KV.{}.", api.bucket());
@@ -154,13 +151,13 @@ impl NatsLock {
         match self.last_message(name, left).await? {
             Some(message) => {
                 let revision = Revision(message.seq);
-                self.inner().hub.was_read(name, revision);
+                self.state().was_read(name, revision);
                 let content = codec::stored_content(&message, facts.expiry());
                 Ok(Reading::Found(Record { revision, content }))
             }
             None => {
                 let left = left.saturating_sub(start.elapsed());
-                let proof = Box::pin(self.inner().weigh_emptiness(left)).await;
+                let proof = Box::pin(self.state().weigh_emptiness(left)).await;
                 Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })
             }
         }
@@ -171,7 +168,7 @@ impl NatsLock {
         name: &str,
         timeout: Duration,
     ) -> Result<Option<StoredMessage>, LockError> {
-        let inner = self.inner();
+        let inner = self.state();
         if !inner.may_read() {
             return Err(self.unreadable(name));
         }
@@ -218,7 +215,7 @@ impl NatsLock {
         name: &str,
         timeout: Duration,
     ) -> Result<StoredMessage, Failure> {
-        let inner = self.inner();
+        let inner = self.state();
         let half = timeout / 2;
         let get = inner.api.last_message(name, timeout);
         let probe = async {
@@ -249,7 +246,7 @@ impl NatsLock {
             LockErrorKind::Denied,
             format!(
                 "read of {name} in bucket {bucket}: the right is missing; grant publishing to STREAM.MSG.GET.KV_{bucket}",
-                bucket = self.0.name()
+                bucket = self.0.config.name
             ),
         )
     }
@@ -273,7 +270,7 @@ fn shows_change(failure: &Failure) -> bool {
 
 impl Lock for NatsLock {
     fn capabilities(&self) -> Capabilities {
-        let inner = self.inner();
+        let inner = self.state();
         let facts = inner.known_facts();
         Capabilities {
             longest_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
@@ -282,12 +279,12 @@ impl Lock for NatsLock {
             expires: true,
             reads_are_durable: true,
             longest_identity: facts
-                .map_or(codec::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
+                .map_or(message::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
         }
     }
 
     fn timing(&self) -> TimingOptions {
-        let choria_peers = self.inner().config.with_choria;
+        let choria_peers = self.state().config.with_choria;
         TimingOptions { choria_peers, ..TimingOptions::default() }
     }
 
@@ -302,7 +299,7 @@ impl Lock for NatsLock {
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
         // Renewals never wait their turn; looks do, so that a process which starts thousands of elections at once
         // neither floods the server nor holds thousands of requests in memory.
-        let looks = &self.inner().looks;
+        let looks = &self.state().looks;
         let look = async move {
             let _turn = looks.acquire().await; // never closed
             Box::pin(self.read_entry(name, timeout)).await
@@ -331,7 +328,7 @@ impl Lock for NatsLock {
         name: &'a str,
         concession: Concession,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        subscribe::concede(self.inner(), name, concession).boxed()
+        listener::concede(self.state(), name, concession).boxed()
     }
 
     /// Takes what an observer may ask.
@@ -349,13 +346,25 @@ impl Lock for NatsLock {
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        subscribe::subscribe(self.inner(), name, sink)
+        hint_hub::subscribe(self.state(), name, sink)
+    }
+}
+
+impl Listen for BucketState {
+    type Note = Heard;
+
+    fn hub(&self) -> &HintHub<Heard> {
+        &self.hub
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        listener::listen(self)
     }
 }
 
 impl fmt::Debug for NatsLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("NatsLock").field(&self.0.name()).finish()
+        f.debug_tuple("NatsLock").field(&self.0.config.name).finish()
     }
 }
 

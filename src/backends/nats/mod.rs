@@ -64,9 +64,10 @@ mod fuzz;
 mod health;
 mod listener;
 mod lock;
+mod message;
 mod reply_inbox;
+mod state;
 mod stream;
-mod subscribe;
 mod time;
 
 pub use bucket::Bucket;

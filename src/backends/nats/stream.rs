@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::codec;
 use super::config::{BucketConfig, check_ttl, elapsed};
 use super::error::{BucketError, BucketErrorKind};
+use super::message::{Expiry, LEAST_IDENTITY, LONGEST_HEADERS, LONGEST_IDENTITY};
 
 /// The answer to a question about a stream. Of a server's many words only those that an election rests on, so that
 /// words of later servers do no harm.
@@ -111,10 +111,8 @@ impl StreamConfig {
     /// The same, where more headers take `extra` bytes.
     pub(super) fn longest_identity_beside(&self, extra: usize) -> usize {
         match usize::try_from(self.max_msg_size) {
-            Ok(size) => {
-                size.saturating_sub(codec::LONGEST_HEADERS + extra).min(codec::LONGEST_IDENTITY)
-            }
-            Err(_) => codec::LONGEST_IDENTITY, // -1: no limit
+            Ok(size) => size.saturating_sub(LONGEST_HEADERS + extra).min(LONGEST_IDENTITY),
+            Err(_) => LONGEST_IDENTITY, // -1: no limit
         }
     }
 }
@@ -165,11 +163,11 @@ impl Facts {
             None => config.marker_ttl().unwrap_or(told.ttl),
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
-        if config.longest_identity() < codec::LEAST_IDENTITY {
+        if config.longest_identity() < LEAST_IDENTITY {
             return refuse(format!(
                 "bucket {name} takes messages of at most {} bytes: an entry needs {}",
                 config.max_msg_size,
-                codec::LONGEST_HEADERS + codec::LEAST_IDENTITY
+                LONGEST_HEADERS + LEAST_IDENTITY
             ));
         }
         Ok(Self {
@@ -198,8 +196,8 @@ impl Facts {
         outlives && (old_enough || self.made_here) && !purged
     }
 
-    pub(super) fn expiry(&self) -> codec::Expiry {
-        codec::Expiry {
+    pub(super) fn expiry(&self) -> Expiry {
+        Expiry {
             max_age: self.config.max_age(),
             slack: self.config.expiry_slack(),
             own: self.config.allow_msg_ttl,

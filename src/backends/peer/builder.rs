@@ -13,7 +13,7 @@ use tracing::{Instrument, info, info_span};
 use super::driver::{Driver, Finish};
 use super::handle::Peer;
 use super::protocol::{Group, Settings, check_event};
-use super::quorum::{QuorumBuilder, Seat};
+use super::quorum::Seat;
 use super::seal::{Guard, Key, OVERHEAD, Refusals, keys, read_file};
 use super::shared::{CHANGES_KEPT, Shared, Status};
 use super::sockets::{Multicast, Sockets};
@@ -184,12 +184,6 @@ impl PeerBuilder {
         self.start_with(|_, _| Ok(None))
     }
 
-    /// Makes this member one of a quorum of `size` voters, whose lock promises exclusion: see [`quorum`](super::quorum).
-    /// Democracy's own members do not vote.
-    pub fn quorum(self, size: u32) -> QuorumBuilder {
-        QuorumBuilder::new(self, size)
-    }
-
     /// `seat`: what makes a member one of a quorum, from its identifier and its clock.
     pub(super) fn start_with(
         self,
@@ -348,5 +342,12 @@ impl fmt::Debug for PeerBuilder {
             .field("list", &self.list)
             .field("sources", &self.sources)
             .finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    /// Begins to describe a member.
+    pub fn builder() -> PeerBuilder {
+        PeerBuilder::new()
     }
 }

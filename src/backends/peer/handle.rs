@@ -9,7 +9,6 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::builder::PeerBuilder;
 use super::protocol::{Change, Member, check_event};
 use super::seal::RefusedDatagrams;
 use super::shared::{Input, Shared};
@@ -34,11 +33,6 @@ impl Drop for Handle {
 }
 
 impl Peer {
-    /// Begins to describe a member.
-    pub fn builder() -> PeerBuilder {
-        PeerBuilder::new()
-    }
-
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self(Arc::new(Handle(shared)))
     }
@@ -73,7 +67,7 @@ impl Peer {
         self.shared().status.borrow().members.clone()
     }
 
-    /// How many datagrams it has ignored since its start, as they were not signed by a [key](PeerBuilder::key) of this member's.
+    /// How many datagrams it has ignored since its start, as they were not signed by a [key](super::PeerBuilder::key) of this member's.
     pub fn refused_datagrams(&self) -> RefusedDatagrams {
         self.shared().refusals.counted()
     }

@@ -40,6 +40,8 @@ mod handle;
 mod kubernetes_service;
 pub mod protocol;
 pub mod quorum;
+mod quorum_lock;
+mod quorum_peer;
 mod seal;
 mod shared;
 mod sockets;
@@ -51,7 +53,8 @@ pub use handle::{Changes, EventError, Peer};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes_service::Service;
 pub use protocol::{Change, Member};
-pub use quorum::{QuorumBuilder, QuorumLock, QuorumPeer, QuorumStartError};
+pub use quorum_lock::QuorumLock;
+pub use quorum_peer::{QuorumBuilder, QuorumPeer, QuorumStartError};
 pub use seal::RefusedDatagrams;
 pub use source::{Dns, PeerSource, SourceError};
 pub use start_error::{BindError, PeerStartError};

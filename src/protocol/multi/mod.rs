@@ -14,9 +14,16 @@ use std::sync::Arc;
 
 use super::cause::Cause;
 use super::elector::Campaign;
-use super::types::{Action, Answer, Event, Failure, State};
-use crate::lock::{LockErrorKind, Need, Token};
+use super::types::{Action, Answer, Event, Failure, Settings, State};
+use crate::lock::{Capabilities, LockErrorKind, Need, Token};
 use crate::time::clock::Instant;
+
+/// What the campaign on one of the locks is made from.
+pub(crate) struct MemberSettings {
+    pub settings: Settings,
+    pub capabilities: Capabilities,
+    pub need: Need,
+}
 
 /// A campaign on each of several locks, taken in order and released in reverse.
 ///

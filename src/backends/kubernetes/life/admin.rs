@@ -11,16 +11,15 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::LifeCarrier;
 use super::object::{self, Content, MARK};
 use super::pod;
+use super::resource::LifeCarrier;
 use crate::backends::kubernetes::answers::Events;
 use crate::backends::kubernetes::api::{EVERY, Failure, Objects};
 use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::events::Recorder;
-use crate::backends::kubernetes::record::{self, Place};
+use crate::backends::kubernetes::record::{self, Place, resource_version};
 use crate::backends::kubernetes::resource::check_object_name;
-use crate::backends::kubernetes::store::resource_version;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::from_now;
 

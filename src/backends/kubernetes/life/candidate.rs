@@ -6,24 +6,21 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::LifeCarrier;
-use super::LifeLeadership;
 use super::error::{LifeError, LifeErrorKind, Stop, final_error};
+use super::leadership::LifeLeadership;
 use super::object::{self, Content, MARK, Owner};
 use super::pod::{self, Health};
+use super::resource::LifeCarrier;
 use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
-use crate::backends::kubernetes::api::{Failure, Objects};
+use crate::backends::kubernetes::api::{Failure, Objects, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::events::Recorder;
-use crate::backends::kubernetes::record;
+use crate::backends::kubernetes::record::{self, resource_version};
 use crate::backends::kubernetes::resource::check_object_name;
-use crate::backends::kubernetes::store::resource_version;
 use crate::lock::{LockError, LockErrorKind, Token};
 use crate::util::retry::Pauses;
 use crate::util::text::with_causes;
 
-/// How long the API server may take to answer.
-pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// How long a denial is not believed: a server that has just started denies what it will allow.
 const DENIES_FOR: Duration = Duration::from_secs(5);
 /// From a lock that is stuck to leading: delete, make, look. Whoever needs more is in a race, and pauses.
@@ -379,5 +376,5 @@ impl Candidate {
 }
 
 fn by() -> Instant {
-    Instant::now() + ANSWERS_WITHIN
+    Instant::now() + REQUEST_TIMEOUT
 }

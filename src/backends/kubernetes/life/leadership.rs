@@ -6,13 +6,12 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::candidate::ANSWERS_WITHIN;
 use super::error::{LifeError, final_error};
 use super::object::{self, Content};
 use super::pod;
 use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
-use crate::backends::kubernetes::api::Objects;
+use crate::backends::kubernetes::api::{Objects, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::events::Recorder;
 use crate::lock::{LockError, LockErrorKind, Token};
 use crate::util::retry::Pauses;
@@ -70,7 +69,7 @@ impl LifeLeadership {
         let mut watches = Watches::new(self.poll);
         let mut pauses = Pauses::new();
         loop {
-            let look = self.locks.get(&self.name, Instant::now() + ANSWERS_WITHIN).await;
+            let look = self.locks.get(&self.name, Instant::now() + REQUEST_TIMEOUT).await;
             let lock = match look {
                 Ok(lock) => lock,
                 Err(failure) => {
@@ -130,7 +129,7 @@ impl LifeLeadership {
     /// Deletes the lock if it is ours, and answers it; `None` if it is not. A delete whose answer was lost is told apart from none
     /// by looking again.
     async fn delete(&self) -> Result<Option<Value>, LockError> {
-        let by = Instant::now() + ANSWERS_WITHIN;
+        let by = Instant::now() + REQUEST_TIMEOUT;
         let lock = self.locks.get(&self.name, by).await;
         let lock = lock.map_err(|f| self.locks.lock_error(f, &self.name, "read", "get", false))?;
         let Some(lock) = lock.filter(|lock| self.is_ours(lock)) else { return Ok(None) };

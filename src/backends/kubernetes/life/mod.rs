@@ -53,28 +53,25 @@ mod error;
 mod leadership;
 mod object;
 mod pod;
+mod resource;
 mod status;
 mod watches;
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource;
-use kube::core::{ApiResource, DynamicObject};
-use serde_json::{Map, Value};
 
 pub use admin::{LifeLock, LifeLocks, LifeOwner, LifeWatch, PodState};
 pub use error::{LifeError, LifeErrorKind};
 pub use leadership::LifeLeadership;
+pub use resource::LifeCarrier;
 pub use status::{LifeState, LifeStatus};
 
 use super::api::Objects;
-use super::api_client::Access;
 use super::cluster::Cluster;
 use super::events::Recorder;
 use super::resource::check_object_name;
@@ -239,46 +236,5 @@ impl IntoFuture for LeaderForLife {
             led.inspect_err(|error| status.failed(error))
         }
         .boxed()
-    }
-}
-
-/// The kind of object that is the lock of a leader for life.
-#[derive(Clone)]
-pub struct LifeCarrier {
-    resource: ApiResource,
-    fields: Map<String, Value>,
-}
-
-impl LifeCarrier {
-    /// A ConfigMap without data, as operator-sdk makes it.
-    pub fn config_map() -> Self {
-        Self::object(ApiResource::erase::<ConfigMap>(&()))
-    }
-
-    /// A Lease without a holder. It is no Lease of [`lease_lock`](Cluster::lease_lock): take another name for that.
-    pub fn lease() -> Self {
-        Self::object(ApiResource::erase::<Lease>(&()))
-    }
-
-    /// Any other kind that is in namespaces.
-    pub fn object(resource: ApiResource) -> Self {
-        Self { resource, fields: Map::new() }
-    }
-
-    /// What the kind asks for besides `metadata`, such as its `spec`.
-    pub fn with_fields(mut self, fields: Map<String, Value>) -> Self {
-        self.fields = fields;
-        self
-    }
-
-    fn objects(&self, access: &Access, namespace: &str) -> Objects {
-        let path = DynamicObject::url_path(&self.resource, Some(namespace));
-        Objects::new(access.clone(), path, self.resource.kind.clone(), namespace)
-    }
-}
-
-impl fmt::Debug for LifeCarrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifeCarrier").field("kind", &self.resource.kind).finish_non_exhaustive()
     }
 }

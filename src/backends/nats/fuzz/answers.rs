@@ -6,9 +6,10 @@ use bolero::TypeGenerator;
 use serde::de::DeserializeOwned;
 
 use super::hostile::{FEW, Mutations, Text};
-use crate::backends::nats::api::{Ack, Failure, StoredMessage, decode_bytes};
+use crate::backends::nats::api::{Ack, Failure, decode_bytes};
 use crate::backends::nats::config::BucketConfig;
 use crate::backends::nats::connection::denied_subject;
+use crate::backends::nats::message::StoredMessage;
 use crate::backends::nats::stream::{Facts, StreamInfo};
 use crate::backends::nats::time::since_epoch;
 

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use bolero::TypeGenerator;
 
 use super::hostile::{FEW, Mutations, Text};
-use crate::backends::nats::api::StoredMessage;
-use crate::backends::nats::codec::{self, Expiry, LONGEST_IDENTITY};
+use crate::backends::nats::codec;
+use crate::backends::nats::message::{Expiry, LONGEST_IDENTITY, StoredMessage};
 use crate::backends::nats::time::FOREVER;
 use crate::lock::codec::LONGEST_SPAN;
 use crate::lock::{

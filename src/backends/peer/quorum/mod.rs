@@ -1,7 +1,7 @@
 //! A quorum of peers: a lock without a server that promises exclusion.
 //!
-//! **At most one candidate of an election on a [`QuorumLock`] leads at any instant**, if the members' clocks run at nearly the
-//! same rate, and if voters with names ([`QuorumBuilder::voters`]) are never, a majority of them, running on after they were
+//! **At most one candidate of an election on a [`QuorumLock`](super::QuorumLock) leads at any instant**, if the members' clocks run at nearly the
+//! same rate, and if voters with names ([`QuorumBuilder::voters`](super::QuorumBuilder::voters)) are never, a majority of them, running on after they were
 //! replaced; or, where they have no names, if never more than `size` members that were started with
 //! [`quorum(size)`](super::PeerBuilder::quorum) run at once. It leads only while a majority of them answers. Members of Node's democracy may be in the group, but have no vote.
 //!
@@ -42,7 +42,7 @@
 //!
 //! Without names a replacement counts like the member that it replaces, also under another identifier: the old one must have ended
 //! before the new one starts. Where that is not sure, as where a node of a cluster is cut off and its pods are replaced, name the
-//! voters ([`QuorumBuilder::voters`]): a replacement then has no vote before the others have given their word to refuse the old one,
+//! voters ([`QuorumBuilder::voters`](super::QuorumBuilder::voters)): a replacement then has no vote before the others have given their word to refuse the old one,
 //! and `docs/peers.md` says why that is enough.
 //!
 //! # Tokens
@@ -52,8 +52,6 @@
 //! back where all members restart after a clock was set back.
 
 mod acceptor;
-mod lock;
-mod peer;
 mod proposal;
 mod seats;
 mod types;
@@ -61,9 +59,8 @@ mod voter;
 mod voter_host;
 mod wire;
 
-pub use lock::QuorumLock;
-pub use peer::{QuorumBuilder, QuorumPeer, QuorumStartError};
 pub use proposal::{Done, Operation, Refusal};
 pub use types::{VoterAction, VoterEvent, VoterSettings};
 pub use voter::Voter;
 pub(super) use voter_host::Seat;
+pub(super) use wire::{LONGEST_IDENTITY, LONGEST_NAME};

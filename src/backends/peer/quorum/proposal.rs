@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::voter::To;
-use super::wire::{Ballot, Holds, Stamps, Value};
+use super::wire::{Ballot, Holds, Stamps, To, Value};
 use crate::lock::codec::ceil_millis;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
 use crate::time::clock::Instant;

@@ -1,6 +1,7 @@
 //! What voters say to each other: an event of democracy's that its own members do not know, and pass over.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +15,16 @@ use crate::lock::{
 /// The event under which all of it travels.
 pub(crate) const EVENT: &str = "incumbent/lock";
 /// The most bytes of an identity.
-pub(super) const LONGEST_IDENTITY: usize = 256;
+pub(in crate::backends::peer) const LONGEST_IDENTITY: usize = 256;
 /// The most bytes of an election's name.
-pub(super) const LONGEST_NAME: usize = 256;
+pub(in crate::backends::peer) const LONGEST_NAME: usize = 256;
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum To {
+    Me,
+    Address(SocketAddr),
+}
 
 /// Which attempt to write comes before which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

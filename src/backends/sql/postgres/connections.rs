@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors;
+use super::errors::{self, Does};
 use crate::backends::sql::error::Failed;
 use crate::lock::LockErrorKind;
 use crate::time::timer::from_now;
@@ -51,13 +51,6 @@ enum Connection {
 struct Taken<'a> {
     connection: Option<Connection>,
     from: &'a Connections,
-}
-
-/// What a request may do to the database, should its answer get lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Does {
-    Read,
-    Write,
 }
 
 impl Connections {

@@ -4,9 +4,15 @@ use std::io::ErrorKind;
 
 use sqlx::Error;
 
-use super::connections::Does;
 use crate::backends::sql::error::Failed;
 use crate::lock::LockErrorKind;
+
+/// What a request may do to the database, should its answer get lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Does {
+    Read,
+    Write,
+}
 
 /// Why there is no connection. Nothing was asked.
 pub(super) fn no_connection(error: Error, place: &str) -> Failed {

@@ -8,9 +8,8 @@ use sqlx::postgres::{PgListener, PgNotification};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
-use super::connections::Does;
-use super::errors;
-use super::lock::{Found, Inner};
+use super::errors::{self, Does};
+use super::state::{Found, Inner};
 use super::statements;
 use crate::backends::sql::row::{Row, span};
 use crate::lock::codec::parse_nonce;

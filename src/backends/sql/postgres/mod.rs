@@ -6,6 +6,7 @@ mod errors;
 mod listener;
 mod lock;
 mod probe;
+mod state;
 mod statements;
 mod tables;
 

@@ -8,8 +8,8 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgRow};
 use tokio::time::{Instant, timeout_at};
 
-use super::connections::{Connections, Does};
-use super::errors;
+use super::connections::Connections;
+use super::errors::{self, Does};
 use super::statements;
 use super::tables;
 use crate::backends::sql::error::{Failed, SqlError, SqlErrorKind};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sqlx::Row;
 use tokio::time::{Instant, sleep};
 
-use super::connections::{Connections, Does};
-use super::errors;
+use super::connections::Connections;
+use super::errors::{self, Does};
 use super::statements;
 use crate::backends::sql::error::{Failed, SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};

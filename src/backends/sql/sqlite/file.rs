@@ -12,9 +12,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, Sqlite, SqliteConnect
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
+use super::announce;
 use super::boot_id::{self, Moment, is_past};
 use super::errors;
-use super::listener;
 use super::names::{self, Id};
 use super::statements;
 use crate::backends::sql::error::{Failed, SqlError};
@@ -184,7 +184,7 @@ impl File {
             Ok(Ok(answer)) => {
                 self.put_back(open);
                 if writes {
-                    listener::tell_of_write(&self.path);
+                    announce::announce_write(&self.path);
                 }
                 Ok(Some(answer))
             }

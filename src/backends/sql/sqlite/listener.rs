@@ -1,18 +1,18 @@
 //! Hints: the system tells that the file was written to, and a look tells what.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
-use tracing::{debug, info, trace};
+use tracing::{debug, info};
 
-use super::lock::Inner;
+use super::announce::log_path;
+use super::state::Inner;
 use super::statements;
 use crate::lock::{Coverage, Hint, Revision};
 
@@ -125,26 +125,9 @@ async fn look(lock: &Inner) -> Look {
     if news { Look::News } else { Look::NothingNew }
 }
 
-/// Tells who watches that a write can be seen, by the time of the log, which changes nothing: it has just been written to. It is
-/// not opened, as closing a file ends the locks of the process that SQLite has on it.
-pub(super) fn tell_of_write(path: &Path) {
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now, last_modification: now };
-    if let Err(error) = utimensat(CWD, log_of(path), &times, AtFlags::empty()) {
-        trace!(%error, path = %path.display(), "who watches finds the write by itself");
-    }
-}
-
-/// What SQLite writes to first.
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    log.into()
-}
-
 /// Has `told` told of what happens to the file, or to what SQLite keeps beside it.
 fn watch(path: &Path, told: Arc<Told>) -> notify::Result<RecommendedWatcher> {
-    let files = [path.to_owned(), log_of(path)];
+    let files = [path.to_owned(), log_path(path)];
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         let done = match &event {
             Ok(event) if event.need_rescan() => Some(false),

@@ -1,5 +1,6 @@
 //! SQLite.
 
+mod announce;
 mod boot_id;
 mod errors;
 mod file;
@@ -7,6 +8,7 @@ mod listener;
 mod lock;
 mod names;
 mod probe;
+mod state;
 mod statements;
 
 use std::fmt;

@@ -17,7 +17,7 @@ use super::acceptor::{Acceptor, longest_round, silence};
 use super::proposal::{Done, Operation, Proposal, Refusal, Stage};
 use super::seats::Seats;
 use super::types::{VoterAction, VoterEvent, VoterSettings};
-use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, hash_of};
+use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, To, hash_of};
 use crate::lock::codec::ceil_millis;
 use crate::lock::{Hint, Revision};
 use crate::time::clock::Instant;
@@ -28,13 +28,6 @@ const TOLD_AGAIN: u8 = 2;
 const GREATEST: u64 = 1 << 60;
 /// The most elections of which the last revision that was told is remembered.
 const MOST_HEARD: usize = 1024;
-
-/// Where an answer goes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum To {
-    Me,
-    Address(SocketAddr),
-}
 
 /// One member of a quorum.
 #[derive(Debug)]

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use super::Again;
 use super::TOLD_AGAIN;
-use super::To;
 use super::Voter;
 use crate::backends::peer::quorum::acceptor::longest_round;
 use crate::backends::peer::quorum::proposal::{
     Accepting, Decision, Done, Promise, Proposal, Refusal, Stage,
 };
-use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps};
+use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps, To};
 use crate::lock::LockErrorKind;
 use crate::time::clock::Instant;
 

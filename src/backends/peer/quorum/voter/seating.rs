@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::To;
 use super::Voter;
 use crate::backends::peer::quorum::acceptor::silence;
 use crate::backends::peer::quorum::proposal::Stage;
 use crate::backends::peer::quorum::seats::Seats;
-use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps};
+use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps, To};
 use crate::time::clock::Instant;
 
 impl Voter {

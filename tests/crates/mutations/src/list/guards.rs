@@ -17,8 +17,8 @@ pub const OF_GUARDS: &[Mutation] = &[
         name: "a term that is over is handed out",
         edits: &[edit(
             "src/election/term.rs",
-            "        self.over();\n        let mut state = self.state();\n        if state.closed {\n            return None;\n        }\n        state.held",
-            "        let mut state = self.state();\n        if state.closed {\n            return None;\n        }\n        state.held",
+            "        self.over();\n        let mut state = self.state();\n        let held",
+            "        let mut state = self.state();\n        let held",
         )],
         noticed_by: &[Elections],
     },
@@ -75,7 +75,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "hints end with the runtime of the first who listened",
         edits: &[edit(
-            "src/backends/nats/subscribe.rs",
+            "src/backends/hint_hub/mod.rs",
             "if let Some((number, runtime)) = next {",
             "if let Some((number, runtime)) = next.filter(|_| false) {",
         )],

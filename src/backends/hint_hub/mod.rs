@@ -3,12 +3,16 @@
 //! The task runs on the runtime of a subscriber. Where that one ends, it goes on on the runtime of another one. It alone says how much
 //! is heard, also to those who join: so what is said last is what is true.
 
+mod sinks;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
+
+use sinks::Sinks;
 
 use crate::lock::{Coverage, Hint, HintSink, Subscription};
 
@@ -28,6 +32,8 @@ pub(crate) struct HintHub<N> {
     state: Mutex<State<N>>,
     /// That subscribers have come, or that none is left.
     changed: Notify,
+    /// That the elections with subscribers have changed.
+    elections: Notify,
 }
 
 struct State<N> {
@@ -38,14 +44,32 @@ struct State<N> {
     /// The runtimes of subscribers, and how many are on each.
     runtimes: Vec<(Handle, usize)>,
     /// Subscribers that the listener has not told yet how much is heard.
-    newcomers: BTreeMap<u64, HintSink>,
+    newcomers: BTreeMap<u64, (Arc<str>, HintSink)>,
     coverage: Coverage,
+    /// Of which elections so much is heard.
+    covered: Interest,
+}
+
+/// The elections that a listener is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Interest {
+    One(Arc<str>),
+    All,
+}
+
+impl Interest {
+    pub fn covers(&self, name: &str) -> bool {
+        match self {
+            Self::One(only) => **only == *name,
+            Self::All => true,
+        }
+    }
 }
 
 /// One election.
 #[derive(Default)]
 struct Route<N> {
-    sinks: Vec<(u64, HintSink)>,
+    sinks: Sinks,
     note: N,
 }
 
@@ -58,8 +82,9 @@ impl<N> Default for HintHub<N> {
             runtimes: Vec::new(),
             newcomers: BTreeMap::new(),
             coverage: Coverage::None,
+            covered: Interest::All,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { state: Mutex::new(state), changed: Notify::new(), elections: Notify::new() }
     }
 }
 
@@ -83,11 +108,11 @@ impl<L: Listen> Drop for Guard<L> {
         let mut state = hub.state();
         let state = &mut *state;
         state.newcomers.remove(&self.id);
-        if let Some(route) = state.routes.get_mut(&self.name) {
-            route.sinks.retain(|(other, _)| *other != self.id);
-            if route.sinks.is_empty() {
-                state.routes.remove(&self.name);
-            }
+        if let Some(route) = state.routes.get_mut(&self.name)
+            && route.sinks.remove(self.id)
+        {
+            state.routes.remove(&self.name);
+            hub.elections.notify_one();
         }
         if let Some(at) = state.runtimes.iter().position(|(known, _)| known.id() == self.runtime)
             && let Some((_, subscribers)) = state.runtimes.get_mut(at)
@@ -115,10 +140,13 @@ pub(crate) fn subscribe<L: Listen>(of: &Arc<L>, name: &str, sink: HintSink) -> S
         let id = state.number();
         let name = match state.routes.get_key_value(name) {
             Some((known, _)) => Arc::clone(known),
-            None => Arc::from(name),
+            None => {
+                hub.elections.notify_one();
+                Arc::from(name)
+            }
         };
-        state.routes.entry(Arc::clone(&name)).or_default().sinks.push((id, sink.clone()));
-        state.newcomers.insert(id, sink);
+        state.routes.entry(Arc::clone(&name)).or_default().sinks.add(id, sink.clone());
+        state.newcomers.insert(id, (Arc::clone(&name), sink));
         match state.runtimes.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
             Some((_, subscribers)) => *subscribers += 1,
             None => state.runtimes.push((runtime.clone(), 1)),
@@ -196,9 +224,13 @@ impl<N> State<N> {
         number
     }
 
-    fn sinks(&self) -> Vec<HintSink> {
-        let sinks = self.routes.values().flat_map(|route| &route.sinks);
-        sinks.map(|(_, sink)| sink.clone()).collect()
+    /// The subscribers of every election, and whether hints of it are heard.
+    fn sinks(&self) -> Vec<(HintSink, bool)> {
+        let of_route = |(name, route): (&Arc<str>, &Route<N>)| {
+            let covered = self.covered.covers(name);
+            route.sinks.to_vec().into_iter().map(move |sink| (sink, covered))
+        };
+        self.routes.iter().flat_map(of_route).collect()
     }
 }
 
@@ -221,6 +253,24 @@ impl<N: Default> HintHub<N> {
         self.state().routes.values().any(|route| is_so(&route.note))
     }
 
+    /// The elections that somebody subscribes to, for a listener that hears one or all; `None`: there are none.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub fn interest(&self) -> Option<Interest> {
+        let state = self.state();
+        let mut names = state.routes.keys();
+        match (names.next(), names.next()) {
+            (Some(only), None) => Some(Interest::One(Arc::clone(only))),
+            (Some(_), Some(_)) => Some(Interest::All),
+            (None, _) => None,
+        }
+    }
+
+    /// Waits until the elections that somebody subscribes to have changed. For the listener alone. Cancel safe.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub async fn interest_changed(&self) {
+        self.elections.notified().await;
+    }
+
     /// How much is heard.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub fn coverage(&self) -> Coverage {
@@ -230,13 +280,8 @@ impl<N: Default> HintHub<N> {
     /// Passes a hint on to those who subscribe to `name`.
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
     pub fn send(&self, name: &str, hint: &Hint) {
-        let sinks: Vec<HintSink> = {
-            let state = self.state();
-            let route = state.routes.get(name).into_iter();
-            route.flat_map(|route| &route.sinks).map(|(_, sink)| sink.clone()).collect()
-        };
-        // Not under our lock: what a sink does is not ours.
-        for sink in sinks {
+        let sinks = self.state().routes.get(name).map(|route| route.sinks.to_vec());
+        for sink in sinks.unwrap_or_default() {
             sink.send(hint.clone());
         }
     }
@@ -245,37 +290,48 @@ impl<N: Default> HintHub<N> {
     #[cfg_attr(not(any(feature = "kubernetes", feature = "sqlite")), allow(dead_code))]
     pub fn send_all(&self, hint: &Hint) {
         let sinks = self.state().sinks();
-        for sink in sinks {
+        for (sink, _) in sinks {
             sink.send(hint.clone());
         }
     }
 
     /// Says how much is heard from now on, if that has changed. What was noted until now is forgotten. For the listener alone.
     pub fn announce(&self, coverage: Coverage) {
+        self.announce_of(coverage, Interest::All);
+    }
+
+    /// The same for a listener that hears of some elections: of the others nothing is heard. Returns whether anything has changed.
+    pub fn announce_of(&self, coverage: Coverage, covered: Interest) -> bool {
         let sinks = {
             let mut state = self.state();
             for route in state.routes.values_mut() {
                 route.note = N::default();
             }
-            if std::mem::replace(&mut state.coverage, coverage) == coverage {
-                return; // those who join are told when they are greeted
+            let before = std::mem::replace(&mut state.coverage, coverage);
+            let covered_before = std::mem::replace(&mut state.covered, covered);
+            if before == coverage && (covered_before == state.covered || coverage == Coverage::None)
+            {
+                return false; // those who join are told when they are greeted
             }
             state.newcomers.clear(); // they are told with the others
             state.sinks()
         };
-        for sink in sinks {
-            sink.send(Hint::Coverage(coverage));
+        for (sink, covered) in sinks {
+            sink.send(Hint::Coverage(if covered { coverage } else { Coverage::None }));
         }
+        true
     }
 
     /// Says to those who have joined how much is heard.
     fn greet(&self) {
         let (newcomers, coverage) = {
             let mut state = self.state();
-            (std::mem::take(&mut state.newcomers), state.coverage)
+            let mut newcomers = std::mem::take(&mut state.newcomers);
+            newcomers.retain(|_, (name, _)| state.covered.covers(name));
+            (newcomers, state.coverage)
         };
         if coverage > Coverage::None {
-            for sink in newcomers.into_values() {
+            for (_, sink) in newcomers.into_values() {
                 sink.send(Hint::Coverage(coverage));
             }
         }
@@ -299,6 +355,11 @@ impl<N> HintHub<N> {
     }
 }
 
+/// The bytes of one election with one subscriber.
+#[cfg(all(test, feature = "nats"))]
+pub(crate) const fn size_of_election<L: Listen>() -> usize {
+    size_of::<(Arc<str>, Route<L::Note>)>() + size_of::<Guard<L>>()
+}
+
 #[cfg(test)]
-#[path = "hint_hub_tests.rs"]
 mod tests;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::machine::{Machine, Part};
 use crate::lock::{Capabilities, Need};
-use crate::protocol::{Action, BackoffPolicy, Event, Settings, State};
+use crate::protocol::{Action, BackoffPolicy, Event, MemberSettings, Settings, State};
 use crate::time::clock::Instant;
 
 /// The first line: what the protocol was made from.
@@ -32,12 +31,12 @@ pub struct LockHeader {
 
 impl LockHeader {
     /// `policy`: what to make of its back-off policy.
-    pub(super) fn into_part<P: BackoffPolicy>(
+    pub(crate) fn into_member<P: BackoffPolicy>(
         mut self,
         policy: impl FnOnce(Box<dyn BackoffPolicy>) -> P,
-    ) -> Part {
+    ) -> MemberSettings {
         self.settings.backoff = Box::new(policy(self.settings.backoff));
-        Part { settings: self.settings, capabilities: self.capabilities, need: self.need }
+        MemberSettings { settings: self.settings, capabilities: self.capabilities, need: self.need }
     }
 }
 
@@ -77,14 +76,6 @@ pub struct Output {
     pub state: State,
 }
 
-impl Output {
-    /// Takes what `machine` has to return. Nothing that the machine decides later depends on when that is done.
-    pub(super) fn of(machine: &mut Machine) -> Self {
-        let actions = std::iter::from_fn(|| machine.poll_action()).collect();
-        Self { actions, wake: machine.next_wake(), state: machine.state() }
-    }
-}
-
 /// A call of a back-off policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Poll {
@@ -98,7 +89,7 @@ pub struct Poll {
 
 /// The calls of the back-off policies of a campaign, in their order.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Polls(Arc<Mutex<Vec<Poll>>>);
+pub(crate) struct Polls(Arc<Mutex<Vec<Poll>>>);
 
 impl Polls {
     pub fn push(&self, poll: Poll) {

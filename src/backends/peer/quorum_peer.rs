@@ -8,10 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
-use super::lock::QuorumLock;
-use super::types::VoterSettings;
-use super::voter::Voter;
-use super::voter_host::Seat;
+use super::quorum::{Seat, Voter, VoterSettings};
+use super::quorum_lock::QuorumLock;
 use crate::backends::peer::builder::PeerBuilder;
 use crate::backends::peer::handle::{Changes, Peer};
 use crate::backends::peer::protocol::Member;
@@ -36,8 +34,16 @@ pub struct QuorumBuilder {
     votes: bool,
 }
 
+impl PeerBuilder {
+    /// Makes this member one of a quorum of `size` voters, whose lock promises exclusion: see [`quorum`](super::quorum).
+    /// Democracy's own members do not vote.
+    pub fn quorum(self, size: u32) -> QuorumBuilder {
+        QuorumBuilder::new(self, size)
+    }
+}
+
 impl QuorumBuilder {
-    pub(in crate::backends::peer) fn new(member: PeerBuilder, size: u32) -> Self {
+    pub(super) fn new(member: PeerBuilder, size: u32) -> Self {
         Self { member, size, lease: DEFAULT_LEASE, voters: None, votes: true }
     }
 
@@ -52,7 +58,7 @@ impl QuorumBuilder {
     /// whoever was started with the same size and lease.
     ///
     /// With names a voter may be replaced, under its own name, while it still runs, as when its node is cut off: the
-    /// replacement votes when the others have given the old one up. See the [module](super).
+    /// replacement votes when the others have given the old one up. See the [module](super::quorum).
     pub fn voters(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.voters = Some(ids.into_iter().map(Into::into).collect());
         self
@@ -109,7 +115,7 @@ impl QuorumBuilder {
     }
 }
 
-/// A member of a group that is one of a quorum: see the [module](super).
+/// A member of a group that is one of a quorum: see the [module](super::quorum).
 ///
 /// It is a member like others, and may be elected among them by weight; but what an election promises, its
 /// [`lock`](Self::lock) promises, and so this type does not say who leads the group.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::line::{Header, Input, LockHeader, Output, Poll, Polls, Step};
-use crate::driver::machine::{Machine, Part};
-use crate::protocol::{Action, BackoffPolicy, Event, delay_of};
+use crate::protocol::{Action, BackoffPolicy, Event, MemberSettings, delay_of};
 use crate::time::clock::Instant;
 
 /// Takes the lines of a history, one by one.
@@ -25,27 +24,23 @@ impl HistoryWriter {
     /// Where there is a sink: writes the header, and has the back-off policies of `parts` report what they return.
     pub fn begin(
         election: &str,
-        parts: Vec<Part>,
+        parts: Vec<MemberSettings>,
         sink: Option<Sink>,
-    ) -> (Vec<Part>, Option<Self>) {
+    ) -> (Vec<MemberSettings>, Option<Self>) {
         let Some(sink) = sink else { return (parts, None) };
         let mut writer = Self { sink, polls: Polls::default(), actions: VecDeque::new() };
-        let headers = parts.into_iter().map(|Part { settings, capabilities, need }| LockHeader {
-            need,
-            capabilities,
-            settings,
+        let headers = parts.into_iter().map(|MemberSettings { settings, capabilities, need }| {
+            LockHeader { need, capabilities, settings }
         });
         let header = Header { election: election.to_owned(), locks: headers.collect() };
         writer.write(&header);
         let observed = |inner| ObservedPolicy { inner, polls: writer.polls.clone() };
-        let parts = header.locks.into_iter().map(|lock| lock.into_part(observed)).collect();
+        let parts = header.locks.into_iter().map(|lock| lock.into_member(observed)).collect();
         (parts, Some(writer))
     }
 
-    /// Has `machine` take in an event, and writes down what comes of it.
-    pub fn step(&mut self, machine: &mut Machine, at: Instant, lock: usize, event: Event) {
-        machine.handle(at, lock, event.clone());
-        let output = Output::of(machine);
+    /// Writes down an event, and what came of it.
+    pub fn write_step(&mut self, at: Instant, lock: usize, event: Event, output: Output) {
         let polls = self.polls.take();
         let step = Step { input: Input { at, lock, event, polls }, output };
         self.write(&step);

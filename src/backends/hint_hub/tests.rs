@@ -114,3 +114,28 @@ fn the_listeners_task_alone_tells_how_much_is_heard() {
         assert_ne!(tasks[0], tokio::task::try_id());
     });
 }
+
+/// It joined while the subscription to the first one was being made, and is in the next.
+#[test]
+fn an_election_that_is_not_covered_hears_of_no_coverage() {
+    let hub = HintHub::<()>::default();
+    let sent: Arc<Mutex<Vec<(&str, Coverage)>>> = Arc::default();
+    for name in ["first", "second"] {
+        let sent = Arc::clone(&sent);
+        let sink = HintSink::new(move |hint| {
+            if let Hint::Coverage(coverage) = hint {
+                sent.lock().unwrap().push((name, coverage));
+            }
+        });
+        hub.state().routes.entry(Arc::from(name)).or_default().sinks.add(0, sink);
+    }
+    let sent_to = |name| {
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        let to = sent.into_iter().filter(|(to, _)| *to == name);
+        to.map(|(_, coverage)| coverage).collect::<Vec<_>>()
+    };
+    hub.announce_of(Coverage::Full, Interest::One(Arc::from("first")));
+    assert_eq!(sent_to("second"), [Coverage::None]);
+    hub.announce_of(Coverage::Full, Interest::All);
+    assert_eq!(sent_to("second"), [Coverage::Full]);
+}

@@ -9,10 +9,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::proposal::{Done, Operation};
-use super::wire::{LONGEST_IDENTITY, LONGEST_NAME};
-use crate::backends::peer::handle::Peer;
-use crate::backends::peer::shared::{Input, Shared};
+use super::handle::Peer;
+use super::quorum::{Done, LONGEST_IDENTITY, LONGEST_NAME, Operation};
+use super::shared::{Input, Shared};
 use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     Subscription, Write,

@@ -1,0 +1,50 @@
+//! The subscribers of one election.
+
+use crate::lock::HintSink;
+
+/// The subscribers of an election: most have one per process.
+#[derive(Default)]
+pub(super) enum Sinks {
+    #[default]
+    None,
+    One(u64, HintSink),
+    Many(Vec<(u64, HintSink)>),
+}
+
+impl Sinks {
+    pub fn add(&mut self, id: u64, sink: HintSink) {
+        *self = match std::mem::take(self) {
+            Self::None => Self::One(id, sink),
+            Self::One(first_id, first) => Self::Many(vec![(first_id, first), (id, sink)]),
+            Self::Many(mut all) => {
+                all.push((id, sink));
+                Self::Many(all)
+            }
+        };
+    }
+
+    /// Returns whether none is left.
+    pub fn remove(&mut self, id: u64) -> bool {
+        match self {
+            Self::None => true,
+            Self::One(only, _) if *only == id => {
+                *self = Self::None;
+                true
+            }
+            Self::One(..) => false,
+            Self::Many(all) => {
+                all.retain(|(other, _)| *other != id);
+                all.is_empty()
+            }
+        }
+    }
+
+    /// To be sent to once the lock on the hub is released: what a sink does is not ours.
+    pub fn to_vec(&self) -> Vec<HintSink> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(_, sink) => vec![sink.clone()],
+            Self::Many(all) => all.iter().map(|(_, sink)| sink.clone()).collect(),
+        }
+    }
+}

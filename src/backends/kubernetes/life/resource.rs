@@ -1,0 +1,53 @@
+//! The kinds of objects that can be the lock of a leader for life.
+
+use std::fmt;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Resource;
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::{Map, Value};
+
+use crate::backends::kubernetes::api::Objects;
+use crate::backends::kubernetes::api_client::Access;
+
+/// The kind of object that is the lock of a leader for life.
+#[derive(Clone)]
+pub struct LifeCarrier {
+    pub(super) resource: ApiResource,
+    pub(super) fields: Map<String, Value>,
+}
+
+impl LifeCarrier {
+    /// A ConfigMap without data, as operator-sdk makes it.
+    pub fn config_map() -> Self {
+        Self::object(ApiResource::erase::<ConfigMap>(&()))
+    }
+
+    /// A Lease without a holder. It is no Lease of [`lease_lock`](crate::kubernetes::Cluster::lease_lock): take another name for that.
+    pub fn lease() -> Self {
+        Self::object(ApiResource::erase::<Lease>(&()))
+    }
+
+    /// Any other kind that is in namespaces.
+    pub fn object(resource: ApiResource) -> Self {
+        Self { resource, fields: Map::new() }
+    }
+
+    /// What the kind asks for besides `metadata`, such as its `spec`.
+    pub fn with_fields(mut self, fields: Map<String, Value>) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    pub(super) fn objects(&self, access: &Access, namespace: &str) -> Objects {
+        let path = DynamicObject::url_path(&self.resource, Some(namespace));
+        Objects::new(access.clone(), path, self.resource.kind.clone(), namespace)
+    }
+}
+
+impl fmt::Debug for LifeCarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LifeCarrier").field("kind", &self.resource.kind).finish_non_exhaustive()
+    }
+}

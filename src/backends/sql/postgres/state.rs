@@ -1,0 +1,189 @@
+//! What the clones of a lock share, and what it asks of the database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use tokio::time::Instant;
+
+use super::connections::Connections;
+use super::emptiness::{Emptiness, Nonces};
+use super::errors::{self, Does};
+use super::statements;
+use super::tables::Opened;
+use crate::backends::sql::error::Failed;
+use crate::backends::sql::hints::Hearers;
+use crate::backends::sql::row::Row;
+use crate::backends::sql::seen::Seen;
+use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Tombstone};
+use crate::time::timer::from_now;
+use crate::util::per_key::PerKey;
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) connections: Arc<Connections>,
+    pub(super) opened: Opened,
+    pub(super) longest_lease_ms: AtomicU64,
+    pub(super) hearers: Hearers,
+    pub(super) seen: Seen,
+    pub(super) empty: PerKey<Emptiness>,
+    /// The campaigns that have written by this lock.
+    pub(super) own: Nonces,
+    pub(super) listens: bool,
+    /// Whether acknowledged writes survive a failover.
+    pub(super) synchronous: bool,
+}
+
+/// What a read has found.
+pub(super) struct Found {
+    pub row: Option<Row>,
+    /// The revision that the row replaced, where nothing can have been lost between the two.
+    pub previous: Option<Revision>,
+    /// What the last deposed leader said.
+    pub conceded: Option<String>,
+    /// Whether the row was written on the history that the server is on.
+    pub same_history: bool,
+    /// Whether the tables are older than the longest lease.
+    settled: bool,
+    /// The same by an hour and more, by which no two servers' clocks differ.
+    old: bool,
+    /// Whether the tables were made on the history that the server is on.
+    same_tables: bool,
+    /// That history; none where the server is a replica.
+    history: Option<String>,
+}
+
+impl Inner {
+    pub(super) fn new(connections: Arc<Connections>, opened: Opened) -> Self {
+        Self {
+            longest_lease_ms: as_ms(opened.longest_lease).into(),
+            connections,
+            opened,
+            hearers: Hearers::default(),
+            seen: Seen::default(),
+            empty: PerKey::default(),
+            own: Nonces::default(),
+            listens: true,
+            synchronous: false,
+        }
+    }
+
+    /// The same description, with nothing known yet.
+    pub(super) fn another(&self) -> Self {
+        Self {
+            longest_lease_ms: self.longest_lease_ms.load(Ordering::Relaxed).into(),
+            listens: self.listens,
+            synchronous: self.synchronous,
+            ..Self::new(Arc::clone(&self.connections), self.opened.clone())
+        }
+    }
+
+    pub(super) async fn look(&self, name: &str, timeout: Duration) -> Result<Found, Failed> {
+        let rows = self.connections.ask(&statements::read(name), Does::Read, timeout).await?;
+        let Some(row) = rows.first() else {
+            let what = "incumbent_settings is empty: run deploy/postgres.sql";
+            return Err(Failed::new(LockErrorKind::Misconfigured, what));
+        };
+        let odd = |error| errors::failed(error, Does::Read, self.connections.place());
+        if row.try_get("replica").map_err(odd)? {
+            let what = errors::read_only(self.connections.place());
+            return Err(Failed::new(LockErrorKind::Unavailable, what));
+        }
+        let longest: i64 = row.try_get("longest_ms").map_err(odd)?;
+        self.longest_lease_ms.store(longest.unsigned_abs(), Ordering::Relaxed);
+        let settled = row.try_get("settled").map_err(odd)?;
+        let history = row.try_get("history").map_err(odd)?;
+        let same_history: Option<bool> = row.try_get("same_history").map_err(odd)?;
+        let same_history = self.synchronous || same_history.unwrap_or_default();
+        let previous: Option<i64> = row.try_get("previous").map_err(odd)?;
+        Ok(Found {
+            previous: previous.map(|previous| Revision(previous.unsigned_abs())),
+            conceded: row.try_get("conceded").map_err(odd)?,
+            old: row.try_get("old").map_err(odd)?,
+            same_tables: row.try_get("same_tables").map_err(odd)?,
+            row: row_of(row).map_err(odd)?,
+            same_history,
+            settled,
+            history,
+        })
+    }
+
+    pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
+        let by = from_now(timeout);
+        let left = || by.saturating_duration_since(Instant::now());
+        let mut found = self.look(name, timeout).await?;
+        while let Some(row) = &found.row {
+            let seen = self.seen.see(name, row.revision);
+            if found.same_history && row.revision >= seen {
+                break;
+            }
+            let statement = statements::forget(name, row.revision, seen);
+            match self.connections.ask(&statement, Does::Write, left()).await {
+                Ok(_) => {}
+                // Whoever only looks need not write. The row says no more than that somebody may be leading.
+                Err(failed) if failed.kind == LockErrorKind::Denied => {
+                    let content = Content::Vacant(Tombstone::Deleted);
+                    return Ok(Reading::Found(Record { revision: Revision(seen), content }));
+                }
+                Err(failed) => return Err(failed),
+            }
+            found = self.look(name, left()).await?;
+        }
+        Ok(match found.row {
+            Some(row) => {
+                let record = row.record();
+                self.hearers.was_read(name, record.revision);
+                Reading::Found(record)
+            }
+            // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a server that took
+            // over, or that a dump was read into, lacks the row.
+            None => {
+                let is_whole = found.same_tables || (self.synchronous && found.old);
+                self.empty.get(name).was_seen_on(found.history);
+                let proof = (self.opened.made || found.settled) && is_whole;
+                Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
+            }
+        })
+    }
+
+    /// Answers the new revision, if the row was the expected one.
+    pub(super) async fn put(
+        &self,
+        name: &str,
+        statement: &str,
+        timeout: Duration,
+    ) -> Result<Revision, Failed> {
+        let rows = self.connections.ask(statement, Does::Write, timeout).await?;
+        let Some(row) = rows.first() else {
+            return Err(Failed::new(LockErrorKind::Conflict, "somebody else wrote"));
+        };
+        let revision: Result<i64, _> = row.try_get("revision");
+        let odd = |error| errors::failed(error, Does::Write, self.connections.place());
+        let revision = revision.map_err(odd)?.unsigned_abs();
+        self.seen.see(name, revision);
+        Ok(Revision(revision))
+    }
+}
+
+fn as_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn row_of(row: &PgRow) -> Result<Option<Row>, sqlx::Error> {
+    let Some(revision) = row.try_get::<Option<i64>, _>("revision")? else { return Ok(None) };
+    Ok(Some(Row {
+        revision: u64::try_from(revision).unwrap_or_default(),
+        holder: row.try_get("holder")?,
+        acquired_ms: row.try_get("acquired_ms")?,
+        lease_ms: row.try_get::<Option<i64>, _>("lease_ms")?.unwrap_or_default(),
+        token: row.try_get("token")?,
+        nonce: row.try_get("nonce")?,
+        write: row.try_get("write")?,
+        released_by: row.try_get("released_by")?,
+        left_ms: row.try_get("left_ms")?,
+        advertised: row.try_get("advertised")?,
+        expired: row.try_get::<Option<bool>, _>("expired")?.unwrap_or_default(),
+    }))
+}

@@ -1,0 +1,95 @@
+//! What the clones of a lock share, and what it asks of the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+use tokio::time::Instant;
+
+use super::errors;
+use super::file::{File, Statement, moment_of};
+use super::statements;
+use crate::backends::sql::error::Failed;
+use crate::backends::sql::hints::Hearers;
+use crate::backends::sql::row::{Row, column, span};
+use crate::backends::sql::seen::Seen;
+use crate::lock::{LockErrorKind, Reading, Revision};
+use crate::time::timer::from_now;
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) file: Arc<File>,
+    pub(super) hearers: Hearers,
+    pub(super) seen: Seen,
+}
+
+impl Inner {
+    pub(super) fn new(file: Arc<File>) -> Self {
+        Self { file, hearers: Hearers::default(), seen: Seen::default() }
+    }
+
+    pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
+        let by = from_now(timeout);
+        loop {
+            let left = by.saturating_duration_since(Instant::now());
+            let read = sqlx::query(statements::READ).bind(name.to_owned());
+            let Some(answer) = self.file.ask(read, false, left).await? else {
+                return Ok(Reading::Empty { proof: false });
+            };
+            let Some(row) = answer.rows.first() else {
+                // A row is never deleted, so nobody has held the election, unless the file was made anew.
+                let proof = answer.settled && self.seen.newest(name) == 0;
+                return Ok(Reading::Empty { proof });
+            };
+            let row = self.row_of(row).map_err(|e| errors::failed(e, false, self.file.path()))?;
+            let seen = self.seen.see(name, row.revision);
+            if row.revision >= seen {
+                return Ok(Reading::Found(row.record()));
+            }
+            let left = by.saturating_duration_since(Instant::now());
+            let forget = sqlx::query(statements::FORGET)
+                .bind(name.to_owned())
+                .bind(column(row.revision))
+                .bind(column(seen.saturating_add(1)));
+            self.file.ask(forget, true, left).await?;
+        }
+    }
+
+    /// Answers the new revision, if the row was the expected one.
+    pub(super) async fn put(
+        &self,
+        name: &str,
+        statement: Statement,
+        timeout: Duration,
+    ) -> Result<Revision, Failed> {
+        let answer =
+            self.file.ask(statement, true, timeout).await?.ok_or_else(|| self.file.gone())?;
+        let Some(row) = answer.rows.first() else {
+            return Err(Failed::new(LockErrorKind::Conflict, "somebody else wrote"));
+        };
+        let revision: Result<i64, _> = row.try_get("revision");
+        let odd = |error| errors::failed(error, true, self.file.path());
+        let revision = revision.map_err(odd)?.unsigned_abs();
+        self.seen.see(name, revision);
+        Ok(Revision(revision))
+    }
+
+    pub(super) fn row_of(&self, row: &SqliteRow) -> Result<Row, sqlx::Error> {
+        let lease_ms = row.try_get("lease_ms")?;
+        let then = moment_of(row)?;
+        Ok(Row {
+            revision: u64::try_from(row.try_get::<i64, _>("revision")?).unwrap_or_default(),
+            holder: row.try_get("holder")?,
+            acquired_ms: row.try_get("acquired_ms")?,
+            lease_ms,
+            token: row.try_get("token")?,
+            nonce: row.try_get("nonce")?,
+            write: row.try_get("write")?,
+            released_by: row.try_get("released_by")?,
+            left_ms: row.try_get("left_ms")?,
+            advertised: row.try_get("advertised")?,
+            expired: self.file.is_past(then.as_ref(), span(lease_ms)),
+        })
+    }
+}

@@ -1,0 +1,26 @@
+//! That a term has ended, and why.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::lock::Token;
+use crate::protocol::Cause;
+use crate::time::clock::Instant;
+
+/// That a term has ended, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no longer the leader of {election} (term {token}): {cause}")]
+#[non_exhaustive]
+pub struct Loss {
+    /// The election.
+    pub election: Arc<str>,
+    /// The token of the term that ended.
+    pub token: Token,
+    /// Its tokens on each of the election's locks, in their order: see [`Leadership::tokens`](crate::Leadership::tokens).
+    pub tokens: Vec<Option<Token>>,
+    /// Why it ended.
+    pub cause: Cause,
+    /// When work of the term is stopped by force: never after the deadline.
+    pub stop_by: Instant,
+}

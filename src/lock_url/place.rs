@@ -1,0 +1,140 @@
+//! What one URL names, whichever store it is on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::LockUrlError;
+#[cfg(feature = "kubernetes")]
+use super::kubernetes;
+use super::memory;
+#[cfg(feature = "nats")]
+use super::nats;
+#[cfg(feature = "_objects")]
+use super::objects;
+use super::parts::Parts;
+#[cfg(feature = "peer")]
+use super::peer;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use super::sql;
+use super::targets::Named;
+#[cfg(feature = "kubernetes")]
+use super::targets::NamedObjects;
+use crate::lock::Lock;
+
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    Memory(memory::Place),
+    #[cfg(feature = "nats")]
+    Nats(Box<nats::Place>),
+    #[cfg(feature = "kubernetes")]
+    Kubernetes(kubernetes::Place),
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    Sql(sql::Place),
+    #[cfg(feature = "_objects")]
+    Objects(objects::Place),
+    #[cfg(feature = "peer")]
+    Peer(Box<peer::Place>),
+}
+
+impl Place {
+    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        match parts.scheme() {
+            "memory" => memory::Place::parse(parts).map(Self::Memory),
+            #[cfg(feature = "nats")]
+            "nats" | "tls" | "ws" | "wss" => {
+                nats::Place::parse(parts).map(|place| Self::Nats(Box::new(place)))
+            }
+            #[cfg(feature = "kubernetes")]
+            "kubernetes" => kubernetes::Place::parse(parts).map(Self::Kubernetes),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => sql::Place::parse_postgres(parts).map(Self::Sql),
+            #[cfg(feature = "sqlite")]
+            "sqlite" => sql::Place::parse_sqlite(parts).map(Self::Sql),
+            #[cfg(feature = "gcs")]
+            "gs" => objects::Place::parse(parts).map(Self::Objects),
+            #[cfg(feature = "s3")]
+            "s3" => objects::Place::parse(parts).map(Self::Objects),
+            #[cfg(feature = "azure")]
+            "az" => objects::Place::parse(parts).map(Self::Objects),
+            #[cfg(feature = "peer")]
+            "peer" => peer::Place::parse(parts).map(|place| Self::Peer(Box::new(place))),
+            scheme => Err(parts.unknown(feature_of(scheme))),
+        }
+    }
+
+    pub fn for_lease(&mut self, lease: Duration) {
+        match self {
+            Self::Memory(place) => place.for_lease(lease),
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => place.for_lease(lease),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(place) => place.for_lease(lease),
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.for_lease(lease),
+            #[cfg(feature = "_objects")]
+            Self::Objects(place) => place.for_lease(lease),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => place.for_lease(lease),
+        }
+    }
+
+    pub fn make_nothing(&mut self) {
+        match self {
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => place.make_nothing(),
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.make_nothing(),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => place.make_nothing(),
+            #[allow(unreachable_patterns, reason = "as the features are")]
+            _ => {}
+        }
+    }
+
+    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        match self {
+            Self::Memory(place) => place.open(),
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => place.open().await,
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(place) => place.open().await,
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.open().await,
+            #[cfg(feature = "_objects")]
+            Self::Objects(place) => place.open(),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => place.open(),
+        }
+    }
+
+    pub fn named(&self) -> Result<Named, LockUrlError> {
+        match self {
+            Self::Memory(_) => Ok(Named::Memory),
+            #[cfg(feature = "nats")]
+            Self::Nats(place) => Ok(Named::Nats(place.named.clone())),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(place) => Ok(Named::Kubernetes(NamedObjects(place.clone()))),
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            Self::Sql(place) => place.named(),
+            #[cfg(feature = "_objects")]
+            Self::Objects(place) => place.bucket().map(Named::Objects),
+            #[cfg(feature = "peer")]
+            Self::Peer(place) => Ok(Named::Peers(place.named.clone())),
+        }
+    }
+}
+
+/// Which feature brings what a URL names.
+pub(super) fn feature_of(scheme: &str) -> Option<&'static str> {
+    match scheme {
+        "nats" | "tls" | "ws" | "wss" => Some("nats"),
+        "kubernetes" => Some("kubernetes"),
+        "postgres" | "postgresql" => Some("postgres"),
+        "sqlite" => Some("sqlite"),
+        "gs" => Some("gcs"),
+        "s3" => Some("s3"),
+        "az" => Some("azure"),
+        "peer" => Some("peer"),
+        _ => None,
+    }
+}
