@@ -22,7 +22,7 @@ use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::Machine;
-use crate::driver::requests::{Asking, poll_asked};
+use crate::driver::requests::{LockRequests, next_response};
 use crate::driver::term_end::TermEnd;
 use crate::election::change::Change;
 use crate::election::inbox::Input;
@@ -33,13 +33,13 @@ use crate::lock::{Lock, Request};
 use crate::protocol::{Action, Answer, Cause, Event, Failure, Leader, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
-use crate::util::text::shown;
+use crate::util::text::escape_line;
 
 /// Why a term ended that its campaign did not end.
 const GONE: &str = "the task of the campaign is gone: it panicked, or its runtime was shut down";
 
 /// The most bytes of somebody else's identity that a log line shows.
-const LONGEST_NAME_TOLD: usize = 128;
+const MAX_IDENTITY_SHOWN: usize = 128;
 
 /// Spawns the campaign. Its task ends after [`Input::Stop`].
 pub(crate) fn spawn(
@@ -52,11 +52,11 @@ pub(crate) fn spawn(
 ) {
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
-        Asking::new(lock, &shared.name, shared.hint_sink(index))
+        LockRequests::new(lock, &shared.name, shared.hint_sink(index))
     };
-    let asking = locks.into_iter().enumerate().map(subscribed).collect();
+    let requests_of = locks.into_iter().enumerate().map(subscribed).collect();
     let driver = Driver {
-        asking,
+        requests_of,
         campaign,
         callbacks,
         term: None,
@@ -71,7 +71,7 @@ pub(crate) fn spawn(
 
 struct Driver {
     /// Almost always one.
-    asking: Box<[Asking]>,
+    requests_of: Box<[LockRequests]>,
     campaign: Machine,
     callbacks: Callbacks,
     /// The number of the current term, or of the last one.
@@ -98,9 +98,9 @@ impl Drop for Finish {
         let term = shared.status.borrow().term.clone();
         if let Some(term) = term {
             let cause = Cause::Expired { last_error: Some(GONE.into()) };
-            let loss = term.tell_end(cause, term.deadline());
+            let loss = term.announce_end(cause, term.deadline());
             self.telemetry.lost(&loss.cause);
-            shared.tell(Change::Lost { token: loss.token, cause: loss.cause });
+            shared.publish(Change::Lost { token: loss.token, cause: loss.cause });
         }
         shared.leads_until.set(None);
         shared.update(|status| {
@@ -109,7 +109,7 @@ impl Drop for Finish {
             status.leader = None;
             status.state = State::Unknown;
         });
-        shared.dismiss();
+        shared.close();
     }
 }
 
@@ -143,7 +143,7 @@ impl Driver {
                 }
                 tokio::select! {
                     Some(input) = inputs.recv() => self.take(input),
-                    answer = poll_asked(&mut self.asking) => self.answered(answer),
+                    answer = next_response(&mut self.requests_of) => self.answered(answer),
                     work_stopped = poll_optional(&mut self.ending) => {
                         self.ending = None;
                         self.handle(Event::Ended { work_stopped });
@@ -179,10 +179,10 @@ impl Driver {
     /// `lock`: whose hint or answer it is.
     fn handle_of(&mut self, lock: usize, event: Event) {
         let now = self.now();
-        for (index, asking) in self.asking.iter_mut().enumerate() {
-            let capabilities = asking.lock.capabilities();
-            if capabilities != asking.capabilities {
-                asking.capabilities = capabilities.clone();
+        for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
+            let capabilities = requests_of.lock.capabilities();
+            if capabilities != requests_of.capabilities {
+                requests_of.capabilities = capabilities.clone();
                 self.campaign.handle(now, index, Event::Capabilities(capabilities));
             }
         }
@@ -248,12 +248,12 @@ impl Driver {
                 Action::Trouble(failure) => {
                     warn!(error = %failure.message, "the lock does not serve");
                     self.set_lock_failure(Some(failure.clone()));
-                    self.shared().tell(Change::Trouble(failure));
+                    self.shared().publish(Change::Trouble(failure));
                 }
                 Action::Recovered => {
                     info!("the lock serves again");
                     self.set_lock_failure(None);
-                    self.shared().tell(Change::Recovered);
+                    self.shared().publish(Change::Recovered);
                 }
                 Action::Finished => return true,
             }
@@ -276,9 +276,9 @@ impl Driver {
 
     fn ask(&mut self, lock: usize, id: u64, request: Request) {
         let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
-        let Some(asking) = self.asking.get_mut(lock) else { return };
+        let Some(requests_of) = self.requests_of.get_mut(lock) else { return };
         let campaigns = matches!(request, Request::Write(_));
-        asking.ask(id, sent, name, request);
+        requests_of.ask(id, sent, name, request);
         if campaigns {
             self.telemetry().campaigned(self.campaign.state());
             if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
@@ -319,7 +319,7 @@ impl Driver {
             status.state = State::Leader;
             status.term = Some(term);
         });
-        shared.tell(Change::Won { token });
+        shared.publish(Change::Won { token });
     }
 
     fn end(&mut self, cause: Cause, by: Instant) {
@@ -334,7 +334,7 @@ impl Driver {
             error!("a term ended that had not begun: please report this");
             return self.shared().inbox.send(Input::Stop);
         };
-        let loss = term.tell_end(cause, by);
+        let loss = term.announce_end(cause, by);
         self.telemetry().lost(&loss.cause);
         let end = TermEnd {
             shared,
@@ -363,10 +363,10 @@ impl Driver {
         match &leader {
             Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
             Some(leader) => {
-                let identity = shown(&leader.identity, LONGEST_NAME_TOLD);
+                let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
                 let choria_peers = self.campaign.settings().choria_peers;
-                let expires = self.asking.get(lock).is_some_and(|a| a.capabilities.expires);
+                let expires = self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires);
                 if leader.token.is_none() && expires && !choria_peers {
                     warn!(
                         leader = %identity,
@@ -381,7 +381,7 @@ impl Driver {
             _ => self.vacant_since.or_else(|| Some(self.now())),
         };
         self.shared().update(|status| status.leader.clone_from(&leader));
-        self.shared().tell(Change::Leader(leader));
+        self.shared().publish(Change::Leader(leader));
     }
 }
 

@@ -11,29 +11,29 @@ use futures_util::future::BoxFuture;
 use crate::lock::{Capabilities, HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
 use crate::protocol::{Answer, Failure};
 use crate::time::clock::Instant;
-use crate::util::text::{shown, with_causes};
+use crate::util::text::{error_chain, escape_line};
 
 /// How long a concession, which nobody answers, may take to be sent.
-const CONCESSION_TIMEOUT: Duration = Duration::from_secs(1);
+const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A lock, and what is asked of it.
-pub(crate) struct Asking {
+pub(crate) struct LockRequests {
     pub lock: Arc<dyn Lock>,
     /// As last told to the campaign.
     pub capabilities: Capabilities,
-    request: Option<Asked>,
+    request: Option<PendingRequest>,
     _subscription: Subscription,
 }
 
 /// A request under way.
-struct Asked {
+struct PendingRequest {
     id: u64,
     sent: Instant,
     renews: bool,
     answer: BoxFuture<'static, Answer>,
 }
 
-impl Asking {
+impl LockRequests {
     pub fn new(lock: Arc<dyn Lock>, name: &str, sink: HintSink) -> Self {
         Self {
             capabilities: lock.capabilities(),
@@ -48,19 +48,21 @@ impl Asking {
         let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
         let lock = Arc::clone(&self.lock);
         let answer = Box::pin(async move { perform(&*lock, &name, request).await });
-        self.request = Some(Asked { id, sent, renews, answer });
+        self.request = Some(PendingRequest { id, sent, renews, answer });
     }
 }
 
 /// Waits for the answer to a request under way, for ever if there is none. Cancel safe.
-pub(crate) async fn poll_asked(asking: &mut [Asking]) -> (usize, u64, Answer, (Instant, bool)) {
+pub(crate) async fn next_response(
+    requests_of: &mut [LockRequests],
+) -> (usize, u64, Answer, (Instant, bool)) {
     std::future::poll_fn(|cx| {
-        for (lock, asking) in asking.iter_mut().enumerate() {
-            if let Some(asked) = &mut asking.request
+        for (lock, requests_of) in requests_of.iter_mut().enumerate() {
+            if let Some(asked) = &mut requests_of.request
                 && let Poll::Ready(answer) = Pin::new(&mut asked.answer).poll(cx)
             {
                 let told = (lock, asked.id, answer, (asked.sent, asked.renews));
-                asking.request = None;
+                requests_of.request = None;
                 return Poll::Ready(told);
             }
         }
@@ -79,7 +81,7 @@ async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
             Answer::Released(within(release.timeout, lock.release(name, release)).await)
         }
         Request::Concede(concession) => {
-            Answer::Conceded(within(CONCESSION_TIMEOUT, lock.concede(name, concession)).await)
+            Answer::Conceded(within(STEP_DOWN_TIMEOUT, lock.concede(name, concession)).await)
         }
     }
 }
@@ -102,6 +104,6 @@ async fn within<T>(
 const LONGEST_ERROR: usize = 1_024;
 
 fn failure(error: &LockError) -> Failure {
-    let message = with_causes(error);
-    Failure { kind: error.kind(), message: shown(&message, LONGEST_ERROR).into() }
+    let message = error_chain(error);
+    Failure { kind: error.kind(), message: escape_line(&message, LONGEST_ERROR).into() }
 }

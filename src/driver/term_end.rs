@@ -14,7 +14,7 @@ use crate::election::term::Term;
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until};
 
 /// How long a callback that is dropped has at least to come to an await point.
-const LEAST_PATIENCE: Duration = Duration::from_millis(100);
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(crate) struct TermEnd {
     pub shared: Arc<Shared>,
@@ -31,7 +31,7 @@ pub(crate) struct TermEnd {
 /// However its task ends, who watches is told.
 impl Drop for TermEnd {
     fn drop(&mut self) {
-        self.tell_watchers();
+        self.publish_loss();
     }
 }
 
@@ -40,15 +40,15 @@ impl TermEnd {
     pub async fn run(mut self) -> bool {
         let stopped = self.stop_work().await;
         info!(token = %self.loss.token, cause = %self.loss.cause, "lost: this campaigner leads no more");
-        self.tell_watchers();
-        self.tell_loss().await;
+        self.publish_loss();
+        self.call_on_lost().await;
         stopped
     }
 
-    fn tell_watchers(&mut self) {
+    fn publish_loss(&mut self) {
         if !std::mem::replace(&mut self.told, true) {
             let (token, cause) = (self.loss.token, self.loss.cause.clone());
-            self.shared.tell(Change::Lost { token, cause });
+            self.shared.publish(Change::Lost { token, cause });
         }
     }
 
@@ -87,7 +87,7 @@ impl TermEnd {
         }
     }
 
-    async fn tell_loss(&mut self) {
+    async fn call_on_lost(&mut self) {
         let Some(callback) = self.on_lost.take() else { return };
         let loss = self.loss.clone();
         let call = async move { callback(loss).await };
@@ -98,7 +98,7 @@ impl TermEnd {
             () = self.sleep_until(patience) => {
                 warn!("on_lost did not return in time: it is dropped");
                 call.abort();
-                let blocked = self.shared.clock.now() + self.grace.max(LEAST_PATIENCE);
+                let blocked = self.shared.clock.now() + self.grace.max(MIN_TIMEOUT);
                 tokio::select! {
                     biased;
                     told = &mut call => told,

@@ -8,7 +8,7 @@ use crate::lock::{Concession, Coverage, Hint};
 /// How many hints may wait before they are replaced by what they come to.
 const WAITING: usize = 64;
 /// How many concessions are kept beyond that.
-const CONCESSIONS: usize = 16;
+const MAX_STEP_DOWNS: usize = 16;
 
 #[derive(Default)]
 pub(crate) struct HintQueue(Mutex<Queue>);
@@ -81,7 +81,7 @@ impl Queue {
         match (missed.get_mut(at), hint) {
             (Some(missed), Hint::Coverage(coverage)) => missed.coverage = Some(coverage),
             (Some(missed), Hint::Conceded(concession)) => {
-                if missed.concessions.len() == CONCESSIONS {
+                if missed.concessions.len() == MAX_STEP_DOWNS {
                     missed.concessions.remove(0);
                 }
                 missed.concessions.push(concession);

@@ -22,20 +22,20 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub inbox: Inbox,
     pub status: watch::Sender<Status>,
-    changes: Mutex<Audience>,
+    changes: Mutex<ChangeSender>,
     pub leads_until: LeadsUntil,
     pub hints: HintQueue,
 }
 
-/// Who listens to changes.
+/// Where changes are sent.
 #[derive(Default)]
-enum Audience {
-    /// Nobody yet, as few elections are watched.
+enum ChangeSender {
+    /// No reader yet, as few elections are watched.
     #[default]
-    Nobody,
-    Listeners(broadcast::Sender<Change>),
+    Unused,
+    Open(broadcast::Sender<Change>),
     /// The campaign has ended.
-    Gone,
+    Closed,
 }
 
 #[derive(Default)]
@@ -84,30 +84,30 @@ impl Shared {
 
     /// `None` once the campaign has ended.
     pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
-        let mut audience = self.audience();
-        match &*audience {
-            Audience::Nobody => {
+        let mut changes = self.change_sender();
+        match &*changes {
+            ChangeSender::Unused => {
                 let (sender, receiver) = broadcast::channel(CHANGES_KEPT);
-                *audience = Audience::Listeners(sender);
+                *changes = ChangeSender::Open(sender);
                 Some(receiver)
             }
-            Audience::Listeners(sender) => Some(sender.subscribe()),
-            Audience::Gone => None,
+            ChangeSender::Open(sender) => Some(sender.subscribe()),
+            ChangeSender::Closed => None,
         }
     }
 
-    pub fn tell(&self, change: Change) {
-        if let Audience::Listeners(sender) = &*self.audience() {
+    pub fn publish(&self, change: Change) {
+        if let ChangeSender::Open(sender) = &*self.change_sender() {
             let _ = sender.send(change); // an error means that nobody listens
         }
     }
 
     /// Ends every stream of changes.
-    pub fn dismiss(&self) {
-        *self.audience() = Audience::Gone;
+    pub fn close(&self) {
+        *self.change_sender() = ChangeSender::Closed;
     }
 
-    fn audience(&self) -> MutexGuard<'_, Audience> {
+    fn change_sender(&self) -> MutexGuard<'_, ChangeSender> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -18,7 +18,7 @@ use crate::time::clock::{Clock, Instant, sleep_until};
 
 /// How much later than the driver a guard finds by itself that its term is over, at the most. A driver that is well
 /// knows the cause.
-const LONGEST_PATIENCE: Duration = Duration::from_millis(250);
+const MAX_DELAY: Duration = Duration::from_millis(250);
 
 /// Until when this candidate leads; 0 while it does not, or has been told to stop. Written by the driver, and at the end of
 /// a term by what finds it over first.
@@ -93,7 +93,7 @@ impl Term {
             token,
             number,
             deadline_ns: AtomicU64::new(deadline.as_nanos()),
-            margin: grace - LONGEST_PATIENCE.min(grace / 2),
+            margin: grace - MAX_DELAY.min(grace / 2),
             state: Mutex::default(),
             changed: Notify::new(),
             idle: Notify::new(),
@@ -189,7 +189,7 @@ impl Term {
     }
 
     /// Tells every holder that the term is over, unless they have been told. Answers what they were told.
-    pub fn tell_end(&self, cause: Cause, stop_by: Instant) -> Loss {
+    pub fn announce_end(&self, cause: Cause, stop_by: Instant) -> Loss {
         let mut state = self.state();
         if let Some(told) = &state.end {
             return (**told).clone();

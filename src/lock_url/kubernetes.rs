@@ -10,7 +10,7 @@ use crate::backends::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, che
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct KubernetesTarget {
     namespace: String,
     kind: Kind,
     object: Option<String>,
@@ -29,7 +29,7 @@ enum Kind {
 
 /// The objects that a `kubernetes:` URL names, for whoever examines them.
 #[derive(Debug, Clone)]
-pub struct NamedObjects(pub(super) Place);
+pub struct NamedObjects(pub(super) KubernetesTarget);
 
 impl NamedObjects {
     /// The API server, and the namespace. Does no request.
@@ -60,7 +60,7 @@ impl NamedObjects {
     }
 }
 
-impl Place {
+impl KubernetesTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let place = Self {
             namespace: parts.decoded(parts.place().trim_start_matches('/'))?,

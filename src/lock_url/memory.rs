@@ -13,14 +13,14 @@ use crate::lock::Lock;
 static LOCKS: LazyLock<Mutex<HashMap<String, MemoryLock>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct MemoryTarget {
     name: String,
     ttl: Option<Duration>,
     /// The TTL of a lock that is not there yet.
     made_for: Option<Duration>,
 }
 
-impl Place {
+impl MemoryTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         Ok(Self {
             name: parts.decoded(parts.place())?,
@@ -42,7 +42,7 @@ impl Place {
         match self.ttl.filter(|ttl| *ttl != has) {
             Some(ttl) => Err(LockUrlError::malformed(format!(
                 "memory:{}: it is open with a TTL of {has:?}, not {ttl:?}",
-                crate::util::text::shown(&self.name, 80)
+                crate::util::text::escape_line(&self.name, 80)
             ))),
             None => Ok(Arc::new(lock.clone())),
         }

@@ -43,9 +43,9 @@ mod objects;
 mod parts;
 #[cfg(feature = "peer")]
 mod peer;
-mod place;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
+mod target;
 mod targets;
 
 use std::fmt;
@@ -58,7 +58,7 @@ use crate::lock::{Lock, Member, Need};
 
 pub use error::{LockUrlError, LockUrlErrorKind};
 use parts::Parts;
-use place::Place;
+use target::Target;
 pub use targets::*;
 
 /// The name of a lock, or of several that are one: see the [module](mod@crate::lock_url).
@@ -72,7 +72,7 @@ pub struct LockUrl {
 /// One of its URLs.
 #[derive(Debug, Clone)]
 struct One {
-    place: Place,
+    place: Target,
     need: Need,
     /// Without secrets.
     shown: String,
@@ -140,7 +140,7 @@ impl FromStr for LockUrl {
                 Some("best-effort") => Need::BestEffort,
                 Some(_) => return Err(parts.malformed("need is required or best-effort")),
             };
-            let place = Place::parse(&mut parts)?;
+            let place = Target::parse(&mut parts)?;
             parts.nothing_left()?;
             url.members.push(One { place, need, shown: parts.shown().to_owned() });
         }

@@ -30,7 +30,7 @@ pub struct NamedBucket {
 }
 
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct NatsTarget {
     pub named: NamedBucket,
     ttl: Option<Duration>,
     /// The TTL of a bucket that is made.
@@ -39,7 +39,7 @@ pub(super) struct Place {
     shown: String,
 }
 
-impl Place {
+impl NatsTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let hosts = "it names no server, as nats://localhost:4222/MY_BUCKET does";
         let place = parts.place().strip_prefix("//").unwrap_or_default();
@@ -155,7 +155,7 @@ impl std::fmt::Debug for NamedBucket {
 }
 
 /// Addresses may have passwords.
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for NatsTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)
     }

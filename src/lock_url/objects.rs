@@ -9,7 +9,7 @@ use crate::backends::object_storage::Bucket;
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct ObjectStorageTarget {
     /// Without options.
     url: String,
     longest_lease: Option<Duration>,
@@ -18,7 +18,7 @@ pub(super) struct Place {
     shown: String,
 }
 
-impl Place {
+impl ObjectStorageTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let bucket = parts.place().strip_prefix("//").unwrap_or_default();
         if bucket.starts_with('/') || bucket.is_empty() || bucket.contains('@') {

@@ -20,7 +20,7 @@ impl Parts {
     pub fn of(url: &str) -> Result<Self, LockUrlError> {
         let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
         else {
-            let shown = shown("", url);
+            let shown = without_secrets("", url);
             let message =
                 format!("{shown:?} is no URL of a lock: it begins with no scheme, as nats: is one");
             return Err(LockUrlError::malformed(message));
@@ -29,7 +29,7 @@ impl Parts {
         let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
         let pairs = form_urlencoded::parse(options.as_bytes());
         let parts = Self {
-            shown: shown(&scheme, rest),
+            shown: without_secrets(&scheme, rest),
             place: place.to_owned(),
             options: pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),
             scheme,
@@ -142,7 +142,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 /// A user, a password or a token stand before an `@`; and nothing that a terminal obeys is repeated.
-fn shown(scheme: &str, rest: &str) -> String {
+fn without_secrets(scheme: &str, rest: &str) -> String {
     let mut rest = match rest.rsplit_once('@') {
         Some((_, after)) => format!("//***@{after}"),
         None => rest.to_owned(),
@@ -160,5 +160,5 @@ fn shown(scheme: &str, rest: &str) -> String {
         rest = format!("{place}?{}", told.collect::<Vec<_>>().join("&"));
     }
     let colon = if scheme.is_empty() { "" } else { ":" };
-    crate::util::text::shown(&format!("{scheme}{colon}{rest}"), 200).into_owned()
+    crate::util::text::escape_line(&format!("{scheme}{colon}{rest}"), 200).into_owned()
 }

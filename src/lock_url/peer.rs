@@ -36,14 +36,14 @@ pub struct NamedPeers {
 const KEY_FILE: &str = "INCUMBENT_PEER_KEY_FILE";
 
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct PeerTarget {
     pub named: NamedPeers,
     /// Whether it has no vote.
     only_looks: bool,
     shown: String,
 }
 
-impl Place {
+impl PeerTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let here = parts.place().trim_start_matches('/');
         let port = here.parse().map(|port: u16| (Ipv4Addr::UNSPECIFIED, port).into());

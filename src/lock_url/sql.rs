@@ -14,7 +14,7 @@ use crate::backends::sql::{SqlError, SqlErrorKind, Tables};
 use crate::lock::Lock;
 
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct SqlTarget {
     database: Database,
     tables: Tables,
     shown: String,
@@ -29,7 +29,7 @@ enum Database {
     Sqlite(std::path::PathBuf),
 }
 
-impl Place {
+impl SqlTarget {
     #[cfg(feature = "postgres")]
     pub fn parse_postgres(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let tables = tables(parts)?;
@@ -106,7 +106,7 @@ fn tables(parts: &mut Parts) -> Result<Tables, LockUrlError> {
 }
 
 /// A URL may have a password.
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for SqlTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::place::feature_of;
+use super::target::feature_of;
 use super::*;
 use crate::Leadership;
 use crate::new_election;

@@ -5,7 +5,7 @@ use std::error::Error;
 
 /// `text` in one line of at most about `most` bytes: what cannot be printed is escaped, what is too long is cut, and says
 /// so.
-pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
+pub(crate) fn escape_line(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most && text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
@@ -25,7 +25,7 @@ pub(crate) fn shown(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// An error and all that led to it, in one line.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+pub(crate) fn error_chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -37,7 +37,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
 
 /// The beginning of `text`, of at most `most` bytes.
 #[cfg(feature = "_json")]
-pub(crate) fn head(text: &str, most: usize) -> &str {
+pub(crate) fn truncate(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -70,28 +70,28 @@ fn is_plain(char: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::escape_line;
 
     #[test]
     fn words_that_are_fit_stay_as_they_are() {
         for text in ["", "c1.example.net", "say \"hello\" \\ 'you'", "größer µs", "日本"] {
-            assert_eq!(shown(text, 80), text);
+            assert_eq!(escape_line(text, 80), text);
         }
     }
 
     #[test]
     fn what_would_change_the_log_is_escaped() {
-        assert_eq!(shown("a\r\nb\0\t", 80), r"a\r\nb\0\t");
+        assert_eq!(escape_line("a\r\nb\0\t", 80), r"a\r\nb\0\t");
         assert_eq!(
-            shown("\u{1b}[31m\u{7f}\u{202e}\u{2028}", 80),
+            escape_line("\u{1b}[31m\u{7f}\u{202e}\u{2028}", 80),
             r"\u{1b}[31m\u{7f}\u{202e}\u{2028}"
         );
     }
 
     #[test]
     fn what_is_too_long_is_cut() {
-        assert_eq!(shown("abcdef", 6), "abcdef");
-        assert_eq!(shown("abcdefg", 6), "abcdef…");
-        assert!(shown(&"\0é".repeat(1 << 20), 80).len() < 100);
+        assert_eq!(escape_line("abcdef", 6), "abcdef");
+        assert_eq!(escape_line("abcdefg", 6), "abcdef…");
+        assert!(escape_line(&"\0é".repeat(1 << 20), 80).len() < 100);
     }
 }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::answers::{self, Events};
-use super::api_client::Access;
-use super::record::Place;
+use super::api_client::ApiClient;
+use super::record::RecordLocation;
 use crate::lock::{LockError, LockErrorKind};
-use crate::util::text::shown;
+use crate::util::text::escape_line;
 
 /// How long the API server may take to answer a leader for life, or a candidate.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const WATCH_SECONDS: u32 = 290;
 /// The objects of one kind in one namespace, or in none.
 #[derive(Clone)]
 pub(super) struct Objects {
-    access: Access,
+    access: ApiClient,
     request: Request,
     /// As in `the Lease default/my-app`.
     kind: Cow<'static, str>,
@@ -39,7 +39,7 @@ pub(super) struct Objects {
 
 /// Why a request failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ApiFailure {
     /// The server has refused it.
     Refused(Box<Status>),
     /// Nobody knows what became of it.
@@ -50,7 +50,7 @@ pub(super) enum Failure {
     Unsent(String),
 }
 
-impl Failure {
+impl ApiFailure {
     pub(super) fn code(&self) -> u16 {
         match self {
             Self::Refused(status) => status.code,
@@ -74,7 +74,7 @@ impl Failure {
 
 impl Objects {
     pub(super) fn new(
-        access: Access,
+        access: ApiClient,
         url_path: String,
         kind: impl Into<Cow<'static, str>>,
         namespace: &str,
@@ -121,7 +121,7 @@ impl Objects {
     }
 
     /// Reads an object, never a stale one: without a resourceVersion the server asks its store.
-    pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, Failure> {
+    pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, ApiFailure> {
         match self.ask(|| self.request.get(name, &GetParams::default()), by).await {
             Ok(object) => Ok(Some(object)),
             Err(failure) if failure.is_absence_of(name) => Ok(None),
@@ -130,15 +130,21 @@ impl Objects {
     }
 
     /// Reads all objects; only the metadata of those that carry the record there.
-    pub(super) async fn list(&self, place: Place, by: Instant) -> Result<Value, Failure> {
+    pub(super) async fn list(
+        &self,
+        place: RecordLocation,
+        by: Instant,
+    ) -> Result<Value, ApiFailure> {
         let params = ListParams::default();
         match place {
-            Place::Spec => self.ask(|| self.request.list(&params), by).await,
-            Place::Annotation => self.ask(|| self.request.list_metadata(&params), by).await,
+            RecordLocation::Spec => self.ask(|| self.request.list(&params), by).await,
+            RecordLocation::Annotation => {
+                self.ask(|| self.request.list_metadata(&params), by).await
+            }
         }
     }
 
-    pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, Failure> {
+    pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, ApiFailure> {
         self.ask(|| self.request.create(&PostParams::default(), bytes(object)), by).await
     }
 
@@ -149,7 +155,7 @@ impl Objects {
         name: &str,
         object: &Value,
         by: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, ApiFailure> {
         self.ask(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
     }
 
@@ -160,7 +166,7 @@ impl Objects {
         uid: &str,
         version: Option<&str>,
         by: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApiFailure> {
         let preconditions = Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: version.map(str::to_owned),
@@ -175,24 +181,28 @@ impl Objects {
         name: &str,
         from: Option<&str>,
         by: Instant,
-    ) -> Result<Events, Failure> {
+    ) -> Result<Events, ApiFailure> {
         let params =
             WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
         self.events(self.request.watch(&params, from.unwrap_or_default()), by).await
     }
 
     /// Watches all objects from this version on.
-    pub(super) async fn watch_from(&self, version: u64, by: Instant) -> Result<Events, Failure> {
+    pub(super) async fn watch_from(&self, version: u64, by: Instant) -> Result<Events, ApiFailure> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
         self.events(self.request.watch(&params, &version.to_string()), by).await
     }
 
     /// Watches all objects, beginning with what is there; only the metadata of those that carry the record there.
-    pub(super) async fn watch_all(&self, place: Place, by: Instant) -> Result<Events, Failure> {
+    pub(super) async fn watch_all(
+        &self,
+        place: RecordLocation,
+        by: Instant,
+    ) -> Result<Events, ApiFailure> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
         let request = match place {
-            Place::Spec => self.request.watch(&params, ""),
-            Place::Annotation => self.request.watch_metadata(&params, ""),
+            RecordLocation::Spec => self.request.watch(&params, ""),
+            RecordLocation::Annotation => self.request.watch_metadata(&params, ""),
         };
         self.events(request, by).await
     }
@@ -201,8 +211,8 @@ impl Objects {
         &self,
         request: Result<http::Request<Vec<u8>>, E>,
         by: Instant,
-    ) -> Result<Events, Failure> {
-        let mut request = request.map_err(|error| Failure::Unsent(error.to_string()))?;
+    ) -> Result<Events, ApiFailure> {
+        let mut request = request.map_err(|error| ApiFailure::Unsent(error.to_string()))?;
         let plain = http::HeaderValue::from_static("identity");
         request.headers_mut().insert(http::header::ACCEPT_ENCODING, plain);
         let answer = async {
@@ -212,13 +222,16 @@ impl Objects {
                 return Ok(answers::events(body));
             }
             let body = answers::whole(body).await.map_err(failure)?;
-            Err(Failure::Refused(answers::refusal(parts.status.as_u16(), &body).boxed()))
+            Err(ApiFailure::Refused(answers::refusal(parts.status.as_u16(), &body).boxed()))
         };
-        timeout_at(by, answer).await.unwrap_or(Err(Failure::TimedOut))
+        timeout_at(by, answer).await.unwrap_or(Err(ApiFailure::TimedOut))
     }
 
     /// Reads what is no object; also answers the server's time as it tells it (RFC 9110's IMF-fixdate).
-    pub(super) async fn read_whole(&self, by: Instant) -> (Result<Value, Failure>, Option<String>) {
+    pub(super) async fn read_whole(
+        &self,
+        by: Instant,
+    ) -> (Result<Value, ApiFailure>, Option<String>) {
         let mut date = None;
         let request = || http::Request::get(&self.request.url_path).body(Vec::new());
         let answer = self.ask_and_note(request, by, |headers| {
@@ -233,7 +246,7 @@ impl Objects {
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         by: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, ApiFailure> {
         self.ask_and_note(request, by, |_| {}).await
     }
 
@@ -244,9 +257,9 @@ impl Objects {
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         by: Instant,
         mut note: impl FnMut(&http::HeaderMap),
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, ApiFailure> {
         loop {
-            let request = request().map_err(|error| Failure::Unsent(error.to_string()))?;
+            let request = request().map_err(|error| ApiFailure::Unsent(error.to_string()))?;
             let request = request.map(Body::from);
             let by_whom = self.access.client();
             let answer = async {
@@ -257,12 +270,12 @@ impl Objects {
             };
             let (parts, body) = match timeout_at(by, answer).await {
                 Ok(answer) => answer?,
-                Err(_) => return Err(Failure::TimedOut),
+                Err(_) => return Err(ApiFailure::TimedOut),
             };
             note(&parts.headers);
             if parts.status.is_success() {
                 return serde_json::from_slice(&body)
-                    .map_err(|error| Failure::Lost(kube::Error::SerdeError(error)));
+                    .map_err(|error| ApiFailure::Lost(kube::Error::SerdeError(error)));
             }
             let status = answers::refusal(parts.status.as_u16(), &body);
             if parts.status.as_u16() == 401 && self.access.renew(&by_whom) {
@@ -276,7 +289,7 @@ impl Objects {
             let left = by.saturating_duration_since(Instant::now());
             match pause.filter(|_| matches!(status.code, 429 | 503 | 504)) {
                 Some(pause) if pause < left => tokio::time::sleep(pause).await,
-                _ => return Err(Failure::Refused(Box::new(status))),
+                _ => return Err(ApiFailure::Refused(Box::new(status))),
             }
         }
     }
@@ -284,7 +297,7 @@ impl Objects {
     /// What a failure means to a campaign. `doing`: as in `write`; `verb`: the right that it takes.
     pub(super) fn lock_error(
         &self,
-        failure: Failure,
+        failure: ApiFailure,
         name: &str,
         doing: &str,
         verb: &str,
@@ -296,25 +309,25 @@ impl Objects {
             name => format!("{doing} of the {}", self.describe(name)),
         };
         let status = match failure {
-            Failure::TimedOut => {
+            ApiFailure::TimedOut => {
                 return LockError::new(
                     unknown,
                     format!("{what}: the API server did not answer in time"),
                 );
             }
-            Failure::Lost(error) => {
+            ApiFailure::Lost(error) => {
                 return LockError::with_source(
                     unknown,
                     format!("{what}: no answer of the API server"),
                     error,
                 );
             }
-            Failure::Unsent(why) => {
+            ApiFailure::Unsent(why) => {
                 return LockError::new(LockErrorKind::Misconfigured, format!("{what}: {why}"));
             }
-            Failure::Refused(status) => status,
+            ApiFailure::Refused(status) => status,
         };
-        let said = shown(&status.message, LONGEST_MESSAGE);
+        let said = escape_line(&status.message, LONGEST_MESSAGE);
         match status.code {
             409 => LockError::new(LockErrorKind::Conflict, format!("{what}: {said}")),
             401 => LockError::new(
@@ -358,9 +371,9 @@ fn bytes(object: &Value) -> Vec<u8> {
     serde_json::to_vec(object).unwrap_or_default() // its keys are strings
 }
 
-fn failure(error: kube::Error) -> Failure {
+fn failure(error: kube::Error) -> ApiFailure {
     match error {
-        kube::Error::Api(status) => Failure::Refused(status),
-        error => Failure::Lost(error),
+        kube::Error::Api(status) => ApiFailure::Refused(status),
+        error => ApiFailure::Lost(error),
     }
 }

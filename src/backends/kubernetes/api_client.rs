@@ -12,7 +12,7 @@ use tracing::{debug, info};
 /// kube reads the file once a minute, which is soon enough for a token that stays valid beside its successor, as the kubelet
 /// has it. Where the old one is refused at once, a minute is longer than a lease; so the file is read when that happens.
 #[derive(Clone)]
-pub(super) struct Access(Arc<State>);
+pub(super) struct ApiClient(Arc<State>);
 
 struct State {
     /// How to make another client; `None` where there is no file to read.
@@ -29,12 +29,12 @@ struct Current {
 }
 
 /// A client, and which one it is.
-pub(super) struct Numbered {
+pub(super) struct Generation {
     pub(super) client: Client,
     number: u64,
 }
 
-impl Access {
+impl ApiClient {
     /// By this client for ever.
     pub(super) fn by(client: Client) -> Self {
         Self::new(client, None, None)
@@ -53,13 +53,13 @@ impl Access {
         Self(Arc::new(State { config, current }))
     }
 
-    pub(super) fn client(&self) -> Numbered {
+    pub(super) fn client(&self) -> Generation {
         let current = self.current();
-        Numbered { client: current.client.clone(), number: current.number }
+        Generation { client: current.client.clone(), number: current.number }
     }
 
     /// After the server has refused the credentials of `used`: whether there are others by now.
-    pub(super) fn renew(&self, used: &Numbered) -> bool {
+    pub(super) fn renew(&self, used: &Generation) -> bool {
         let Some(config) = &self.0.config else { return false };
         let Some(token) = token(config) else { return false };
         let mut current = self.current();

@@ -11,9 +11,9 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Resource};
 
 use super::api::Objects;
-use super::api_client::Access;
+use super::api_client::ApiClient;
 use crate::lock::LockError;
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
 const POD_NAME: &str = "POD_NAME";
@@ -28,7 +28,7 @@ const POD_NAMESPACE: &str = "POD_NAMESPACE";
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    access: Access,
+    access: ApiClient,
     namespace: String,
     identity: Option<String>,
 }
@@ -105,10 +105,10 @@ impl Cluster {
     /// A client that tries again by itself, as kube's does by default, hides from an election what it waits for: turn
     /// that off (`Config::default_retry`).
     pub fn new(client: Client) -> Self {
-        Self::by(Access::by(client))
+        Self::by(ApiClient::by(client))
     }
 
-    fn by(access: Access) -> Self {
+    fn by(access: ApiClient) -> Self {
         let client = access.client().client;
         let namespace = client.default_namespace().to_owned();
         let identity = env::var(POD_NAME).ok().filter(|name| !name.is_empty());
@@ -117,7 +117,7 @@ impl Cluster {
 
     fn with_config(mut config: Config) -> Result<Self, ClusterError> {
         config.default_retry = false; // the campaign tries again, and knows for how long
-        let access = Access::with(config).map_err(|error| {
+        let access = ApiClient::with(config).map_err(|error| {
             ClusterError::new("the API server's settings cannot be used", without_password(error))
         })?;
         let cluster = Self::by(access);
@@ -150,7 +150,7 @@ impl Cluster {
         let path = Namespace::url_path(&(), None);
         let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");
         let name = &*self.namespace;
-        let got = namespaces.get(name, from_now(timeout)).await;
+        let got = namespaces.get(name, deadline_after(timeout)).await;
         let got = got.map_err(|failure| namespaces.lock_error(failure, name, "read", "get", false));
         Ok(got?.is_some())
     }
@@ -160,7 +160,7 @@ impl Cluster {
         &self.client
     }
 
-    pub(super) fn access(&self) -> &Access {
+    pub(super) fn access(&self) -> &ApiClient {
         &self.access
     }
 

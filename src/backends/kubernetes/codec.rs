@@ -9,10 +9,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::{ElectionRecord, Place, RELEASED_SECONDS, annotate, annotation, unannotate};
+use super::record::{
+    ElectionRecord, RELEASED_SECONDS, RecordLocation, annotate, annotation, unannotate,
+};
 use crate::lock::Advertisement;
 use crate::lock::codec::cause_label;
-use crate::lock::codec::mark::{Said, Says, identity};
+use crate::lock::codec::mark::{DecodedMark, EncodedMark, identity};
 use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
 
 pub(super) const ANNOTATION: &str = "incumbent/mark";
@@ -29,12 +31,12 @@ pub(super) const UNUSED: Content =
 pub(super) const NEW: &str = "incumbent/new";
 
 /// Whether the object is said to be new, and shows no trace of a holder.
-pub(super) fn claims_to_be_new(place: Place, object: &Value) -> bool {
+pub(super) fn claims_to_be_new(place: RecordLocation, object: &Value) -> bool {
     annotation(object, NEW).is_some() && !was_held(place, object)
 }
 
 /// Whether the object shows a trace of a holder.
-pub(super) fn was_held(place: Place, object: &Value) -> bool {
+pub(super) fn was_held(place: RecordLocation, object: &Value) -> bool {
     let written = match (place.raw(object), place.read(object)) {
         (_, Some(record)) => {
             record.is_held() || record.renew_time.is_some() || record.acquire_time.is_some()
@@ -49,13 +51,18 @@ pub(super) fn was_held(place: Place, object: &Value) -> bool {
 pub(super) struct Annotation {
     version: u32,
     #[serde(flatten)]
-    says: Says,
+    says: EncodedMark,
     /// The record that it belongs to.
     of: ElectionRecord,
 }
 
 /// Puts a record and what is said of it into an object.
-pub(super) fn write(place: Place, object: &mut Value, record: &ElectionRecord, says: Says) {
+pub(super) fn write(
+    place: RecordLocation,
+    object: &mut Value,
+    record: &ElectionRecord,
+    says: EncodedMark,
+) {
     place.write(object, record);
     unannotate(object, NEW);
     let annotation = Annotation { version: CURRENT, says, of: record.clone() };
@@ -69,17 +76,17 @@ pub(super) struct Found {
     pub content: Content,
 }
 
-/// Reads it. `unsaid`: how long to wait for a holder that does not say.
-pub(super) fn read(place: Place, object: &Value, unsaid: Duration) -> Found {
+/// Reads it. `default_lease`: how long to wait for a holder that does not say.
+pub(super) fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Found {
     let record = place.read(object).unwrap_or_default();
     let ours = annotation(object, ANNOTATION)
         .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
         .filter(|annotation| annotation.version == CURRENT);
     let content = match &ours {
-        Some(Annotation { says, of, .. }) if *of == record => said(says, &record, unsaid),
+        Some(Annotation { says, of, .. }) if *of == record => said(says, &record, default_lease),
         _ => None,
     };
-    let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), unsaid));
+    let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), default_lease));
     Found { record, content }
 }
 
@@ -87,25 +94,27 @@ pub(super) fn read(place: Place, object: &Value, unsaid: Duration) -> Found {
 pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<String> {
     let text = annotation(object, ANNOTATION)?;
     match serde_json::from_str::<Annotation>(text).ok()? {
-        Annotation { says: Says::Released { cause, .. }, of, .. } if of == *record => {
+        Annotation { says: EncodedMark::Released { cause, .. }, of, .. } if of == *record => {
             Some(cause_label(&cause))
         }
         _ => None,
     }
 }
 
-fn said(says: &Says, record: &ElectionRecord, unsaid: Duration) -> Option<Content> {
-    match says.meaning()? {
-        Said::Released(tombstone) => Some(Content::Vacant(tombstone)),
-        Said::Held(mark, said) if record.is_held() => Some(held(record, Some(mark), said, unsaid)),
-        Said::Held(..) => None,
+fn said(says: &EncodedMark, record: &ElectionRecord, default_lease: Duration) -> Option<Content> {
+    match says.decode()? {
+        DecodedMark::Released(tombstone) => Some(Content::Vacant(tombstone)),
+        DecodedMark::Held(mark, said) if record.is_held() => {
+            Some(held(record, Some(mark), said, default_lease))
+        }
+        DecodedMark::Held(..) => None,
     }
 }
 
 /// What a record of client-go says by itself.
-fn plain(record: &ElectionRecord, ours: Option<&Annotation>, unsaid: Duration) -> Content {
+fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Duration) -> Content {
     if record.is_held() {
-        return held(record, None, None, unsaid);
+        return held(record, None, None, default_lease);
     }
     // client-go's holders also release where they could not renew, and their work goes on until the answer has come or has not;
     // and one that hung empties the record of whoever leads by then. So the lease of the last holder is waited out. Where the term
@@ -113,7 +122,7 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, unsaid: Duration) -
     let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
     let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
     Content::Vacant(match released && !of_ours {
-        true => Tombstone::Released { by: FOREIGN, left: unsaid },
+        true => Tombstone::Released { by: FOREIGN, left: default_lease },
         false => Tombstone::Deleted,
     })
 }
@@ -122,9 +131,9 @@ fn held(
     record: &ElectionRecord,
     mark: Option<Mark>,
     advertisement: Option<Arc<Advertisement>>,
-    unsaid: Duration,
+    default_lease: Duration,
 ) -> Content {
-    let life = record.lease().unwrap_or(unsaid);
+    let life = record.lease().unwrap_or(default_lease);
     Content::Held(Entry { identity: identity(&record.holder_identity), mark, life, advertisement })
 }
 

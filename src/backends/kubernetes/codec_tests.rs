@@ -6,7 +6,7 @@ use crate::lock::{Token, WriteId};
 
 use super::*;
 
-const UNSAID: Duration = Duration::from_secs(15);
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 
 fn mark() -> Mark {
     Mark {
@@ -21,8 +21,8 @@ fn record(holder: &str, second: u64, transitions: i32) -> ElectionRecord {
     ElectionRecord {
         holder_identity: holder.to_owned(),
         lease_duration_seconds: 5,
-        acquire_time: Some(Place::Spec.time(Duration::from_secs(1))),
-        renew_time: Some(Place::Spec.time(Duration::from_secs(second))),
+        acquire_time: Some(RecordLocation::Spec.time(Duration::from_secs(1))),
+        renew_time: Some(RecordLocation::Spec.time(Duration::from_secs(second))),
         leader_transitions: transitions,
         strategy: None,
     }
@@ -30,17 +30,17 @@ fn record(holder: &str, second: u64, transitions: i32) -> ElectionRecord {
 
 fn ours() -> Value {
     let mut object = json!({ "metadata": { "annotations": { "theirs": "stays" } } });
-    write(Place::Spec, &mut object, &record("a", 2, 4), Says::held(&mark(), None));
+    write(RecordLocation::Spec, &mut object, &record("a", 2, 4), EncodedMark::held(&mark(), None));
     object
 }
 
 #[test]
 fn a_mark_is_read_as_it_was_written_in_either_place() {
-    for place in [Place::Spec, Place::Annotation] {
+    for place in [RecordLocation::Spec, RecordLocation::Annotation] {
         let mut object = json!({});
         let said = Advertisement::new("10.0.0.3:50051").with("zone", "größer \u{1f980}");
-        write(place, &mut object, &record("a", 2, 4), Says::held(&mark(), Some(&said)));
-        let found = read(place, &object, UNSAID);
+        write(place, &mut object, &record("a", 2, 4), EncodedMark::held(&mark(), Some(&said)));
+        let found = read(place, &object, DEFAULT_LEASE);
         let entry = Entry {
             identity: "a".into(),
             mark: Some(mark()),
@@ -49,9 +49,14 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
         };
         assert_eq!(found.content, Content::Held(entry));
         let left = Duration::from_millis(1_234);
-        write(place, &mut object, &record("", 3, 4), Says::released(Nonce(7), left, "stopped"));
+        write(
+            place,
+            &mut object,
+            &record("", 3, 4),
+            EncodedMark::released(Nonce(7), left, "stopped"),
+        );
         let released = Tombstone::Released { by: Nonce(7), left };
-        assert_eq!(read(place, &object, UNSAID).content, Content::Vacant(released));
+        assert_eq!(read(place, &object, DEFAULT_LEASE).content, Content::Vacant(released));
     }
     assert_eq!(annotation(&ours(), "theirs"), Some("stays"));
 }
@@ -59,12 +64,16 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
 #[test]
 fn a_mark_that_a_client_go_campaigner_left_behind_is_stale() {
     let mut object = ours();
-    Place::Spec.write(&mut object, &record("go", 3, 5));
-    let Content::Held(entry) = read(Place::Spec, &object, UNSAID).content else { panic!() };
+    RecordLocation::Spec.write(&mut object, &record("go", 3, 5));
+    let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
+        panic!()
+    };
     assert_eq!((&*entry.identity, entry.mark), ("go", None));
     // The same identity, a later renewal: still not ours.
-    Place::Spec.write(&mut object, &record("a", 3, 4));
-    let Content::Held(entry) = read(Place::Spec, &object, UNSAID).content else { panic!() };
+    RecordLocation::Spec.write(&mut object, &record("a", 3, 4));
+    let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
+        panic!()
+    };
     assert_eq!(entry.mark, None);
 }
 
@@ -75,14 +84,17 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
         lease_duration_seconds: RELEASED_SECONDS,
         ..record("", 9, transitions)
     };
-    Place::Spec.write(&mut object, &empty(5));
-    let released = Tombstone::Released { by: FOREIGN, left: UNSAID };
-    assert_eq!(read(Place::Spec, &object, UNSAID).content, Content::Vacant(released));
-    Place::Spec.write(&mut object, &empty(4));
-    let content = read(Place::Spec, &object, UNSAID).content;
+    RecordLocation::Spec.write(&mut object, &empty(5));
+    let released = Tombstone::Released { by: FOREIGN, left: DEFAULT_LEASE };
+    assert_eq!(
+        read(RecordLocation::Spec, &object, DEFAULT_LEASE).content,
+        Content::Vacant(released)
+    );
+    RecordLocation::Spec.write(&mut object, &empty(4));
+    let content = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content;
     assert_eq!(content, Content::Vacant(Tombstone::Deleted));
-    Place::Spec.write(&mut object, &record("", 9, 5));
-    let content = read(Place::Spec, &object, UNSAID).content;
+    RecordLocation::Spec.write(&mut object, &record("", 9, 5));
+    let content = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content;
     assert_eq!(content, Content::Vacant(Tombstone::Deleted), "an emptied holder is no release");
 }
 
@@ -95,18 +107,22 @@ fn whatever_stands_there_means_something() {
         json!({ "spec": { "holderIdentity": 7 } }),
         json!({ "metadata": { "annotations": { "incumbent/mark": "{" } } }),
     ] {
-        for place in [Place::Spec, Place::Annotation] {
-            let content = read(place, &object, UNSAID).content;
+        for place in [RecordLocation::Spec, RecordLocation::Annotation] {
+            let content = read(place, &object, DEFAULT_LEASE).content;
             assert_eq!(content, Content::Vacant(Tombstone::Deleted), "{object}");
             let mut written = object.clone();
-            write(place, &mut written, &record("a", 2, 1), Says::held(&mark(), None));
-            assert_eq!(read(place, &written, UNSAID).record, record("a", 2, 1));
+            write(place, &mut written, &record("a", 2, 1), EncodedMark::held(&mark(), None));
+            assert_eq!(read(place, &written, DEFAULT_LEASE).record, record("a", 2, 1));
         }
     }
     let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": -4 } });
-    let Content::Held(entry) = read(Place::Spec, &object, UNSAID).content else { panic!() };
-    assert_eq!(entry.life, UNSAID);
+    let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
+        panic!()
+    };
+    assert_eq!(entry.life, DEFAULT_LEASE);
     let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": i32::MAX } });
-    let Content::Held(entry) = read(Place::Spec, &object, UNSAID).content else { panic!() };
-    assert_eq!(entry.life, crate::lock::codec::LONGEST_SPAN, "nobody is waited for for decades");
+    let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
+        panic!()
+    };
+    assert_eq!(entry.life, crate::lock::codec::MAX_DURATION, "nobody is waited for for decades");
 }

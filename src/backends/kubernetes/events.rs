@@ -14,9 +14,9 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use super::api_client::Access;
-use super::record::Place;
-use crate::util::text::head;
+use super::api_client::ApiClient;
+use super::record::RecordLocation;
+use crate::util::text::truncate;
 
 /// How long an Event may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,14 +27,14 @@ const LONGEST_MESSAGE: usize = 1024;
 
 /// Writes Events, best effort: an election does not wait for them.
 pub(super) struct Recorder {
-    access: Access,
+    access: ApiClient,
     namespace: String,
     /// Those under way: they end with the lock.
     telling: Mutex<JoinSet<()>>,
 }
 
 impl Recorder {
-    pub(super) fn new(access: Access, namespace: &str) -> Self {
+    pub(super) fn new(access: ApiClient, namespace: &str) -> Self {
         Self { access, namespace: namespace.to_owned(), telling: Mutex::default() }
     }
 
@@ -74,14 +74,14 @@ impl Recorder {
     }
 
     fn event(&self, object: Value, message: &str) -> Option<http::Request<Vec<u8>>> {
-        let now = Place::Annotation.now();
+        let now = RecordLocation::Annotation.now();
         let event = json!({
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": { "generateName": "leader-election-", "namespace": self.namespace },
             "involvedObject": object,
             "reason": "LeaderElection",
-            "message": head(message, LONGEST_MESSAGE),
+            "message": truncate(message, LONGEST_MESSAGE),
             "type": "Normal",
             "source": { "component": "incumbent" },
             "firstTimestamp": now,

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::answers::Events;
-use super::api::{Failure, Objects};
+use super::api::{ApiFailure, Objects};
 use super::codec::{NEW, was_held};
-use super::record::{Place, annotate, resource_version};
+use super::record::{RecordLocation, annotate, resource_version};
 use super::resource::{Carrier, check_object_name};
 use super::resource_lock::ObjectLock;
 use crate::lock::{LockError, LockErrorKind};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// What a watch shows of the past of an object.
 enum Past {
@@ -30,7 +30,7 @@ impl Objects {
     /// more where little is written. What it says is read from a watch that begins with the oldest that is remembered.
     pub(super) async fn is_without_a_past(
         &self,
-        place: Place,
+        place: RecordLocation,
         name: &str,
         object: &Value,
         by: Instant,
@@ -40,7 +40,7 @@ impl Objects {
         for _ in 0..2 {
             let past = match self.watch(name, Some(&from.to_string()), by).await {
                 Ok(events) => past(events, place, object, version, by).await,
-                Err(Failure::Refused(status)) => since(&status),
+                Err(ApiFailure::Refused(status)) => since(&status),
                 Err(_) => Past::Held,
             };
             match past {
@@ -56,7 +56,13 @@ impl Objects {
 }
 
 /// What has happened up to this version of the object.
-async fn past(mut events: Events, place: Place, object: &Value, version: u64, by: Instant) -> Past {
+async fn past(
+    mut events: Events,
+    place: RecordLocation,
+    object: &Value,
+    version: u64,
+    by: Instant,
+) -> Past {
     let uid = |object: &Value| object.pointer("/metadata/uid").cloned();
     loop {
         match timeout_at(by, futures_util::StreamExt::next(&mut events)).await {
@@ -113,7 +119,7 @@ impl<C: Carrier> ObjectLock<C> {
             "metadata": { "name": name, "namespace": objects.namespace() },
         });
         annotate(&mut object, NEW, "true".to_owned());
-        let made = objects.create(&object, from_now(timeout)).await;
+        let made = objects.create(&object, deadline_after(timeout)).await;
         let made =
             made.map_err(|failure| objects.lock_error(failure, name, "create", "create", true))?;
         Ok(resource_version(&made).unwrap_or_default())
@@ -144,14 +150,15 @@ mod tests {
     fn what_was_held_is_not_new() {
         let object = |spec: Value, annotations: Value| json!({ "metadata": { "annotations": annotations }, "spec": spec });
         let new = json!({ NEW: "true" });
-        let is_new = |spec: Value| claims_to_be_new(Place::Spec, &object(spec, new.clone()));
+        let is_new =
+            |spec: Value| claims_to_be_new(RecordLocation::Spec, &object(spec, new.clone()));
         assert!(is_new(Value::Null) && is_new(json!({})));
         assert!(is_new(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })));
         assert!(!is_new(json!({ "holderIdentity": "a" })));
         assert!(!is_new(json!({ "renewTime": "2026-01-01T00:00:00.000001Z" })));
         assert!(!is_new(json!("junk")));
-        assert!(!claims_to_be_new(Place::Spec, &object(json!({}), Value::Null)));
+        assert!(!claims_to_be_new(RecordLocation::Spec, &object(json!({}), Value::Null)));
         let marked = json!({ NEW: "true", ANNOTATION: "x" });
-        assert!(!claims_to_be_new(Place::Spec, &object(json!({}), marked)));
+        assert!(!claims_to_be_new(RecordLocation::Spec, &object(json!({}), marked)));
     }
 }

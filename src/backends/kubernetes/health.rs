@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::codec;
-use super::record::{self, ElectionRecord, Place, resource_version};
+use super::record::{self, ElectionRecord, RecordLocation, resource_version};
 use super::resource::{Carrier, check_object_name};
 use super::resource_lock::ObjectLock;
 use crate::lock::{Content, LockError, LockErrorKind};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// The fields of a Lease's `spec` that client-go and this library know.
 const KNOWN: [&str; 7] = [
@@ -189,16 +189,23 @@ impl<C: Carrier> ObjectLock<C> {
         let objects = self.objects();
         check_object_name(name)
             .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
-        match objects.get(name, from_now(timeout)).await {
+        match objects.get(name, deadline_after(timeout)).await {
             Ok(None) => Ok(vec![ObjectFinding::Absent]),
-            Ok(Some(object)) => Ok(examine(C::PLACE, &object, self.unsaid(), SystemTime::now())),
+            Ok(Some(object)) => {
+                Ok(examine(C::PLACE, &object, self.default_lease(), SystemTime::now()))
+            }
             Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
         }
     }
 }
 
 /// `ours`: our lease.
-fn examine(place: Place, object: &Value, ours: Duration, now: SystemTime) -> Vec<ObjectFinding> {
+fn examine(
+    place: RecordLocation,
+    object: &Value,
+    ours: Duration,
+    now: SystemTime,
+) -> Vec<ObjectFinding> {
     let mut found = Vec::new();
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     if record::annotation(object, super::life::MARK).is_some() {
@@ -245,7 +252,7 @@ fn examine(place: Place, object: &Value, ours: Duration, now: SystemTime) -> Vec
 }
 
 fn holder(
-    place: Place,
+    place: RecordLocation,
     object: &Value,
     record: &ElectionRecord,
     ours: Duration,
@@ -286,7 +293,7 @@ fn roughly(span: Duration) -> String {
 
 /// What somebody else has written, for one line.
 fn plain(text: &str) -> String {
-    crate::util::text::head(text, 256).replace(char::is_control, " ")
+    crate::util::text::truncate(text, 256).replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -299,7 +306,7 @@ mod tests {
 
     fn found(object: Value) -> Vec<ObjectFinding> {
         let now = record::parse_time("2026-01-01T00:01:00Z").unwrap();
-        examine(Place::Spec, &object, LEASE, now)
+        examine(RecordLocation::Spec, &object, LEASE, now)
     }
 
     fn lease(spec: Value) -> Value {
@@ -375,6 +382,9 @@ mod tests {
             "resourceVersion": "7", "annotations": { record::ANNOTATION: "junk" },
         } });
         let now = SystemTime::now();
-        assert_eq!(examine(Place::Annotation, &junk, LEASE, now), [ObjectFinding::Unreadable]);
+        assert_eq!(
+            examine(RecordLocation::Annotation, &junk, LEASE, now),
+            [ObjectFinding::Unreadable]
+        );
     }
 }

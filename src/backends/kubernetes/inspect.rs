@@ -8,14 +8,14 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 
 use super::answers::Events;
-use super::api::{EVERY, Failure, Objects};
+use super::api::{ApiFailure, EVERY, Objects};
 use super::codec;
-use super::record::{self, Place, RELEASED_SECONDS, resource_version, unannotate};
+use super::record::{self, RELEASED_SECONDS, RecordLocation, resource_version, unannotate};
 use super::resource::{Carrier, check_object_name};
 use super::resource_lock::ObjectLock;
 use crate::lock::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// What an object says of its election.
 ///
@@ -83,8 +83,8 @@ pub enum OfficeChange {
 pub struct OfficeWatch {
     events: Events,
     objects: Objects,
-    place: Place,
-    unsaid: Duration,
+    place: RecordLocation,
+    default_lease: Duration,
 }
 
 impl<C: Carrier> ObjectLock<C> {
@@ -101,8 +101,10 @@ impl<C: Carrier> ObjectLock<C> {
     pub async fn office(&self, name: &str, timeout: Duration) -> Result<Option<Office>, LockError> {
         let objects = self.objects();
         check(name)?;
-        match objects.get(name, from_now(timeout)).await {
-            Ok(object) => Ok(object.and_then(|object| read(C::PLACE, &object, self.unsaid()))),
+        match objects.get(name, deadline_after(timeout)).await {
+            Ok(object) => {
+                Ok(object.and_then(|object| read(C::PLACE, &object, self.default_lease())))
+            }
             Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
         }
     }
@@ -118,13 +120,13 @@ impl<C: Carrier> ObjectLock<C> {
     /// It may be dropped at any time.
     pub async fn offices(&self, timeout: Duration) -> Result<Vec<Office>, LockError> {
         let objects = self.objects();
-        let listed = objects.list(C::PLACE, from_now(timeout)).await;
+        let listed = objects.list(C::PLACE, deadline_after(timeout)).await;
         let listed =
             listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
         let offices = items.into_iter().flatten();
         let mut offices: Vec<Office> =
-            offices.filter_map(|object| read(C::PLACE, object, self.unsaid())).collect();
+            offices.filter_map(|object| read(C::PLACE, object, self.default_lease())).collect();
         offices.sort_unstable_by(|a, b| a.object.cmp(&b.object));
         Ok(offices)
     }
@@ -145,7 +147,7 @@ impl<C: Carrier> ObjectLock<C> {
     ) -> Result<OfficeWatch, LockError> {
         let objects = self.objects();
         only.map_or(Ok(()), check)?;
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let events = match only {
             Some(name) => objects.watch(name, None, by).await,
             None => objects.watch_all(C::PLACE, by).await,
@@ -153,7 +155,12 @@ impl<C: Carrier> ObjectLock<C> {
         let name = only.unwrap_or(EVERY);
         let events =
             events.map_err(|failure| objects.lock_error(failure, name, "watch", "watch", false))?;
-        Ok(OfficeWatch { events, objects: objects.clone(), place: C::PLACE, unsaid: self.unsaid() })
+        Ok(OfficeWatch {
+            events,
+            objects: objects.clone(),
+            place: C::PLACE,
+            default_lease: self.default_lease(),
+        })
     }
 
     /// Takes the office from its holder: empties `holderIdentity` of the object `name`, if its version is still
@@ -179,7 +186,7 @@ impl<C: Carrier> ObjectLock<C> {
         timeout: Duration,
     ) -> Result<u64, LockError> {
         check(name)?;
-        let (objects, by) = (self.objects(), from_now(timeout));
+        let (objects, by) = (self.objects(), deadline_after(timeout));
         let found = objects.get(name, by).await;
         let found =
             found.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;
@@ -218,14 +225,16 @@ impl OfficeWatch {
         let lost = |failure| self.objects.lock_error(failure, EVERY, "watch", "watch", false);
         loop {
             let (object, deleted) = match self.events.next().await? {
-                Err(error) => return Some(Err(lost(Failure::Lost(error)))),
+                Err(error) => return Some(Err(lost(ApiFailure::Lost(error)))),
                 Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // too old
-                Ok(WatchEvent::Error(status)) => return Some(Err(lost(Failure::Refused(status)))),
+                Ok(WatchEvent::Error(status)) => {
+                    return Some(Err(lost(ApiFailure::Refused(status))));
+                }
                 Ok(WatchEvent::Bookmark(_)) => continue,
                 Ok(WatchEvent::Deleted(object)) => (object, true),
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
             };
-            let Some(office) = read(self.place, &object, self.unsaid) else { continue };
+            let Some(office) = read(self.place, &object, self.default_lease) else { continue };
             let change = if deleted { OfficeChange::Deleted } else { OfficeChange::Written };
             return Some(Ok(change(office)));
         }
@@ -243,11 +252,11 @@ fn check(name: &str) -> Result<(), LockError> {
     check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
 }
 
-/// `unsaid`: how long to wait for a holder that does not say.
-fn read(place: Place, object: &Value, unsaid: Duration) -> Option<Office> {
+/// `default_lease`: how long to wait for a holder that does not say.
+fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<Office> {
     let record = place.read(object)?;
     let version = resource_version(object)?;
-    let found = codec::read(place, object, unsaid);
+    let found = codec::read(place, object, default_lease);
     let holding = match found.content {
         Content::Held(entry) => Holding::Held(Holder {
             // The write that begins a term has no token yet: its version is it.
@@ -302,7 +311,7 @@ mod tests {
             "holderIdentity": "theirs\u{1b}[2J", "leaseDurationSeconds": 5, "leaseTransitions": 3,
             "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:01:00.000000Z",
         }));
-        let office = read(Place::Spec, &object, LEASE).unwrap();
+        let office = read(RecordLocation::Spec, &object, LEASE).unwrap();
         let holder = Holder {
             identity: "theirs [2J".into(),
             token: None,
@@ -321,7 +330,7 @@ mod tests {
             let spec = json!({
                 "holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed,
             });
-            read(Place::Spec, &lease(spec), LEASE).unwrap().holding
+            read(RecordLocation::Spec, &lease(spec), LEASE).unwrap().holding
         };
         let time = json!("2026-01-01T00:00:00.000001Z");
         assert_eq!(held_by("", 1, time.clone()), Holding::Released(None));
@@ -331,8 +340,11 @@ mod tests {
 
     #[test]
     fn an_object_without_a_record_is_no_office() {
-        assert_eq!(read(Place::Annotation, &lease(json!({})), LEASE), None);
-        assert_eq!(read(Place::Spec, &json!({ "metadata": { "name": "a" } }), LEASE), None);
-        assert_eq!(read(Place::Spec, &json!("junk"), LEASE), None);
+        assert_eq!(read(RecordLocation::Annotation, &lease(json!({})), LEASE), None);
+        assert_eq!(
+            read(RecordLocation::Spec, &json!({ "metadata": { "name": "a" } }), LEASE),
+            None
+        );
+        assert_eq!(read(RecordLocation::Spec, &json!("junk"), LEASE), None);
     }
 }

@@ -13,7 +13,7 @@ use crate::lock::{Content, Record, Revision, Tombstone};
 
 /// An object as last seen.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct KnownObject {
     /// All of it, to be written back.
     pub(super) object: Arc<Value>,
     /// Of the object.
@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub(super) content: Content,
 }
 
-impl Known {
+impl KnownObject {
     pub(super) fn record(&self) -> Record {
         Record { revision: self.revision, content: self.content.clone() }
     }
@@ -33,7 +33,7 @@ impl Known {
 
 /// One election.
 #[derive(Debug)]
-pub(super) struct Election {
+pub(super) struct ObjectState {
     state: Mutex<State>,
     /// Who wants to hear of it.
     pub(super) hub: HintHub<()>,
@@ -43,14 +43,14 @@ pub(super) struct Election {
 
 #[derive(Debug, Default)]
 struct State {
-    known: Option<Known>,
+    known: Option<KnownObject>,
     /// The number of the last term that was seen, and how long its holder must be waited for.
     last_term: Option<(i32, Duration)>,
     /// A version that was shown to be older than a lease.
     remembered_since: Option<u64>,
 }
 
-impl Default for Election {
+impl Default for ObjectState {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
@@ -60,8 +60,8 @@ impl Default for Election {
     }
 }
 
-impl Election {
-    pub(super) fn known(&self) -> Option<Known> {
+impl ObjectState {
+    pub(super) fn known(&self) -> Option<KnownObject> {
         self.state().known.clone()
     }
 
@@ -69,7 +69,7 @@ impl Election {
         self.state().known = None;
     }
 
-    pub(super) fn learn(&self, version: u64, object: Value, found: Found) -> Known {
+    pub(super) fn learn(&self, version: u64, object: Value, found: Found) -> KnownObject {
         let Found { record, mut content } = found;
         let mut state = self.state();
         match &mut content {
@@ -81,10 +81,10 @@ impl Election {
             },
             Content::Vacant(_) => {}
         }
-        let same = |known: &&Known| known.record == record && known.content == content;
+        let same = |known: &&KnownObject| known.record == record && known.content == content;
         let revision =
             state.known.as_ref().filter(same).map_or(Revision(version), |known| known.revision);
-        let known = Known { object: Arc::new(object), version, revision, record, content };
+        let known = KnownObject { object: Arc::new(object), version, revision, record, content };
         state.known = Some(known.clone());
         known
     }
@@ -100,8 +100,8 @@ impl Election {
     }
 
     /// Takes what is known for an object that nobody has held yet.
-    pub(super) fn is_unused(&self, known: Known) -> Known {
-        let known = Known { content: UNUSED, ..known };
+    pub(super) fn is_unused(&self, known: KnownObject) -> KnownObject {
+        let known = KnownObject { content: UNUSED, ..known };
         self.state().known = Some(known.clone());
         known
     }
@@ -132,35 +132,35 @@ impl Election {
 mod tests {
     use super::*;
     use crate::backends::kubernetes::codec;
-    use crate::backends::kubernetes::record::{Place, RELEASED_SECONDS};
+    use crate::backends::kubernetes::record::{RELEASED_SECONDS, RecordLocation};
     use serde_json::json;
 
     const OURS: Duration = Duration::from_secs(15);
 
     /// What is left to wait when a record of this term was emptied as client-go does it.
-    fn left(election: &Election, version: u64, term: i32) -> Duration {
+    fn left(election: &ObjectState, version: u64, term: i32) -> Duration {
         let released = json!({ "spec": {
             "holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "leaseTransitions": term,
             "renewTime": "2026-01-01T00:00:00.000001Z",
         } });
-        let found = codec::read(Place::Spec, &released, OURS);
+        let found = codec::read(RecordLocation::Spec, &released, OURS);
         match election.learn(version, released, found).content {
             Content::Vacant(Tombstone::Released { by: FOREIGN, left }) => left,
             other => panic!("{other:?}"),
         }
     }
 
-    fn holds(election: &Election, version: u64, term: i32, lease: u64) {
+    fn holds(election: &ObjectState, version: u64, term: i32, lease: u64) {
         let held = json!({ "spec": {
             "holderIdentity": "go", "leaseDurationSeconds": lease, "leaseTransitions": term,
         } });
-        let found = codec::read(Place::Spec, &held, OURS);
+        let found = codec::read(RecordLocation::Spec, &held, OURS);
         election.learn(version, held, found);
     }
 
     #[test]
     fn a_foreign_release_is_waited_for_as_long_as_its_holders_lease() {
-        let election = Election::default();
+        let election = ObjectState::default();
         assert_eq!(left(&election, 1, 3), OURS, "nobody knows whose it was");
         holds(&election, 2, 3, 5);
         assert_eq!(left(&election, 3, 3), Duration::from_secs(5));

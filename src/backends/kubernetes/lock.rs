@@ -10,13 +10,13 @@ use super::inspect::Office;
 use super::resource::{Carrier, check_object_name};
 use super::resource_lock::ObjectLock;
 use super::watch;
-use crate::lock::codec::mark::LONGEST_IDENTITY;
+use crate::lock::codec::mark::MAX_IDENTITY_LEN;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     Subscription, Write, check_not_empty,
 };
 use crate::protocol::TimingOptions;
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 impl<C: Carrier> Lock for ObjectLock<C> {
     fn capabilities(&self) -> Capabilities {
@@ -26,7 +26,7 @@ impl<C: Carrier> Lock for ObjectLock<C> {
             empty_is_proof: false,
             expires: false,
             reads_are_durable: true,
-            longest_identity: LONGEST_IDENTITY,
+            longest_identity: MAX_IDENTITY_LEN,
         }
     }
 
@@ -80,7 +80,7 @@ impl<C: Carrier> Lock for ObjectLock<C> {
         expected: Revision,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         async move {
             self.check_name(name)
                 .map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;

@@ -13,7 +13,7 @@ pub fn check_namespace(name: &str) -> Result<(), String> {
     if (1..=LONGEST).contains(&name.len()) && !ends && name.bytes().all(fits) {
         return Ok(());
     }
-    let shown = crate::util::text::shown(name, LONGEST);
+    let shown = crate::util::text::escape_line(name, LONGEST);
     Err(format!(
         "{shown:?} cannot be the name of a namespace: up to {LONGEST} of the letters a-z, 0-9 and '-', which stands at neither end"
     ))

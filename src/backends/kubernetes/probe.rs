@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::api::Objects;
 use super::cluster::Cluster;
 use crate::lock::{LockError, LockErrorKind};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// What the API server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Cluster {
     /// It may be dropped at any time.
     pub async fn server(&self, timeout: Duration) -> Result<ServerFacts, LockError> {
         let server = Objects::new(self.access().clone(), "/version".to_owned(), "API server's", "");
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let (answer, date) = server.read_whole(by).await;
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(&date).ok());
         let version = match answer {
@@ -83,7 +83,7 @@ impl Cluster {
             } },
         });
         let name = right.resource;
-        let answer = reviews.create(&review, from_now(timeout)).await;
+        let answer = reviews.create(&review, deadline_after(timeout)).await;
         let answer = answer
             .map_err(|failure| reviews.lock_error(failure, name, "create", "create", false))?;
         answer.pointer("/status/allowed").and_then(Value::as_bool).ok_or_else(|| {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::lock::codec::LONGEST_SPAN;
+use crate::lock::codec::MAX_DURATION;
 
 /// Where client-go keeps the record on a ConfigMap or an Endpoints object.
 pub(super) const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
@@ -33,7 +33,7 @@ impl ElectionRecord {
     /// How long the holder has said that it must be waited for, up to the longest that is believed; `None` where it has not.
     pub(super) fn lease(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.lease_duration_seconds).ok()?;
-        (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_SPAN))
+        (seconds > 0).then(|| Duration::from_secs(seconds).min(MAX_DURATION))
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -43,14 +43,14 @@ impl ElectionRecord {
 
 /// Where an object carries the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum RecordLocation {
     /// `spec` of a Lease.
     Spec,
     /// An annotation.
     Annotation,
 }
 
-impl Place {
+impl RecordLocation {
     /// The record; `None` where there is none that can be read.
     pub(super) fn read(self, object: &Value) -> Option<ElectionRecord> {
         serde_json::from_value(without_nulls(&self.raw(object)?)).ok()

@@ -4,7 +4,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
 use kube::Resource;
 
-use super::record::Place;
+use super::record::RecordLocation;
 
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
@@ -25,12 +25,12 @@ pub trait Carrier: sealed::Carrier {}
 impl<C: sealed::Carrier> Carrier for C {}
 
 mod sealed {
-    use crate::backends::kubernetes::record::Place;
+    use crate::backends::kubernetes::record::RecordLocation;
 
     pub trait Carrier: Send + Sync + 'static {
         const KIND: &'static str;
         const API_VERSION: &'static str;
-        const PLACE: Place;
+        const PLACE: RecordLocation;
         fn path(namespace: &str) -> String;
     }
 }
@@ -38,7 +38,7 @@ mod sealed {
 impl sealed::Carrier for OnLease {
     const KIND: &'static str = "Lease";
     const API_VERSION: &'static str = <Lease as k8s_openapi::Resource>::API_VERSION;
-    const PLACE: Place = Place::Spec;
+    const PLACE: RecordLocation = RecordLocation::Spec;
 
     fn path(namespace: &str) -> String {
         Lease::url_path(&(), Some(namespace))
@@ -48,7 +48,7 @@ impl sealed::Carrier for OnLease {
 impl sealed::Carrier for OnConfigMap {
     const KIND: &'static str = "ConfigMap";
     const API_VERSION: &'static str = <ConfigMap as k8s_openapi::Resource>::API_VERSION;
-    const PLACE: Place = Place::Annotation;
+    const PLACE: RecordLocation = RecordLocation::Annotation;
 
     fn path(namespace: &str) -> String {
         ConfigMap::url_path(&(), Some(namespace))
@@ -58,7 +58,7 @@ impl sealed::Carrier for OnConfigMap {
 impl sealed::Carrier for OnEndpoints {
     const KIND: &'static str = "Endpoints";
     const API_VERSION: &'static str = <Endpoints as k8s_openapi::Resource>::API_VERSION;
-    const PLACE: Place = Place::Annotation;
+    const PLACE: RecordLocation = RecordLocation::Annotation;
 
     fn path(namespace: &str) -> String {
         Endpoints::url_path(&(), Some(namespace))

@@ -11,11 +11,11 @@ use super::api::Objects;
 use super::cluster::Cluster;
 use super::events::Recorder;
 use super::resource::{Carrier, OnConfigMap, OnEndpoints, OnLease};
-use super::state::Inner;
+use super::state::ResourceLockState;
 use super::timing::LeaseTiming;
-use crate::lock::codec::mark::LONGEST_IDENTITY;
+use crate::lock::codec::mark::MAX_IDENTITY_LEN;
 use crate::util::per_key::PerKey;
-use crate::util::text::head;
+use crate::util::text::truncate;
 
 /// The lock on a Lease of `coordination.k8s.io/v1`.
 pub type LeaseLock = ObjectLock<OnLease>;
@@ -31,14 +31,14 @@ pub type EndpointsLock = ObjectLock<OnEndpoints>;
 ///
 /// Cheap to clone; clones share what they know and one watch an election.
 pub struct ObjectLock<C: Carrier> {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<ResourceLockState>,
     carrier: PhantomData<fn() -> C>,
 }
 
 impl<C: Carrier> ObjectLock<C> {
     pub(super) fn new(cluster: &Cluster) -> Self {
         let (access, namespace) = (cluster.access(), cluster.namespace());
-        let inner = Inner {
+        let inner = ResourceLockState {
             objects: Objects::new(access.clone(), C::path(namespace), C::KIND, namespace),
             place: C::PLACE,
             api_version: C::API_VERSION,
@@ -74,17 +74,17 @@ impl<C: Carrier> ObjectLock<C> {
     pub(super) async fn tell_eviction(&self, name: &str, object: &Value, holder: &str) {
         if let Some(recorder) = &self.inner.recorder {
             let reference = self.inner.objects.reference(self.inner.api_version, name, object);
-            recorder.tell_eviction(reference, head(holder, LONGEST_IDENTITY / 2)).await;
+            recorder.tell_eviction(reference, truncate(holder, MAX_IDENTITY_LEN / 2)).await;
         }
     }
 
     /// How long a holder is waited for that does not say.
-    pub(super) fn unsaid(&self) -> Duration {
+    pub(super) fn default_lease(&self) -> Duration {
         self.inner.timing.lease()
     }
 
     /// The same lock, differently described, which shares nothing with this one any more.
-    fn change(self, change: impl FnOnce(&mut Inner)) -> Self {
+    fn change(self, change: impl FnOnce(&mut ResourceLockState)) -> Self {
         let mut inner = self.inner.another();
         change(&mut inner);
         Self { inner: Arc::new(inner), carrier: PhantomData }

@@ -7,22 +7,22 @@ use tokio::time::Instant;
 
 use super::codec;
 use super::codec::claims_to_be_new;
-use super::known::{Election, Known};
+use super::known::{KnownObject, ObjectState};
 use super::record::{ElectionRecord, RELEASED_SECONDS, resource_version};
-use super::state::Inner;
+use super::state::ResourceLockState;
 use crate::lock::codec::ceil_seconds;
-use crate::lock::codec::mark::Says;
+use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
-impl Inner {
+impl ResourceLockState {
     /// Takes in an object that the server has shown, and answers what it says.
     pub(super) fn learn(
         &self,
-        election: &Election,
+        election: &ObjectState,
         name: &str,
         object: Value,
-    ) -> Result<Known, LockError> {
+    ) -> Result<KnownObject, LockError> {
         let Some(version) = resource_version(&object) else {
             return Err(self.misconfigured(name, "its resourceVersion is no number"));
         };
@@ -43,10 +43,10 @@ impl Inner {
 
     async fn look(
         &self,
-        election: &Election,
+        election: &ObjectState,
         name: &str,
         by: Instant,
-    ) -> Result<Option<Known>, LockError> {
+    ) -> Result<Option<KnownObject>, LockError> {
         match self.objects.get(name, by).await {
             Ok(Some(object)) => {
                 let unused = claims_to_be_new(self.place, &object)
@@ -63,7 +63,7 @@ impl Inner {
     }
 
     pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, name) = (from_now(timeout), self.object_of(name));
+        let (by, name) = (deadline_after(timeout), self.object_of(name));
         let election = self.elections.get(name);
         match self.look(&election, name, by).await? {
             Some(known) => {
@@ -82,9 +82,9 @@ impl Inner {
     }
 
     pub(super) async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let (by, name) = (from_now(write.timeout), self.object_of(name));
+        let (by, name) = (deadline_after(write.timeout), self.object_of(name));
         let begins = write.mark.token.is_none();
-        let describe = |old: Option<&Known>, now: String| {
+        let describe = |old: Option<&KnownObject>, now: String| {
             let old_record = old.map(|known| &known.record);
             let transitions = old_record.map_or(0, |old| old.leader_transitions);
             let acquired = old_record.and_then(|old| old.acquire_time.clone());
@@ -104,7 +104,7 @@ impl Inner {
                 strategy: None,
             }
         };
-        let says = Says::held(&write.mark, write.advertisement.as_deref());
+        let says = EncodedMark::held(&write.mark, write.advertisement.as_deref());
         let known = self.put(name, write.expected, by, describe, &says).await?;
         if write.expected.is_none()
             && let Some(since) = self.elections.get(name).remembered_since()
@@ -139,10 +139,10 @@ impl Inner {
     }
 
     pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let (by, name) = (from_now(release.timeout), self.object_of(name));
+        let (by, name) = (deadline_after(release.timeout), self.object_of(name));
         let Release { expected, left, .. } = release;
         let mut identity = String::new();
-        let describe = |old: Option<&Known>, now: String| {
+        let describe = |old: Option<&KnownObject>, now: String| {
             let old = old.map(|known| known.record.clone()).unwrap_or_default();
             identity.clone_from(&old.holder_identity);
             // client-go's campaigners do not read what is left to wait, but do wait for a holder that does not renew.
@@ -156,7 +156,7 @@ impl Inner {
                 strategy: None,
             }
         };
-        let says = Says::released(release.by, left, release.cause);
+        let says = EncodedMark::released(release.by, left, release.cause);
         let known = self.put(name, Some(expected), by, describe, &says).await?;
         if let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);
@@ -172,9 +172,9 @@ impl Inner {
         name: &str,
         expected: Option<Revision>,
         by: Instant,
-        mut describe: impl FnMut(Option<&Known>, String) -> ElectionRecord,
-        says: &Says,
-    ) -> Result<Known, LockError> {
+        mut describe: impl FnMut(Option<&KnownObject>, String) -> ElectionRecord,
+        says: &EncodedMark,
+    ) -> Result<KnownObject, LockError> {
         let election = self.elections.get(name);
         let mut known = match (expected, election.known()) {
             (Some(_), None) => self.look(&election, name, by).await?,
@@ -224,7 +224,7 @@ fn whole_seconds(span: Duration) -> i32 {
     i32::try_from(ceil_seconds(span)).unwrap_or(i32::MAX)
 }
 
-impl Known {
+impl KnownObject {
     /// Whether this is the first write of a term that its writer does not know of.
     fn is_unbegun_term_of(&self, nonce: crate::lock::Nonce) -> bool {
         matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(

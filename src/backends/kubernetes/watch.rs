@@ -11,9 +11,9 @@ use tracing::debug;
 
 use super::answers::Events;
 use super::codec::claims_to_be_new;
-use super::known::Election;
+use super::known::ObjectState;
 use super::record::resource_version;
-use super::state::Inner;
+use super::state::ResourceLockState;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::util::retry::Pauses;
@@ -25,8 +25,8 @@ const HINT_DELAY: Duration = Duration::from_secs(2);
 
 /// One election of a lock, as its subscribers share a watch on its object.
 struct Watched {
-    lock: Arc<Inner>,
-    election: Arc<Election>,
+    lock: Arc<ResourceLockState>,
+    election: Arc<ObjectState>,
     name: String,
 }
 
@@ -49,15 +49,15 @@ impl Listen for Watched {
     }
 }
 
-pub(super) fn subscribe(lock: &Arc<Inner>, name: &str, sink: HintSink) -> Subscription {
+pub(super) fn subscribe(lock: &Arc<ResourceLockState>, name: &str, sink: HintSink) -> Subscription {
     let (lock, election) = (Arc::clone(lock), lock.elections.get(name));
     let watched = Arc::new(Watched { lock, election, name: name.to_owned() });
     hint_hub::subscribe(&watched, name, sink)
 }
 
 struct Watcher {
-    lock: Arc<Inner>,
-    election: Arc<Election>,
+    lock: Arc<ResourceLockState>,
+    election: Arc<ObjectState>,
     name: String,
     /// The resourceVersion that was seen last; `None`: begin with what is there.
     from: Option<String>,

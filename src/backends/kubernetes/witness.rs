@@ -16,9 +16,9 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::api::{Failure, Objects};
+use super::api::{ApiFailure, Objects};
 use super::fresh::remembered;
-use super::record::{Place, parse_time, resource_version};
+use super::record::{RecordLocation, parse_time, resource_version};
 
 /// Where the control plane keeps its Leases.
 const CONTROL_PLANE: &str = "kube-system";
@@ -54,7 +54,7 @@ impl Objects {
     async fn oldest(&self, name: &str, by: Instant) -> Option<u64> {
         let mut events = match self.watch(name, Some("1"), by).await {
             Ok(events) => events,
-            Err(Failure::Refused(status)) => return remembered(&status),
+            Err(ApiFailure::Refused(status)) => return remembered(&status),
             Err(_) => return None,
         };
         match timeout_at(by, timeout(OBJECTION, events.next())).await.ok()? {
@@ -105,7 +105,7 @@ impl Renewals {
     /// Takes in a renewal. Answers how long ago its holder's third one was, by the holder's clock.
     fn span(&mut self, lease: &Value) -> Option<Duration> {
         let name = lease.pointer("/metadata/name")?.as_str()?;
-        let record = Place::Spec.read(lease)?;
+        let record = RecordLocation::Spec.read(lease)?;
         let at = parse_time(&record.renew_time?)?;
         let holder = record.holder_identity;
         let fresh = || Renewed { holder: holder.clone(), renewals: 0, third: at };

@@ -14,12 +14,12 @@ use super::error::{BucketError, BucketErrorKind};
 use super::message::StoredMessage;
 use super::stream::StreamInfo;
 use crate::lock::{LockError, LockErrorKind};
-use crate::util::text::shown;
+use crate::util::text::escape_line;
 
 const DEFAULT_PREFIX: &str = "$JS.API";
 
 /// The most bytes of a server's words that an error repeats.
-const LONGEST_QUOTE: usize = 256;
+const MAX_QUOTE: usize = 256;
 
 /// JetStream error codes, which decide what an answer means; texts differ between servers.
 pub(super) mod code {
@@ -49,38 +49,38 @@ pub(super) struct Api {
 
 /// Why a request did not do what it asked.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ApiFailure {
     /// No answer.
     Request(RequestFailure),
     /// The server's own error.
     Server(ApiError),
     /// An answer that is not of JetStream.
-    Garbled(Garbled),
+    Malformed(Malformed),
 }
 
 /// What is wrong with an answer that is not of JetStream. The words of serde_json quote the answer, however long.
 #[derive(Debug)]
-pub(super) struct Garbled(String);
+pub(super) struct Malformed(String);
 
-impl Garbled {
+impl Malformed {
     fn new(words: &str) -> Self {
-        Self(shown(words, LONGEST_QUOTE).into_owned())
+        Self(escape_line(words, MAX_QUOTE).into_owned())
     }
 }
 
-impl From<serde_json::Error> for Garbled {
+impl From<serde_json::Error> for Malformed {
     fn from(error: serde_json::Error) -> Self {
         Self::new(&error.to_string())
     }
 }
 
-impl fmt::Display for Garbled {
+impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Garbled {}
+impl std::error::Error for Malformed {}
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ApiError {
@@ -94,7 +94,7 @@ pub(super) struct ApiError {
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let description = shown(&self.description, LONGEST_QUOTE);
+        let description = escape_line(&self.description, MAX_QUOTE);
         write!(f, "{description} (JetStream error {})", self.err_code)
     }
 }
@@ -110,12 +110,12 @@ pub(super) struct Ack {
 
 impl Ack {
     /// The sequence, if it is one of the stream behind the bucket: whoever else listens to the key may answer, too.
-    pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, Failure> {
+    pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, ApiFailure> {
         if self.stream.strip_prefix("KV_") == Some(bucket) && self.seq > 0 {
             Ok(self.seq)
         } else {
             let words = format!("sequence {} of stream {}", self.seq, self.stream);
-            Err(Failure::Garbled(Garbled::new(&words)))
+            Err(ApiFailure::Malformed(Malformed::new(&words)))
         }
     }
 }
@@ -148,13 +148,13 @@ impl Api {
         headers: HeaderMap,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, ApiFailure> {
         let subject = format!("{}{key}", self.keys);
         let message = self
             .connection
             .request(subject, Some(headers), payload, timeout)
             .await
-            .map_err(Failure::Request)?;
+            .map_err(ApiFailure::Request)?;
         decode::<Ack>(&message)?.sequence_in(&self.bucket)
     }
 
@@ -163,7 +163,7 @@ impl Api {
         &self,
         key: &str,
         timeout: Duration,
-    ) -> Result<StoredMessage, Failure> {
+    ) -> Result<StoredMessage, ApiFailure> {
         #[derive(Serialize)]
         struct Get {
             last_by_subj: String,
@@ -176,12 +176,12 @@ impl Api {
         self.call::<Got>("STREAM.MSG.GET", &get, timeout).await.map(|got| got.message)
     }
 
-    pub(super) async fn info(&self, timeout: Duration) -> Result<StreamInfo, Failure> {
+    pub(super) async fn info(&self, timeout: Duration) -> Result<StreamInfo, ApiFailure> {
         self.call("STREAM.INFO", &serde_json::json!({}), timeout).await
     }
 
     /// The same with the subjects of all keys.
-    pub(super) async fn info_with_keys(&self, timeout: Duration) -> Result<StreamInfo, Failure> {
+    pub(super) async fn info_with_keys(&self, timeout: Duration) -> Result<StreamInfo, ApiFailure> {
         let filter = serde_json::json!({ "subjects_filter": format!("$KV.{}.>", self.bucket) });
         self.call("STREAM.INFO", &filter, timeout).await
     }
@@ -190,7 +190,7 @@ impl Api {
         &self,
         stream: &impl Serialize,
         timeout: Duration,
-    ) -> Result<StreamInfo, Failure> {
+    ) -> Result<StreamInfo, ApiFailure> {
         self.call("STREAM.CREATE", stream, timeout).await
     }
 
@@ -199,23 +199,23 @@ impl Api {
         verb: &str,
         body: &impl Serialize,
         timeout: Duration,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ApiFailure> {
         let subject = format!("{}.{verb}.KV_{}", self.prefix, self.bucket);
         let body = serde_json::to_vec(body).map_err(garbled)?;
         let message = self
             .connection
             .request(subject, None, body.into(), timeout)
             .await
-            .map_err(Failure::Request)?;
+            .map_err(ApiFailure::Request)?;
         decode(&message)
     }
 
     /// A failed request, in the words of a bucket's user.
-    pub(super) fn bucket_error(&self, failure: Failure, doing: &str) -> BucketError {
+    pub(super) fn bucket_error(&self, failure: ApiFailure, doing: &str) -> BucketError {
         use BucketErrorKind::{Denied, Missing, Unavailable, Unusable};
         let name = &self.bucket;
         match failure {
-            Failure::Request(failure) => {
+            ApiFailure::Request(failure) => {
                 let kind = match failure {
                     RequestFailure::Denied => Denied,
                     RequestFailure::Malformed(_) => Unusable,
@@ -228,17 +228,17 @@ impl Api {
                     None => error,
                 }
             }
-            Failure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
+            ApiFailure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
                 BucketError::new(Missing, format!("bucket {name} does not exist; make it first"))
             }
-            Failure::Server(error) => {
+            ApiFailure::Server(error) => {
                 let kind = match error.code {
                     400 => Unusable,
                     _ => Unavailable,
                 };
                 BucketError::new(kind, format!("bucket {name}: {doing}: {error}"))
             }
-            Failure::Garbled(error) => {
+            ApiFailure::Malformed(error) => {
                 let message = format!("bucket {name}: {doing}: the answer is not one of JetStream");
                 BucketError::new(Unavailable, message).with_source(error)
             }
@@ -246,12 +246,12 @@ impl Api {
     }
 
     /// A failed request, in the words of a campaigner. `writes`: whether it may have changed something.
-    pub(super) fn lock_error(&self, failure: Failure, doing: &str, writes: bool) -> LockError {
+    pub(super) fn lock_error(&self, failure: ApiFailure, doing: &str, writes: bool) -> LockError {
         use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
         let name = &self.bucket;
         let unanswered = if writes { Unknown } else { Unavailable };
         match failure {
-            Failure::Request(failure) => {
+            ApiFailure::Request(failure) => {
                 let kind = match failure {
                     RequestFailure::Denied => Denied,
                     RequestFailure::Malformed(_) => Misconfigured,
@@ -265,7 +265,7 @@ impl Api {
                     None => LockError::new(kind, message),
                 }
             }
-            Failure::Server(error) => {
+            ApiFailure::Server(error) => {
                 let kind = match error.err_code {
                     code::WRONG_LAST_SEQUENCE | code::WRONG_LAST_SEQUENCE_IN_FLIGHT => Conflict,
                     code::STREAM_NOT_FOUND => {
@@ -286,7 +286,7 @@ impl Api {
                 };
                 LockError::new(kind, format!("{doing} in bucket {name}: {error}"))
             }
-            Failure::Garbled(error) => {
+            ApiFailure::Malformed(error) => {
                 let message =
                     format!("{doing} in bucket {name}: the answer is not one of JetStream");
                 LockError::with_source(unanswered, message, error)
@@ -326,24 +326,24 @@ impl Api {
 }
 
 /// Reads an answer. A refused publish carries `"seq":0` beside its error, so the error comes first.
-fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, Failure> {
+fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, ApiFailure> {
     decode_bytes(&message.payload)
 }
 
-pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
+pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, ApiFailure> {
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(default)]
         error: Option<ApiError>,
     }
     match serde_json::from_slice::<Refusal>(payload).map_err(garbled)?.error {
-        Some(error) => Err(Failure::Server(error)),
+        Some(error) => Err(ApiFailure::Server(error)),
         None => serde_json::from_slice(payload).map_err(garbled),
     }
 }
 
-fn garbled(error: serde_json::Error) -> Failure {
-    Failure::Garbled(error.into())
+fn garbled(error: serde_json::Error) -> ApiFailure {
+    ApiFailure::Malformed(error.into())
 }
 
 #[cfg(test)]

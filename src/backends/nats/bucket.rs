@@ -138,7 +138,7 @@ impl Bucket {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn health(&self) -> Result<Vec<Finding>, BucketError> {
-        super::health::examine(&self.0).await
+        super::health::check(&self.0).await
     }
 
     fn unopened(

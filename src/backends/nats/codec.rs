@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 
-use super::message::{Expiry, LONGEST_IDENTITY, StoredMessage};
+use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use super::time::{FOREVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce};
@@ -270,10 +270,10 @@ fn span(text: &str) -> Option<Duration> {
 
 /// Control characters, which no identity of ours has, are replaced as what is not UTF-8 is: people will see it.
 fn identity(value: &[u8]) -> Arc<str> {
-    let head = value.get(..LONGEST_IDENTITY).unwrap_or(value);
+    let head = value.get(..MAX_IDENTITY_LEN).unwrap_or(value);
     let text = String::from_utf8_lossy(head).replace(char::is_control, "\u{fffd}");
     // What is not UTF-8 grows when it is replaced.
-    Arc::from(crate::util::text::head(&text, LONGEST_IDENTITY))
+    Arc::from(crate::util::text::truncate(&text, MAX_IDENTITY_LEN))
 }
 
 #[cfg(test)]

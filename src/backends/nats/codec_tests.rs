@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::backends::nats::message::LONGEST_HEADERS;
+use crate::backends::nats::message::MAX_HEADERS_LEN;
 use crate::lock::Nonce;
-use crate::lock::codec::LONGEST_SPAN;
+use crate::lock::codec::MAX_DURATION;
 
 const EXPIRY: Expiry =
     Expiry { max_age: Some(Duration::from_secs(60)), slack: Duration::from_millis(250), own: true };
@@ -59,7 +59,7 @@ proptest! {
                 prop_assert_eq!(entry.life, Duration::from_millis(60_250));
             }
         }
-        prop_assert!(block(&headers).0.len() <= LONGEST_HEADERS + advertised(&write));
+        prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN + advertised(&write));
     }
 
     #[test]
@@ -76,7 +76,7 @@ proptest! {
         let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left });
         prop_assert_eq!(content(&headers, b"", EXPIRY), vacant.clone());
         prop_assert_eq!(content(&block(&headers), b"", EXPIRY), vacant);
-        prop_assert!(block(&headers).0.len() <= LONGEST_HEADERS);
+        prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN);
     }
 
     #[test]
@@ -113,8 +113,8 @@ proptest! {
             put(&mut headers, NAMES[name], text);
         }
         if let Content::Held(entry) = content(&headers, &value, EXPIRY) {
-            prop_assert!(entry.identity.len() <= LONGEST_IDENTITY);
-            prop_assert!(entry.mark.is_none_or(|mark| mark.lease <= LONGEST_SPAN));
+            prop_assert!(entry.identity.len() <= MAX_IDENTITY_LEN);
+            prop_assert!(entry.mark.is_none_or(|mark| mark.lease <= MAX_DURATION));
         }
         let _ = (concession(&headers), repeated(&headers, "KV_B"), is_forced(&headers));
     }
@@ -183,9 +183,9 @@ fn a_span_that_cannot_be_is_taken_for_the_longest() {
     headers.insert(BY, "0000000000000001");
     headers.insert(LEFT, "7200001");
     let Content::Held(entry) = content(&headers, b"x", EXPIRY) else { panic!("not held") };
-    assert_eq!(entry.mark.map(|mark| mark.lease), Some(LONGEST_SPAN));
+    assert_eq!(entry.mark.map(|mark| mark.lease), Some(MAX_DURATION));
     headers.insert(OPERATION, "DEL");
-    let released = Tombstone::Released { by: Nonce(1), left: LONGEST_SPAN };
+    let released = Tombstone::Released { by: Nonce(1), left: MAX_DURATION };
     assert_eq!(content(&headers, b"", EXPIRY), Content::Vacant(released));
 }
 
@@ -194,7 +194,7 @@ fn a_value_that_is_not_text_is_shown_as_far_as_it_goes() {
     let Content::Held(entry) = content(&None::<HeaderMap>, &[0xff; 5_000], EXPIRY) else {
         panic!("not held")
     };
-    assert!(entry.identity.len() <= LONGEST_IDENTITY && entry.identity.starts_with('\u{fffd}'));
+    assert!(entry.identity.len() <= MAX_IDENTITY_LEN && entry.identity.starts_with('\u{fffd}'));
 
     let junk = content(&None::<HeaderMap>, "a\r\nb\u{1b}[31m\0é".as_bytes(), EXPIRY);
     let Content::Held(entry) = junk else { panic!("not held") };

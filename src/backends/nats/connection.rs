@@ -106,8 +106,8 @@ impl Connection {
         self.client.statistics().connects.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    pub(super) fn news(&self) -> News {
-        News(self.watch.as_ref().map(|watch| watch.0.subscribe()))
+    pub(super) fn events(&self) -> ConnectionEvents {
+        ConnectionEvents(self.watch.as_ref().map(|watch| watch.0.subscribe()))
     }
 
     /// One request and its answer. Nothing is sent, and nothing queued, while the client is not connected.
@@ -123,7 +123,7 @@ impl Connection {
         if !self.is_connected() {
             return Err(RequestFailure::Disconnected);
         }
-        let mut news = self.news();
+        let mut events = self.events();
         let answer = self.replies.request(&self.client, subject.clone(), headers, payload);
         tokio::select! {
             answer = tokio::time::timeout(timeout, answer) => match answer {
@@ -141,7 +141,7 @@ impl Connection {
                 Ok(Err(Unanswered::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
                 Err(_) => Err(RequestFailure::TimedOut(timeout)),
             },
-            () = news.publish_denied(&subject) => Err(RequestFailure::Denied),
+            () = events.publish_denied(&subject) => Err(RequestFailure::Denied),
         }
     }
 }
@@ -201,7 +201,7 @@ pub(super) enum RequestFailure {
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct PermissionWatch(broadcast::Sender<Notice>);
+pub struct PermissionWatch(broadcast::Sender<ConnectionEvent>);
 
 impl PermissionWatch {
     /// A watch over one connection.
@@ -212,9 +212,9 @@ impl PermissionWatch {
     /// Takes note of an event of the connection. To be called from its event callback; does not block.
     pub fn observe(&self, event: &Event) {
         let notice = match event {
-            Event::Connected | Event::Disconnected | Event::Closed => Notice::Link,
+            Event::Connected | Event::Disconnected | Event::Closed => ConnectionEvent::Link,
             Event::SlowConsumer(_) | Event::ServerError(ServerError::SlowConsumer(_)) => {
-                Notice::Missed
+                ConnectionEvent::Missed
             }
             Event::ServerError(ServerError::Other(message)) => match denied_subject(message) {
                 Some(denied) => denied,
@@ -234,7 +234,7 @@ impl Default for PermissionWatch {
 
 /// What happened to the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Notice {
+pub(super) enum ConnectionEvent {
     /// The right to publish to a subject is missing.
     PublishDenied(Arc<str>),
     /// The right to subscribe to a subject is missing.
@@ -246,15 +246,15 @@ pub(super) enum Notice {
 }
 
 /// Reads `Permissions Violation for Publish to "subject"`.
-pub(super) fn denied_subject(message: &str) -> Option<Notice> {
+pub(super) fn denied_subject(message: &str) -> Option<ConnectionEvent> {
     let rest = strip_prefix_ignoring_case(message, "permissions violation for ")?;
     let mut quoted = rest.split('"');
     let verb = quoted.next()?.trim();
     let subject = Arc::from(quoted.next()?);
     if verb.eq_ignore_ascii_case("publish to") {
-        Some(Notice::PublishDenied(subject))
+        Some(ConnectionEvent::PublishDenied(subject))
     } else if verb.eq_ignore_ascii_case("subscription to") {
-        Some(Notice::SubscribeDenied(subject))
+        Some(ConnectionEvent::SubscribeDenied(subject))
     } else {
         None
     }
@@ -267,14 +267,14 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
 
 /// What happens to the connection from now on; silent for ever where nobody watches.
 #[derive(Debug)]
-pub(super) struct News(Option<broadcast::Receiver<Notice>>);
+pub(super) struct ConnectionEvents(Option<broadcast::Receiver<ConnectionEvent>>);
 
-impl News {
-    pub(super) async fn next(&mut self) -> Notice {
+impl ConnectionEvents {
+    pub(super) async fn next(&mut self) -> ConnectionEvent {
         if let Some(receiver) = &mut self.0 {
             match receiver.recv().await {
                 Ok(notice) => return notice,
-                Err(broadcast::error::RecvError::Lagged(_)) => return Notice::Missed,
+                Err(broadcast::error::RecvError::Lagged(_)) => return ConnectionEvent::Missed,
                 Err(broadcast::error::RecvError::Closed) => {}
             }
         }
@@ -283,7 +283,8 @@ impl News {
 
     async fn publish_denied(&mut self, subject: &str) {
         loop {
-            if matches!(self.next().await, Notice::PublishDenied(denied) if &*denied == subject) {
+            if matches!(self.next().await, ConnectionEvent::PublishDenied(denied) if &*denied == subject)
+            {
                 return;
             }
         }
@@ -298,11 +299,11 @@ mod tests {
     fn refusals_are_read() {
         assert_eq!(
             denied_subject("Permissions Violation for Publish to \"$KV.B.k\""),
-            Some(Notice::PublishDenied("$KV.B.k".into())),
+            Some(ConnectionEvent::PublishDenied("$KV.B.k".into())),
         );
         assert_eq!(
             denied_subject("permissions violation for subscription to \"a.>\" using queue \"q\""),
-            Some(Notice::SubscribeDenied("a.>".into())),
+            Some(ConnectionEvent::SubscribeDenied("a.>".into())),
         );
         for other in
             ["", "é", "permissions violation for ", "Permissions Violation for Publish to "]

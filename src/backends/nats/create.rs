@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::api::{Failure, code};
+use super::api::{ApiFailure, code};
 use super::config::first_sequence;
 use super::connection::RequestFailure;
 use super::error::{BucketError, BucketErrorKind};
 use super::state::{ATTEMPT, BucketState};
-use super::stream::{Facts, StreamInfo};
-use crate::time::timer::from_now;
+use super::stream::{StreamFacts, StreamInfo};
+use crate::time::timer::deadline_after;
 
 /// How often to look for a bucket that is being made.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -22,18 +22,18 @@ impl BucketState {
         // A domain or prefix may lead to a cluster that the server we are connected to is not part of.
         let clustered = || !self.api.is_local() || self.api.connection.is_clustered();
         let mut replicas = self.config.replicas.unwrap_or_else(|| if clustered() { 3 } else { 1 });
-        let deadline = from_now(timeout);
+        let deadline = deadline_after(timeout);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let stream = self.config.stream(replicas, first_sequence);
             match self.api.create(&stream, left.min(ATTEMPT)).await {
                 Ok(info) => return Ok((info, true)),
                 // The same again is no second stream: a server that has made it says the same.
-                Err(Failure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
-                Err(Failure::Server(error)) if error.err_code == code::STREAM_NAME_EXISTS => {
+                Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
+                Err(ApiFailure::Server(error)) if error.err_code == code::STREAM_NAME_EXISTS => {
                     return Ok((self.ask_until_there(left).await?, false));
                 }
-                Err(Failure::Server(error))
+                Err(ApiFailure::Server(error))
                     if error.err_code == code::REPLICAS_NOT_SUPPORTED
                         && self.config.replicas.is_none()
                         && replicas > 1 =>
@@ -47,7 +47,7 @@ impl BucketState {
 
     /// Asks about a bucket that somebody else is making: a cluster refuses its name before all servers know of it.
     async fn ask_until_there(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
-        let deadline = from_now(timeout);
+        let deadline = deadline_after(timeout);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.ask(left).await {
@@ -60,7 +60,7 @@ impl BucketState {
     }
 
     /// How an existing bucket differs from the configuration.
-    pub(super) fn difference(&self, facts: &Facts) -> Option<String> {
+    pub(super) fn difference(&self, facts: &StreamFacts) -> Option<String> {
         let (told, found) = (&self.config, &facts.config);
         let mut differences = Vec::new();
         if found.max_age() != Some(told.ttl) {

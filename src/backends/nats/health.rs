@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::api::Failure;
+use super::api::ApiFailure;
 use super::codec;
 use super::config;
 use super::connection::RequestFailure;
@@ -29,7 +29,7 @@ const ROOMY: i64 = 1_024;
 #[non_exhaustive]
 pub enum Severity {
     /// Elections work, slower or costlier than they could.
-    Notice,
+    ConnectionEvent,
     /// Elections work until something happens that one must expect.
     Warning,
     /// Elections do not work, or cannot keep what they promise.
@@ -39,7 +39,7 @@ pub enum Severity {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Notice => "notice",
+            Self::ConnectionEvent => "notice",
             Self::Warning => "warning",
             Self::Critical => "critical",
         })
@@ -114,7 +114,7 @@ impl Finding {
             | Self::InMemory
             | Self::ForeignValues { .. } => Severity::Warning,
             Self::NoMarkers | Self::NoMessageTtl | Self::NoRepublish | Self::Unread => {
-                Severity::Notice
+                Severity::ConnectionEvent
             }
         }
     }
@@ -160,7 +160,7 @@ impl fmt::Display for Finding {
 }
 
 /// Looks for all of them, the worst first.
-pub(super) async fn examine(bucket: &BucketState) -> Result<Vec<Finding>, super::BucketError> {
+pub(super) async fn check(bucket: &BucketState) -> Result<Vec<Finding>, super::BucketError> {
     let info = bucket
         .api
         .info_with_keys(TIMEOUT)
@@ -231,8 +231,8 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
             Ok(message) if !codec::is_ours(&codec::stored_content(&message, expiry)) => {
                 keys.push(name.to_owned());
             }
-            Ok(_) | Err(Failure::Server(_)) => {} // gone meanwhile
-            Err(Failure::Request(RequestFailure::Denied | RequestFailure::TimedOut(_))) => {
+            Ok(_) | Err(ApiFailure::Server(_)) => {} // gone meanwhile
+            Err(ApiFailure::Request(RequestFailure::Denied | RequestFailure::TimedOut(_))) => {
                 return Some(Finding::Unread);
             }
             Err(_) => return Some(Finding::Unread),

@@ -12,15 +12,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, warn};
 
 use super::codec;
-use super::connection::{News, Notice};
+use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
 use super::state::BucketState;
-use super::stream::Facts;
+use super::stream::StreamFacts;
 use crate::backends::hint_hub::Interest;
 use crate::lock::{Concession, Coverage, Hint, LockError, LockErrorKind, Record};
 
 /// How long a concession may take to leave.
-const CONCEDE_TIMEOUT: Duration = Duration::from_secs(1);
+const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often the connection is looked at; a client without a watch does not tell when it changes.
 const TICK: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ const STORING: Duration = Duration::from_millis(25);
 
 /// What to subscribe to, and what that is worth.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Plan {
+struct SubscriptionPlan {
     wanted: Interest,
     /// Below it the server repeats what it has stored, and holders concede.
     told: Option<String>,
@@ -49,22 +49,22 @@ struct Plan {
 }
 
 /// The subject, ending with a dot, below which an election is told about.
-pub(super) fn told_under(bucket: &BucketState, facts: &Facts) -> String {
+pub(super) fn hint_prefix(bucket: &BucketState, facts: &StreamFacts) -> String {
     let name = bucket.api.bucket();
     facts.config.republished_under(name).unwrap_or_else(|| format!("incumbent.{name}."))
 }
 
-impl Plan {
+impl SubscriptionPlan {
     fn new(
         bucket: &BucketState,
-        facts: &Facts,
+        facts: &StreamFacts,
         wanted: Interest,
         denied: &HashSet<String>,
     ) -> Self {
         let name = bucket.api.bucket();
         let repeats = facts.config.republished_under(name).is_some();
         let allowed = |under: &String| !denied.contains(&subject(under, &wanted));
-        let told = Some(told_under(bucket, facts)).filter(allowed);
+        let told = Some(hint_prefix(bucket, facts)).filter(allowed);
         let full = repeats && told.is_some();
         let written = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
         let coverage = if full {
@@ -98,7 +98,7 @@ fn subject(under: &str, wanted: &Interest) -> String {
 pub(super) async fn listen(bucket: Arc<BucketState>) {
     let bucket = &bucket;
     let mut listener = Listener {
-        news: bucket.api.connection.news(),
+        events: bucket.api.connection.events(),
         bucket,
         messages: SelectAll::new(),
         denied: HashSet::new(),
@@ -125,7 +125,7 @@ pub(super) async fn listen(bucket: Arc<BucketState>) {
 
 struct Listener<'a> {
     bucket: &'a Arc<BucketState>,
-    news: News,
+    events: ConnectionEvents,
     messages: SelectAll<Subscriber>,
     /// Subjects that we may not subscribe to on this connection, or that stay silent on it.
     denied: HashSet<String>,
@@ -141,7 +141,7 @@ struct Listener<'a> {
 impl Listener<'_> {
     /// Subscribes, and waits until the server has taken it: it answers in order, so an answer to anything asked later
     /// shows it, and the leader of the stream, whose answer this is, has been told as well.
-    async fn establish(&mut self, wanted: Interest) -> Option<Plan> {
+    async fn establish(&mut self, wanted: Interest) -> Option<SubscriptionPlan> {
         let connection = &self.bucket.api.connection;
         if !connection.is_connected() {
             return None;
@@ -158,7 +158,7 @@ impl Listener<'_> {
                 return None;
             }
         };
-        let plan = Plan::new(self.bucket, &facts, wanted.clone(), &self.denied);
+        let plan = SubscriptionPlan::new(self.bucket, &facts, wanted.clone(), &self.denied);
         let mut messages = SelectAll::new();
         for subject in plan.subjects() {
             let subscribed = tokio::time::timeout(CONFIRM, connection.client().subscribe(subject));
@@ -176,7 +176,7 @@ impl Listener<'_> {
             self.pass_on(&plan, &facts, message);
         }
         self.messages = messages;
-        if Plan::new(self.bucket, &facts, wanted, &self.denied) != plan {
+        if SubscriptionPlan::new(self.bucket, &facts, wanted, &self.denied) != plan {
             return None; // the bucket was made again with other settings, just now
         }
         self.bucket.announce(plan.coverage, plan.wanted.clone());
@@ -184,7 +184,7 @@ impl Listener<'_> {
     }
 
     /// Hears until something must be subscribed anew.
-    async fn hear(&mut self, plan: &Plan) {
+    async fn hear(&mut self, plan: &SubscriptionPlan) {
         let bucket = self.bucket;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -197,14 +197,14 @@ impl Listener<'_> {
                     },
                     None => return,
                 },
-                notice = self.news.next() => match notice {
-                    Notice::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
+                notice = self.events.next() => match notice {
+                    ConnectionEvent::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
                         warn!(bucket = %bucket.api.bucket(), %subject, "no right to subscribe");
                         self.denied.insert(subject.to_string());
                         return bucket.announce(Coverage::None, Interest::All);
                     }
-                    Notice::Link if self.connection_changed() => return self.lost(),
-                    Notice::Missed => self.missed(),
+                    ConnectionEvent::Link if self.connection_changed() => return self.lost(),
+                    ConnectionEvent::Missed => self.missed(),
                     _ => {}
                 },
                 _ = tick.tick() => if self.connection_changed() { return self.lost() },
@@ -261,11 +261,11 @@ impl Listener<'_> {
                 // Many may join while there is no connection: they share one attempt.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            _ = self.news.next() => {}
+            _ = self.events.next() => {}
         }
     }
 
-    fn pass_on(&mut self, plan: &Plan, facts: &Facts, message: Message) {
+    fn pass_on(&mut self, plan: &SubscriptionPlan, facts: &StreamFacts, message: Message) {
         let bucket = self.bucket;
         let told = plan.told.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = told {
@@ -316,11 +316,11 @@ pub(super) async fn concede(
     name: &str,
     concession: Concession,
 ) -> Result<(), LockError> {
-    let facts = bucket.facts(CONCEDE_TIMEOUT).await.map_err(|e| e.into_lock_error())?;
+    let facts = bucket.facts(STEP_DOWN_TIMEOUT).await.map_err(|e| e.into_lock_error())?;
     if !bucket.api.connection.is_connected() {
         return Err(LockError::new(LockErrorKind::Unavailable, "not connected to NATS"));
     }
-    let subject = format!("{}{name}", told_under(bucket, &facts));
+    let subject = format!("{}{name}", hint_prefix(bucket, &facts));
     let headers = codec::concession_headers(&concession);
     let client = bucket.api.connection.client();
     let said = async {
@@ -330,8 +330,8 @@ pub(super) async fn concede(
         let flushed = client.flush().await;
         flushed.map_err(|e| LockError::with_source(LockErrorKind::Unknown, "cannot concede", e))
     };
-    tokio::time::timeout(CONCEDE_TIMEOUT, said).await.unwrap_or_else(|_| {
-        let message = format!("concession in {name} did not leave in {CONCEDE_TIMEOUT:?}");
+    tokio::time::timeout(STEP_DOWN_TIMEOUT, said).await.unwrap_or_else(|_| {
+        let message = format!("concession in {name} did not leave in {STEP_DOWN_TIMEOUT:?}");
         Err(LockError::new(LockErrorKind::Unknown, message))
     })
 }

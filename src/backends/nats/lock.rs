@@ -10,14 +10,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::api::{Failure, code};
+use super::api::{ApiFailure, code};
 use super::codec;
 use super::connection::RequestFailure;
 use super::error::BucketError;
 use super::listener;
 use super::message::{self, StoredMessage};
 use super::state::{BucketState, Heard};
-use super::stream::Facts;
+use super::stream::StreamFacts;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release,
@@ -26,7 +26,7 @@ use crate::lock::{
 use crate::protocol::TimingOptions;
 
 /// The most bytes of an election's name.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_LEN: usize = 256;
 
 /// The lock on a [`Bucket`](super::Bucket).
 ///
@@ -49,7 +49,7 @@ impl NatsLock {
         &self,
         name: &str,
         timeout: Duration,
-    ) -> Result<(Arc<Facts>, Duration), LockError> {
+    ) -> Result<(Arc<StreamFacts>, Duration), LockError> {
         check_key(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
         let start = Instant::now();
         let facts = self.state().facts(timeout).await.map_err(BucketError::into_lock_error)?;
@@ -57,7 +57,7 @@ impl NatsLock {
     }
 
     /// An error of a write.
-    fn refused(&self, failure: Failure, doing: &str) -> LockError {
+    fn refused(&self, failure: ApiFailure, doing: &str) -> LockError {
         if shows_change(&failure) {
             self.state().suspect();
         }
@@ -85,7 +85,7 @@ impl NatsLock {
         let start = Instant::now();
         if write.expected.is_none() && !self.state().may_read() {
             // Who may not read takes the answer to a create for one, and asks `capabilities` what it is worth.
-            let weighing = Box::pin(self.state().weigh_emptiness(left));
+            let weighing = Box::pin(self.state().proves_unused(left));
             weighing.await.map_err(BucketError::into_lock_error)?;
         }
         let left = left.saturating_sub(start.elapsed());
@@ -157,7 +157,7 @@ impl NatsLock {
             }
             None => {
                 let left = left.saturating_sub(start.elapsed());
-                let proof = Box::pin(self.state().weigh_emptiness(left)).await;
+                let proof = Box::pin(self.state().proves_unused(left)).await;
                 Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })
             }
         }
@@ -190,13 +190,13 @@ impl NatsLock {
                 }
                 Ok(Some(message))
             }
-            Err(Failure::Server(error)) if error.err_code == code::NO_MESSAGE => {
+            Err(ApiFailure::Server(error)) if error.err_code == code::NO_MESSAGE => {
                 if wary {
                     inner.note_readable(true);
                 }
                 Ok(None)
             }
-            Err(Failure::Request(RequestFailure::Denied)) => {
+            Err(ApiFailure::Request(RequestFailure::Denied)) => {
                 inner.note_readable(false);
                 Err(self.unreadable(name))
             }
@@ -214,7 +214,7 @@ impl NatsLock {
         &self,
         name: &str,
         timeout: Duration,
-    ) -> Result<StoredMessage, Failure> {
+    ) -> Result<StoredMessage, ApiFailure> {
         let inner = self.state();
         let half = timeout / 2;
         let get = inner.api.last_message(name, timeout);
@@ -227,8 +227,8 @@ impl NatsLock {
         loop {
             tokio::select! {
                 answer = &mut get => return match answer {
-                    Err(Failure::Request(RequestFailure::TimedOut(_))) if others_answer =>
-                        Err(Failure::Request(RequestFailure::Denied)),
+                    Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if others_answer =>
+                        Err(ApiFailure::Request(RequestFailure::Denied)),
                     answer => answer,
                 },
                 answered = &mut probe, if !others_answer => {
@@ -253,10 +253,10 @@ impl NatsLock {
 }
 
 /// Whether a failure shows that the bucket is not what it was.
-fn shows_change(failure: &Failure) -> bool {
+fn shows_change(failure: &ApiFailure) -> bool {
     match failure {
-        Failure::Request(failure) => matches!(failure, RequestFailure::NoResponders),
-        Failure::Server(error) => matches!(
+        ApiFailure::Request(failure) => matches!(failure, RequestFailure::NoResponders),
+        ApiFailure::Server(error) => matches!(
             error.err_code,
             code::STREAM_NOT_FOUND
                 | code::TTL_DISABLED
@@ -264,7 +264,7 @@ fn shows_change(failure: &Failure) -> bool {
                 | code::MESSAGE_TOO_LARGE
                 | code::STREAM_SEALED
         ),
-        Failure::Garbled(_) => false,
+        ApiFailure::Malformed(_) => false,
     }
 }
 
@@ -279,7 +279,7 @@ impl Lock for NatsLock {
             expires: true,
             reads_are_durable: true,
             longest_identity: facts
-                .map_or(message::LONGEST_IDENTITY, |facts| facts.config.longest_identity()),
+                .map_or(message::MAX_IDENTITY_LEN, |facts| facts.config.longest_identity()),
         }
     }
 
@@ -299,9 +299,9 @@ impl Lock for NatsLock {
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
         // Renewals never wait their turn; looks do, so that a process which starts thousands of elections at once
         // neither floods the server nor holds thousands of requests in memory.
-        let looks = &self.state().looks;
+        let read_permits = &self.state().read_permits;
         let look = async move {
-            let _turn = looks.acquire().await; // never closed
+            let _turn = read_permits.acquire().await; // never closed
             Box::pin(self.read_entry(name, timeout)).await
         };
         look.boxed()
@@ -374,12 +374,12 @@ fn check_key(name: &str) -> Result<(), String> {
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'/' | b'_' | b'=' | b'.'));
     let dots = !name.starts_with('.') && !name.ends_with('.') && !name.contains("..");
-    if letters && dots && (1..=LONGEST_NAME).contains(&name.len()) {
+    if letters && dots && (1..=MAX_NAME_LEN).contains(&name.len()) {
         return Ok(());
     }
     let shown: String = name.chars().take(64).collect();
     Err(format!(
-        "election name {shown:?}: a NATS key is 1 to {LONGEST_NAME} of the letters a-z, A-Z, 0-9, '-', '/', '_', '=' and '.', where a '.' neither begins nor ends it nor follows another"
+        "election name {shown:?}: a NATS key is 1 to {MAX_NAME_LEN} of the letters a-z, A-Z, 0-9, '-', '/', '_', '=' and '.', where a '.' neither begins nor ends it nor follows another"
     ))
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 /// The most bytes that the headers of an entry take, an advertisement apart.
-pub(super) const LONGEST_HEADERS: usize = 288;
+pub(super) const MAX_HEADERS_LEN: usize = 288;
 
 /// The most bytes of an identity that are written or read.
-pub(super) const LONGEST_IDENTITY: usize = 1_024;
+pub(super) const MAX_IDENTITY_LEN: usize = 1_024;
 
 /// The room for an identity below which a bucket is of no use.
-pub(super) const LEAST_IDENTITY: usize = 32;
+pub(super) const MIN_IDENTITY_LEN: usize = 32;
 
 /// When a bucket frees an entry whose writer has not said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,15 +8,15 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::api::{Api, Failure};
+use super::api::{Api, ApiFailure};
 use super::config::BucketConfig;
 use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
-use super::stream::{Facts, StreamInfo};
+use super::stream::{StreamFacts, StreamInfo};
 use super::time::since_epoch;
 use crate::backends::hint_hub::{HintHub, Interest};
 use crate::lock::{Coverage, Hint, Revision};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// After this long without an answer the bucket is asked about, or made, again: a stream that is being made has no leader yet,
 /// nor has a cluster that has just started, and what they are asked then is lost.
@@ -26,7 +26,7 @@ pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
 const HINT_DELAY: Duration = Duration::from_secs(2);
 
 /// How many reads of a bucket may be under way at once.
-const LOOKS: usize = 256;
+const MAX_READS: usize = 256;
 
 /// What the clones of a bucket, its locks and its listener share.
 pub(super) struct BucketState {
@@ -46,7 +46,7 @@ pub(super) struct BucketState {
     /// The connection, counted from 1, on which we found that we may not read; 0: none.
     unreadable: AtomicU64,
     /// How many reads may be under way.
-    pub(super) looks: tokio::sync::Semaphore,
+    pub(super) read_permits: tokio::sync::Semaphore,
     /// Held by who reads first on a connection: of thousands one finds out for all whether reads are answered.
     pub(super) first_read: tokio::sync::Mutex<()>,
     /// The connection on which a read was answered; 0: none.
@@ -64,7 +64,7 @@ pub(super) struct Heard {
 
 #[derive(Default)]
 struct Known {
-    facts: Option<Arc<Facts>>,
+    facts: Option<Arc<StreamFacts>>,
     /// The least TTL that campaigns here may have been timed by.
     promised: Option<Duration>,
     /// How many attempts to open have ended, and how the last one failed.
@@ -85,7 +85,7 @@ impl BucketState {
             asking: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
-            looks: tokio::sync::Semaphore::new(LOOKS),
+            read_permits: tokio::sync::Semaphore::new(MAX_READS),
             first_read: tokio::sync::Mutex::default(),
             readable: AtomicU64::new(0),
         }
@@ -97,12 +97,12 @@ impl BucketState {
     }
 
     /// What is known without asking.
-    pub(super) fn known_facts(&self) -> Option<Arc<Facts>> {
+    pub(super) fn known_facts(&self) -> Option<Arc<StreamFacts>> {
         self.known().facts.clone()
     }
 
     /// What is known; asks the server where nothing is, or where it is out of date. Waits for `timeout` at the most.
-    pub(super) async fn facts(&self, timeout: Duration) -> Result<Arc<Facts>, BucketError> {
+    pub(super) async fn facts(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
         let known = self.known_facts();
         if let Some(facts) = &known
             && !self.stale.load(Ordering::Relaxed)
@@ -110,8 +110,8 @@ impl BucketState {
             return Ok(facts.clone());
         }
         // What is known may do: most of the time is left for the request that this is for.
-        let patience = if known.is_some() { timeout / 3 } else { timeout };
-        match (self.open(patience).await, known) {
+        let timeout_left = if known.is_some() { timeout / 3 } else { timeout };
+        match (self.open(timeout_left).await, known) {
             (Err(error), Some(facts))
                 if !matches!(
                     error.kind(),
@@ -126,7 +126,7 @@ impl BucketState {
     }
 
     /// Asks anew what an empty key shows. Where that cannot be found out, it shows nothing.
-    pub(super) async fn weigh_emptiness(&self, timeout: Duration) -> Result<bool, BucketError> {
+    pub(super) async fn proves_unused(&self, timeout: Duration) -> Result<bool, BucketError> {
         match self.ask(timeout).await {
             Ok(info) => Ok(self.learn(&info, false)?.empty_is_proof),
             Err(error) => {
@@ -145,13 +145,17 @@ impl BucketState {
     }
 
     /// Takes in what the server says of the bucket.
-    pub(super) fn learn(&self, info: &StreamInfo, made: bool) -> Result<Arc<Facts>, BucketError> {
-        let mut facts = Facts::check(&self.config, info)?;
+    pub(super) fn learn(
+        &self,
+        info: &StreamInfo,
+        made: bool,
+    ) -> Result<Arc<StreamFacts>, BucketError> {
+        let mut facts = StreamFacts::check(&self.config, info)?;
         let mut known = self.known();
         match &known.facts {
-            Some(old) if old.created == facts.created => facts.made_here = old.made_here,
+            Some(old) if old.created == facts.created => facts.created_here = old.created_here,
             Some(_) => warn!(bucket = %self.config.name, "the bucket was deleted and made again"),
-            None => facts.made_here = made && info.did_create,
+            None => facts.created_here = made && info.did_create,
         }
         let promised = *known.promised.get_or_insert(facts.lease);
         if facts.lease < promised {
@@ -172,12 +176,12 @@ impl BucketState {
 
     /// Asks the server about the bucket.
     pub(super) async fn ask(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
-        let deadline = from_now(timeout);
+        let deadline = deadline_after(timeout);
         let (asked, answer) = loop {
             let asked = Instant::now();
             let left = deadline.saturating_duration_since(asked);
             match self.api.info(left.min(ATTEMPT)).await {
-                Err(Failure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
+                Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
                 answer => break (asked, answer),
             }
         };
@@ -197,8 +201,8 @@ impl BucketState {
     }
 
     /// Asks the server about the bucket, once for all who wait, and makes it if told so and it never was known.
-    pub(super) async fn open(&self, timeout: Duration) -> Result<Arc<Facts>, BucketError> {
-        let deadline = from_now(timeout);
+    pub(super) async fn open(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
+        let deadline = deadline_after(timeout);
         let before = self.known().attempts;
         let waited = tokio::time::timeout_at(deadline, self.asking.lock()).await;
         let Ok(_asking) = waited else {
@@ -225,7 +229,7 @@ impl BucketState {
         answer
     }
 
-    async fn open_now(&self, deadline: Instant) -> Result<Arc<Facts>, BucketError> {
+    async fn open_now(&self, deadline: Instant) -> Result<Arc<StreamFacts>, BucketError> {
         let left = || deadline.saturating_duration_since(Instant::now());
         match self.ask(left()).await {
             Ok(info) => self.learn(&info, false),

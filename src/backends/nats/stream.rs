@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::config::{BucketConfig, check_ttl, elapsed};
 use super::error::{BucketError, BucketErrorKind};
-use super::message::{Expiry, LEAST_IDENTITY, LONGEST_HEADERS, LONGEST_IDENTITY};
+use super::message::{Expiry, MAX_HEADERS_LEN, MAX_IDENTITY_LEN, MIN_IDENTITY_LEN};
 
 /// The answer to a question about a stream. Of a server's many words only those that an election rests on, so that
 /// words of later servers do no harm.
@@ -111,8 +111,8 @@ impl StreamConfig {
     /// The same, where more headers take `extra` bytes.
     pub(super) fn longest_identity_beside(&self, extra: usize) -> usize {
         match usize::try_from(self.max_msg_size) {
-            Ok(size) => size.saturating_sub(LONGEST_HEADERS + extra).min(LONGEST_IDENTITY),
-            Err(_) => LONGEST_IDENTITY, // -1: no limit
+            Ok(size) => size.saturating_sub(MAX_HEADERS_LEN + extra).min(MAX_IDENTITY_LEN),
+            Err(_) => MAX_IDENTITY_LEN, // -1: no limit
         }
     }
 }
@@ -124,19 +124,19 @@ fn is_never(time: &str) -> bool {
 
 /// What is known of a bucket.
 #[derive(Debug, Clone)]
-pub(super) struct Facts {
+pub(super) struct StreamFacts {
     pub(super) config: StreamConfig,
     /// The longest lease that anybody may hold.
     pub(super) lease: Duration,
     /// When the server made it, in the server's words: another time is another bucket.
     pub(super) created: String,
     /// Whether this handle made it, and knew of none before it.
-    pub(super) made_here: bool,
+    pub(super) created_here: bool,
     /// Whether an empty key showed that nobody leads, when the server was last asked.
     pub(super) empty_is_proof: bool,
 }
 
-impl Facts {
+impl StreamFacts {
     /// Refuses what cannot carry elections. Never alters it.
     pub(super) fn check(told: &BucketConfig, info: &StreamInfo) -> Result<Self, BucketError> {
         let name = &told.name;
@@ -163,18 +163,18 @@ impl Facts {
             None => config.marker_ttl().unwrap_or(told.ttl),
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
-        if config.longest_identity() < LEAST_IDENTITY {
+        if config.longest_identity() < MIN_IDENTITY_LEN {
             return refuse(format!(
                 "bucket {name} takes messages of at most {} bytes: an entry needs {}",
                 config.max_msg_size,
-                LONGEST_HEADERS + LEAST_IDENTITY
+                MAX_HEADERS_LEN + MIN_IDENTITY_LEN
             ));
         }
         Ok(Self {
             config: config.clone(),
             lease,
             created: info.created.clone(),
-            made_here: false,
+            created_here: false,
             empty_is_proof: false,
         })
     }
@@ -193,7 +193,7 @@ impl Facts {
         let purged = info.state.messages == 0
             && written
             && elapsed(&info.state.last_ts, now).is_none_or(|age| age < self.lease);
-        outlives && (old_enough || self.made_here) && !purged
+        outlives && (old_enough || self.created_here) && !purged
     }
 
     pub(super) fn expiry(&self) -> Expiry {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::race_entry::{RaceEntry, Timestamp};
 use super::vimeo_timing::Terms;
 use crate::lock::Advertisement;
-use crate::lock::codec::mark::{Said, Says, identity};
+use crate::lock::codec::mark::{DecodedMark, EncodedMark, identity};
 use crate::lock::{Content, Entry, Tombstone};
 
 const CURRENT: u32 = 1;
@@ -21,21 +21,21 @@ const ADDRESSES: &str = "addresses";
 struct Mark {
     version: u32,
     #[serde(flatten)]
-    says: Says,
+    says: EncodedMark,
 }
 
 /// The mark as it is written.
-pub(super) fn mark(says: Says) -> Option<String> {
+pub(super) fn mark(says: EncodedMark) -> Option<String> {
     serde_json::to_string(&Mark { version: CURRENT, says }).ok()
 }
 
 /// What a message says. `now`: by the wall clock.
 pub(super) fn content(entry: &RaceEntry, terms: Terms, now: SystemTime) -> Content {
     let mark = entry.mark.as_ref().and_then(|text| serde_json::from_str::<Mark>(text).ok());
-    let said = mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.says.meaning());
+    let said = mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.says.decode());
     match said {
-        Some(Said::Released(tombstone)) => Content::Vacant(tombstone),
-        Some(Said::Held(mark, advertisement)) => {
+        Some(DecodedMark::Released(tombstone)) => Content::Vacant(tombstone),
+        Some(DecodedMark::Held(mark, advertisement)) => {
             let life = mark.lease;
             let identity = identity(&entry.leader_id);
             Content::Held(Entry { identity, mark: Some(mark), life, advertisement })

@@ -17,12 +17,12 @@ use super::known;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
 use super::vimeo_timing::Terms;
-use crate::lock::codec::mark::{LONGEST_IDENTITY, Says};
+use crate::lock::codec::mark::{EncodedMark, MAX_IDENTITY_LEN};
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
     check_not_empty,
 };
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
 
 /// An object as last seen.
@@ -40,10 +40,10 @@ const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
 /// Cheap to clone; clones share what they know.
 #[derive(Clone)]
 pub struct BucketLock {
-    inner: Arc<Inner>,
+    inner: Arc<LockState>,
 }
 
-struct Inner {
+struct LockState {
     store: Store,
     prefix: String,
     terms: Terms,
@@ -76,11 +76,11 @@ impl BucketLock {
         let refused = [AtomicBool::new(is_known_to_check), AtomicBool::new(is_known_to_check)];
         let trials = Trials { refused, ..Trials::default() };
         let elections = PerKey::<Election>::default();
-        Self { inner: Arc::new(Inner { store, prefix, terms, trials, elections }) }
+        Self { inner: Arc::new(LockState { store, prefix, terms, trials, elections }) }
     }
 }
 
-impl Inner {
+impl LockState {
     fn path(&self, name: &str) -> Result<Path, String> {
         Path::parse(format!("{}{name}", self.prefix)).map_err(|error| error.to_string())
     }
@@ -107,7 +107,7 @@ impl Inner {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, path) = (from_now(timeout), self.path_of(name)?);
+        let (by, path) = (deadline_after(timeout), self.path_of(name)?);
         let election = self.elections.get(name);
         Ok(match self.look(&election, &path, by).await? {
             Some(known) => Reading::Found(known.record()),
@@ -117,26 +117,26 @@ impl Inner {
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let by = from_now(write.timeout);
+        let by = deadline_after(write.timeout);
         let advertisement = write.advertisement.as_deref();
         let entry = RaceEntry {
             leader_id: write.identity.to_string(),
             host_port: codec::host_port(advertisement),
             // Read before the write is sent, as its writer's own deadline is.
             term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.told_to_go(write.life))),
-            mark: codec::mark(Says::held(&write.mark, advertisement)),
+            mark: codec::mark(EncodedMark::held(&write.mark, advertisement)),
             ..RaceEntry::default()
         };
         self.put(name, write.expected, entry, by).await
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let by = from_now(release.timeout);
+        let by = deadline_after(release.timeout);
         // Go's campaigners know no release, but take an office whose term is over.
         let left = self.terms.told_to_go(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
-            mark: codec::mark(Says::released(release.by, release.left, release.cause)),
+            mark: codec::mark(EncodedMark::released(release.by, release.left, release.cause)),
             ..RaceEntry::default()
         };
         self.put(name, Some(release.expected), entry, by).await.map(drop)
@@ -150,13 +150,14 @@ impl Inner {
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let left = self.terms.told_of_an_eviction();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
         let known = self.replaced(&election, &path, Some(expected), by).await?;
         let left = known.and_then(|known| self.terms.left_of(&known.content));
-        let mark = left.and_then(|left| codec::mark(Says::released(Nonce(0), left, "evicted")));
+        let mark =
+            left.and_then(|left| codec::mark(EncodedMark::released(Nonce(0), left, "evicted")));
         let entry = RaceEntry { term_expiry, mark, ..RaceEntry::default() };
         self.put(name, Some(expected), entry, by).await.map(drop)
     }
@@ -283,7 +284,7 @@ impl Lock for BucketLock {
             empty_is_proof: false,
             expires: false,
             reads_are_durable: true,
-            longest_identity: LONGEST_IDENTITY,
+            longest_identity: MAX_IDENTITY_LEN,
         }
     }
 
@@ -328,7 +329,7 @@ impl Lock for BucketLock {
 
     /// The objects of the folder; not those in folders of it.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         self.inner.store.list(&self.inner.prefix, by).boxed()
     }
 

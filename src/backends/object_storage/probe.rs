@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::bucket::Bucket;
 use crate::backends::object_storage::race_entry::{RaceEntry, Timestamp};
 use crate::lock::{LockError, LockErrorKind};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// The name of the probe's object. It is an election's that nobody holds, for whoever lists them meanwhile.
 const NAME: &str = "incumbent-doctor";
@@ -56,12 +56,12 @@ impl Bucket {
             };
             let body = Bytes::from(entry.encode());
             let start = Instant::now();
-            let written = store.put(&path, replaced, &body, from_now(timeout)).await;
+            let written = store.put(&path, replaced, &body, deadline_after(timeout)).await;
             spans.push(start.elapsed());
             written
         };
         // What an earlier one has left serves as well.
-        let first = match store.get(&path, from_now(timeout)).await? {
+        let first = match store.get(&path, deadline_after(timeout)).await? {
             Some((version, _)) => version,
             None => put(None).await?,
         };
@@ -69,9 +69,9 @@ impl Bucket {
         sleep(PAUSE).await;
         put(Some(&first)).await?;
         let refuses_to_replace = is_refused(put(Some(&first)).await)?;
-        let clock = store.written_at(&path, from_now(timeout)).await?;
+        let clock = store.written_at(&path, deadline_after(timeout)).await?;
         sleep(PAUSE).await;
-        let left = store.delete(&path, from_now(timeout)).await.err();
+        let left = store.delete(&path, deadline_after(timeout)).await.err();
         Ok(BucketFacts { refuses_to_create, refuses_to_replace, clock, spans, left })
     }
 

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::transport::{Exchange, Outcome, Reached};
 use crate::lock::{LockError, LockErrorKind};
-use crate::util::text::shown;
+use crate::util::text::escape_line;
 
 /// The most bytes of an object that is an election's.
 const LARGEST: u64 = 64 * 1024;
@@ -47,7 +47,7 @@ pub(super) struct Store {
 }
 
 /// Why a request came to nothing.
-struct Failure {
+struct StoreFailure {
     /// `None`: no answer came in time.
     error: Option<object_store::Error>,
     outcome: Outcome,
@@ -153,7 +153,7 @@ impl Store {
             Err(_) => None,
         };
         let outcome = Outcome { reached: Reached::Store, ..Outcome::default() };
-        let failure = Failure { error, outcome, ambiguous: false };
+        let failure = StoreFailure { error, outcome, ambiguous: false };
         Err(self.lock_error(failure, path, true))
     }
 
@@ -174,12 +174,16 @@ impl Store {
         // A list takes no extensions, so its status is in the text of its error only.
         let status = error.as_ref().and_then(status_in);
         let outcome = Outcome { reached: Reached::Store, status, retry_after: None };
-        let failure = Failure { error, outcome, ambiguous: false };
+        let failure = StoreFailure { error, outcome, ambiguous: false };
         Err(self.lock_error(failure, &prefix, false))
     }
 
     /// Asks until `by`. A store that says for how long it is too busy is asked again where that is not too long.
-    async fn ask<T, F>(&self, by: Instant, request: impl Fn(Extensions) -> F) -> Result<T, Failure>
+    async fn ask<T, F>(
+        &self,
+        by: Instant,
+        request: impl Fn(Extensions) -> F,
+    ) -> Result<T, StoreFailure>
     where
         F: Future<Output = object_store::Result<T>>,
     {
@@ -199,12 +203,12 @@ impl Store {
                     ambiguous |= outcome.status == Some(503);
                     sleep(pause.max(Duration::from_millis(100))).await;
                 }
-                _ => return Err(Failure { error, outcome, ambiguous }),
+                _ => return Err(StoreFailure { error, outcome, ambiguous }),
             }
         }
     }
 
-    fn lock_error(&self, failure: Failure, path: &Path, writes: bool) -> LockError {
+    fn lock_error(&self, failure: StoreFailure, path: &Path, writes: bool) -> LockError {
         let doing = if writes { "write" } else { "read" };
         let what = format!("{doing} of {}", self.describe(path));
         // A request that never left this machine has changed nothing.
@@ -223,7 +227,7 @@ impl Store {
             return LockError::new(unknown, format!("{what}: {why}"));
         };
         let text = told(error);
-        let said = shown(&text, LONGEST_MESSAGE);
+        let said = escape_line(&text, LONGEST_MESSAGE);
         use object_store::Error as E;
         let (kind, message) = match error {
             // The first try of the same request may have been what it ran into.
@@ -299,7 +303,7 @@ fn status_in(error: &object_store::Error) -> Option<u16> {
     None
 }
 
-impl Failure {
+impl StoreFailure {
     /// Whether the object is not there, rather than the bucket.
     fn is_missing_object(&self) -> bool {
         let missing_bucket = |error: &object_store::Error| {

@@ -13,14 +13,14 @@ use tracing::{Instrument, info, info_span};
 use super::driver::{Driver, Finish};
 use super::handle::Peer;
 use super::protocol::{Group, Settings, check_event};
-use super::quorum::Seat;
+use super::quorum::VoterHost;
 use super::seal::{Guard, Key, OVERHEAD, Refusals, keys, read_file};
 use super::shared::{CHANGES_KEPT, Shared, Status};
 use super::sockets::{Multicast, Sockets};
 use super::source::PeerSource;
 use super::start_error::PeerStartError;
 use crate::time::clock::{BootClock, Clock};
-use crate::util::text::shown;
+use crate::util::text::escape_line;
 
 /// Where democracy's members listen who say nothing else.
 const DEFAULT_BIND: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 12345));
@@ -187,7 +187,7 @@ impl PeerBuilder {
     /// `seat`: what makes a member one of a quorum, from its identifier and its clock.
     pub(super) fn start_with(
         self,
-        seat: impl FnOnce(&Arc<str>, &dyn Clock) -> Result<Option<Seat>, PeerStartError>,
+        seat: impl FnOnce(&Arc<str>, &dyn Clock) -> Result<Option<VoterHost>, PeerStartError>,
     ) -> Result<Peer, PeerStartError> {
         self.check()?;
         let keys = self.read_keys()?;
@@ -315,7 +315,7 @@ fn with(sources: &[Box<dyn PeerSource>], multicast: Option<SocketAddr>) -> Strin
     let all = sources.chain(multicast.map(|group| group.to_string())).collect::<Vec<_>>();
     match all.is_empty() {
         true => "whoever speaks first".to_owned(),
-        false => shown(&all.join(", "), LONGEST_WITH).into_owned(),
+        false => escape_line(&all.join(", "), LONGEST_WITH).into_owned(),
     }
 }
 
@@ -324,7 +324,7 @@ impl PeerBuilder {
         let mut secrets = self.keys.clone();
         for path in &self.key_files {
             let of_file = read_file(path).map_err(|problem| {
-                let path = shown(&path.to_string_lossy(), LONGEST_PATH).into_owned();
+                let path = escape_line(&path.to_string_lossy(), LONGEST_PATH).into_owned();
                 PeerStartError::KeyFile { path, problem }
             });
             secrets.extend(of_file?);

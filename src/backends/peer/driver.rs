@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::protocol::{Action, Change, Event, Group};
-use super::quorum::{Seat, Voter, VoterAction, VoterEvent};
+use super::quorum::{Voter, VoterAction, VoterEvent, VoterHost};
 use super::seal::{Guard, Opened, Reason, is_signed};
 use super::shared::{Input, Shared};
 use super::sockets::{LONGEST_DATAGRAM, Sockets, receive};
 use super::source::PeerSource;
 use crate::time::clock::Instant;
-use crate::time::timer::from_now;
-use crate::util::text::{shown, with_causes};
+use crate::time::timer::deadline_after;
+use crate::util::text::{error_chain, escape_line};
 
 /// How long to wait after a socket has failed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub(super) struct Driver {
     /// The version of the group that handles see.
     pub told: Option<u64>,
     /// Where this member is one of a quorum.
-    pub seat: Option<Seat>,
+    pub seat: Option<VoterHost>,
     /// Where members share a key.
     pub guard: Option<Guard>,
     /// The last datagram that was signed: it may go to several.
@@ -86,7 +86,7 @@ impl Driver {
             let wake = [self.group.next_wake(), votes].into_iter().flatten().min();
             if let Some(wake) = wake {
                 let wait = wake.saturating_since(self.now());
-                sleep.as_mut().reset(from_now(wait));
+                sleep.as_mut().reset(deadline_after(wait));
             }
             tokio::select! {
                 Some(input) = inputs.recv() => match input {
@@ -108,7 +108,7 @@ impl Driver {
                             seat.listen(id, name, sink);
                         }
                     }
-                    Input::Deafen(id) => {
+                    Input::Unsubscribe(id) => {
                         if let Some(seat) = &mut self.seat {
                             seat.deafen(id);
                         }
@@ -271,7 +271,7 @@ impl Driver {
     }
 
     fn tell(&self, change: Change) {
-        let name = |id: &str| shown(id, LONGEST_NAME_TOLD).into_owned();
+        let name = |id: &str| escape_line(id, LONGEST_NAME_TOLD).into_owned();
         match &change {
             Change::Elected => info!("elected: this member leads"),
             Change::Resigned => info!("resigned: this member leads no more"),
@@ -291,7 +291,7 @@ async fn find(index: usize, source: Box<dyn PeerSource>, finds: mpsc::Sender<Fou
     loop {
         let answer = source.addresses().await;
         let answer =
-            answer.map_err(|error| shown(&with_causes(&error), LONGEST_ERROR).into_owned());
+            answer.map_err(|error| escape_line(&error_chain(&error), LONGEST_ERROR).into_owned());
         if finds.send((index, answer)).await.is_err() {
             return;
         }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::handle::Peer;
-use super::quorum::{Done, LONGEST_IDENTITY, LONGEST_NAME, Operation};
+use super::quorum::{Done, MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation};
 use super::shared::{Input, Shared};
 use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
@@ -59,13 +59,13 @@ impl Lock for QuorumLock {
             empty_is_proof: true,
             expires: false,
             reads_are_durable: true,
-            longest_identity: LONGEST_IDENTITY,
+            longest_identity: MAX_IDENTITY_LEN,
         }
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
         match name.len() {
-            1..=LONGEST_NAME => Ok(()),
+            1..=MAX_NAME_LEN => Ok(()),
             _ => Err("an election of a quorum needs a name of 1 to 256 bytes".to_owned()),
         }
     }
@@ -165,7 +165,7 @@ struct Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.shared.ask(Input::Deafen(self.id));
+        self.shared.ask(Input::Unsubscribe(self.id));
     }
 }
 

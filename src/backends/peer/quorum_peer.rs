@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
-use super::quorum::{Seat, Voter, VoterSettings};
+use super::quorum::{Voter, VoterHost, VoterSettings};
 use super::quorum_lock::QuorumLock;
 use crate::backends::peer::builder::PeerBuilder;
 use crate::backends::peer::handle::{Changes, Peer};
@@ -109,7 +109,7 @@ impl QuorumBuilder {
             let origin_unix_us = unix_us_at_origin(clock);
             let settings =
                 VoterSettings { id, size, voters, votes, lease, incarnation, origin_unix_us };
-            Ok(Some(Seat::new(Voter::new(settings))))
+            Ok(Some(VoterHost::new(Voter::new(settings))))
         })?;
         Ok(QuorumPeer { peer, lease })
     }

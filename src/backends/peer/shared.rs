@@ -37,7 +37,7 @@ pub(super) enum Input {
         name: Arc<str>,
         sink: HintSink,
     },
-    Deafen(u64),
+    Unsubscribe(u64),
     Stop,
 }
 

@@ -36,8 +36,8 @@ impl SqlError {
     }
 }
 
-impl From<Failed> for SqlError {
-    fn from(failed: Failed) -> Self {
+impl From<RequestError> for SqlError {
+    fn from(failed: RequestError) -> Self {
         let kind = match failed.kind {
             LockErrorKind::Denied => SqlErrorKind::Denied,
             LockErrorKind::Misconfigured => SqlErrorKind::Misconfigured,
@@ -61,13 +61,13 @@ impl Error for SqlError {
 
 /// A request that failed, before it is said of which election.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct RequestError {
     pub kind: LockErrorKind,
     pub message: String,
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-impl Failed {
+impl RequestError {
     pub fn new(kind: LockErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }

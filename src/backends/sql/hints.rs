@@ -5,15 +5,15 @@ use crate::lock::{Coverage, Hint, Revision};
 
 /// The subscribers of one lock, and what was heard and read for them.
 #[derive(Debug, Default)]
-pub(super) struct Hearers {
-    pub hub: HintHub<Heard>,
+pub(super) struct Subscribers {
+    pub hub: HintHub<HeardRevisions>,
     /// Tells the listener of what was read and not heard.
     #[cfg(feature = "postgres")]
     pub news: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct HeardRevisions {
     /// The newest revision that was heard; none before the first.
     heard: Option<Revision>,
     /// The newest revision that was read.
@@ -21,7 +21,7 @@ pub(super) struct Heard {
     read: Option<Revision>,
 }
 
-impl Hearers {
+impl Subscribers {
     /// Passes on what was stored under a name. Answers whether it is newer than what was heard before.
     pub fn tell(&self, name: &str, hint: &Hint) -> bool {
         let newer = self.hub.note(name, |note| match hint {

@@ -48,7 +48,7 @@ pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};
 use crate::lock::check_not_empty;
 
 /// The most bytes of an identity.
-const LONGEST_IDENTITY: usize = 1024;
+const MAX_IDENTITY_LEN: usize = 1024;
 /// The most bytes of an election's name: it is a key of an index, and part of every notification.
 const LONGEST_NAME: usize = 255;
 

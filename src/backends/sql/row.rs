@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::LONGEST_IDENTITY;
+use super::MAX_IDENTITY_LEN;
 use crate::lock::Advertisement;
 use crate::lock::codec::{bounded_duration, ceil_millis, display_identity, parse_nonce};
 use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
@@ -45,7 +45,7 @@ impl Row {
         match &self.holder {
             Some(_) if self.expired => Content::Vacant(Tombstone::Expired),
             Some(holder) => Content::Held(Entry {
-                identity: display_identity(holder, LONGEST_IDENTITY),
+                identity: display_identity(holder, MAX_IDENTITY_LEN),
                 mark: self.mark(),
                 life: span(self.lease_ms),
                 advertisement: self.advertisement(),

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<HashMap<String, u64>>);
+pub(super) struct NewestRevisions(Mutex<HashMap<String, u64>>);
 
-impl Seen {
+impl NewestRevisions {
     /// The greatest revision of an election that was seen; zero before the first.
     pub fn newest(&self, name: &str) -> u64 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

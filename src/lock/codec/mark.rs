@@ -12,12 +12,12 @@ use crate::lock::codec::{
 use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
 
 /// The most bytes of an identity that are shown.
-pub(crate) const LONGEST_IDENTITY: usize = 1024;
+pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
 
 /// What is said, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Says {
+pub(crate) enum EncodedMark {
     Held {
         nonce: String,
         write: u64,
@@ -35,7 +35,7 @@ pub(crate) enum Says {
     },
 }
 
-impl Says {
+impl EncodedMark {
     pub(crate) fn held(mark: &Mark, advertisement: Option<&Advertisement>) -> Self {
         Self::Held {
             nonce: mark.write.nonce.to_string(),
@@ -56,11 +56,11 @@ impl Says {
     }
 
     /// What it says, if it makes sense.
-    pub(crate) fn meaning(&self) -> Option<Said> {
+    pub(crate) fn decode(&self) -> Option<DecodedMark> {
         match self {
             Self::Released { released_by, left_ms, .. } => {
                 let (by, left) = (parse_nonce(released_by)?, bounded_duration(*left_ms));
-                Some(Said::Released(Tombstone::Released { by, left }))
+                Some(DecodedMark::Released(Tombstone::Released { by, left }))
             }
             Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement } => {
                 let mark = Mark {
@@ -70,15 +70,15 @@ impl Says {
                     since_unix_ms: *since_ms,
                 };
                 let said = advertisement.clone().filter(|said| said.check().is_ok());
-                Some(Said::Held(mark, said.map(Arc::new)))
+                Some(DecodedMark::Held(mark, said.map(Arc::new)))
             }
         }
     }
 }
 
-/// What [`Says`] means.
+/// What [`EncodedMark`] means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum DecodedMark {
     /// Somebody holds the election, and advertises.
     Held(Mark, Option<Arc<Advertisement>>),
     Released(Tombstone),
@@ -86,5 +86,5 @@ pub(crate) enum Said {
 
 /// An identity that somebody else may have written.
 pub(crate) fn identity(text: &str) -> Arc<str> {
-    display_identity(text, LONGEST_IDENTITY)
+    display_identity(text, MAX_IDENTITY_LEN)
 }

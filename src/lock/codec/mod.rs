@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::Nonce;
-use crate::util::text::head;
+use crate::util::text::truncate;
 
 /// The longest span that is believed: no lease and no cool-down is longer than an hour, and one that is passed on grows by no
 /// more than drift. What claims more is taken for as long as this, so that no single write keeps an election without a
 /// leader for longer.
-pub(crate) const LONGEST_SPAN: Duration = Duration::from_secs(2 * 3600);
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
 
 /// Whole milliseconds, rounded up: a span that others wait for must not shrink.
 pub(crate) fn ceil_millis(span: Duration) -> u64 {
@@ -25,7 +25,7 @@ pub(crate) fn ceil_seconds(span: Duration) -> u64 {
 }
 
 pub(crate) fn bounded_duration(millis: u64) -> Duration {
-    Duration::from_millis(millis).min(LONGEST_SPAN)
+    Duration::from_millis(millis).min(MAX_DURATION)
 }
 
 /// As [`Nonce`] is displayed.
@@ -41,7 +41,7 @@ pub(crate) fn cause_label(cause: &str) -> String {
 
 /// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced: people will see it.
 pub(crate) fn display_identity(text: &str, most: usize) -> Arc<str> {
-    Arc::from(head(text, most).replace(char::is_control, " "))
+    Arc::from(truncate(text, most).replace(char::is_control, " "))
 }
 
 #[cfg(test)]

@@ -15,13 +15,13 @@ use super::object::{self, Content, MARK};
 use super::pod;
 use super::resource::LifeCarrier;
 use crate::backends::kubernetes::answers::Events;
-use crate::backends::kubernetes::api::{EVERY, Failure, Objects};
+use crate::backends::kubernetes::api::{ApiFailure, EVERY, Objects};
 use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::events::Recorder;
-use crate::backends::kubernetes::record::{self, Place, resource_version};
+use crate::backends::kubernetes::record::{self, RecordLocation, resource_version};
 use crate::backends::kubernetes::resource::check_object_name;
 use crate::lock::{LockError, LockErrorKind};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// The locks of leaders for life in a namespace. Made by [`Cluster::life_locks`].
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl LifeLocks {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn lock(&self, name: &str, timeout: Duration) -> Result<Option<LifeLock>, LockError> {
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         match self.get(name, by).await? {
             Some(object) => self.understand(name, &object, by).await.map(Some),
             None => Ok(None),
@@ -131,8 +131,8 @@ impl LifeLocks {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
-        let by = from_now(timeout);
-        let listed = self.locks.list(Place::Annotation, by).await;
+        let by = deadline_after(timeout);
+        let listed = self.locks.list(RecordLocation::Annotation, by).await;
         let listed = listed
             .map_err(|failure| self.locks.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
@@ -169,10 +169,10 @@ impl LifeLocks {
         timeout: Duration,
     ) -> Result<LifeWatch, LockError> {
         only.map_or(Ok(()), check)?;
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let events = match only {
             Some(name) => self.locks.watch(name, None, by).await,
-            None => self.locks.watch_all(Place::Annotation, by).await,
+            None => self.locks.watch_all(RecordLocation::Annotation, by).await,
         };
         let name = only.unwrap_or(EVERY);
         let events = events
@@ -194,7 +194,7 @@ impl LifeLocks {
     /// # Cancel safety
     /// Dropped, it may have been done or not.
     pub async fn evict(&self, lock: &LifeLock, timeout: Duration) -> Result<(), LockError> {
-        let (name, by) = (&*lock.name, from_now(timeout));
+        let (name, by) = (&*lock.name, deadline_after(timeout));
         let version = lock.resource_version;
         let object = self.get(name, by).await?;
         let object = object
@@ -306,8 +306,8 @@ impl LifeWatch {
                 None if heard => return Some(Ok(())),
                 None => return None,
                 Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, // too old
-                Some(Ok(WatchEvent::Error(status))) => Failure::Refused(status),
-                Some(Err(error)) => Failure::Lost(error),
+                Some(Ok(WatchEvent::Error(status))) => ApiFailure::Refused(status),
+                Some(Err(error)) => ApiFailure::Lost(error),
                 Some(Ok(WatchEvent::Bookmark(_))) => continue,
                 Some(Ok(
                     WatchEvent::Added(object)

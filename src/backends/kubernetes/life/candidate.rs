@@ -13,20 +13,20 @@ use super::pod::{self, Health};
 use super::resource::LifeCarrier;
 use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
-use crate::backends::kubernetes::api::{Failure, Objects, REQUEST_TIMEOUT};
+use crate::backends::kubernetes::api::{ApiFailure, Objects, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::events::Recorder;
 use crate::backends::kubernetes::record::{self, resource_version};
 use crate::backends::kubernetes::resource::check_object_name;
 use crate::lock::{LockError, LockErrorKind, Token};
 use crate::util::retry::Pauses;
-use crate::util::text::with_causes;
+use crate::util::text::error_chain;
 
 /// How long a denial is not believed: a server that has just started denies what it will allow.
 const DENIES_FOR: Duration = Duration::from_secs(5);
 /// From a lock that is stuck to leading: delete, make, look. Whoever needs more is in a race, and pauses.
-const STEPS: u32 = 3;
+const MAX_STEPS: u32 = 3;
 
-pub(super) struct Candidate {
+pub(super) struct LifeCandidate {
     pub(super) locks: Objects,
     pub(super) pods: Objects,
     pub(super) nodes: Objects,
@@ -59,7 +59,7 @@ pub(super) struct Suspicion {
 }
 
 /// What a look has come to.
-enum Outlook {
+enum CheckOutcome {
     /// The lock is our pod's.
     Ours(Value),
     /// Things are moving: look again.
@@ -69,15 +69,15 @@ enum Outlook {
 }
 
 /// Whether an owner still stands in the way.
-enum Standing {
+enum OwnerState {
     Ended(String),
     Lives { targets: Vec<Target>, within: Duration },
 }
 
-impl Candidate {
+impl LifeCandidate {
     pub(super) async fn campaign(mut self) -> Result<LifeLeadership, LifeError> {
         let mut watches = Watches::new(self.poll);
-        let (mut pauses, mut at_once) = (Pauses::new(), STEPS);
+        let (mut pauses, mut at_once) = (Pauses::new(), MAX_STEPS);
         let mut denied_since = None;
         let mut in_trouble = false;
         loop {
@@ -86,26 +86,26 @@ impl Candidate {
                 (denied_since, in_trouble) = (None, false);
             }
             match looked {
-                Ok(Outlook::Ours(lock)) => return self.leads(&lock),
-                Ok(Outlook::Again) => match at_once.checked_sub(1) {
+                Ok(CheckOutcome::Ours(lock)) => return self.leads(&lock),
+                Ok(CheckOutcome::Again) => match at_once.checked_sub(1) {
                     Some(left) => at_once = left,
                     None => sleep(pauses.next()).await,
                 },
-                Ok(Outlook::Wait { targets, within }) => {
+                Ok(CheckOutcome::Wait { targets, within }) => {
                     self.free_since = None;
                     let objects = |role| match role {
                         Role::Lock => &self.locks,
                         Role::Pod => &self.pods,
                         Role::Node => &self.nodes,
                     };
-                    (pauses, at_once) = (Pauses::new(), STEPS);
+                    (pauses, at_once) = (Pauses::new(), MAX_STEPS);
                     if watches.follow(targets, objects).await {
                         let within = within.min(watches.patience());
                         let _ = timeout(within, watches.heard()).await; // silent: look all the same
                     }
                 }
-                Err(Stop::Final(error)) => return Err(error),
-                Err(Stop::Trouble(error)) => {
+                Err(Stop::Fatal(error)) => return Err(error),
+                Err(Stop::Retry(error)) => {
                     if error.kind() == LockErrorKind::Denied {
                         let since = *denied_since.get_or_insert_with(Instant::now);
                         if since.elapsed() >= DENIES_FOR {
@@ -114,7 +114,7 @@ impl Candidate {
                     } else {
                         denied_since = None;
                     }
-                    self.report.waits(&with_causes(&error));
+                    self.report.waits(&error_chain(&error));
                     if !std::mem::replace(&mut in_trouble, true) {
                         warn!(election = %self.name, %error, "cannot stand for life just now");
                     }
@@ -124,7 +124,7 @@ impl Candidate {
         }
     }
 
-    async fn look(&mut self) -> Result<Outlook, Stop> {
+    async fn look(&mut self) -> Result<CheckOutcome, Stop> {
         let ours = match &self.uid {
             Some(uid) => uid.clone(),
             None => self.own_pod().await?,
@@ -149,21 +149,21 @@ impl Candidate {
         };
         if matches!(&*owners, [owner] if owner.uid == ours) {
             let lives = self.own_pod().await;
-            if let Err(Stop::Final(_)) = &lives
+            if let Err(Stop::Fatal(_)) = &lives
                 && record::annotation(&lock, MARK) == Some(&self.mark)
             {
                 // Made too late. At the latest the garbage collector frees it.
                 let _ = self.locks.delete(&self.name, pod::uid(&lock), None, by()).await;
             }
             lives?;
-            return Ok(Outlook::Ours(lock));
+            return Ok(CheckOutcome::Ours(lock));
         }
         let (mut targets, mut within) = (vec![self.target(&lock)], self.poll);
         let (mut ends, mut lives) = (Vec::new(), Vec::new());
         for owner in owners.iter().filter(|owner| owner.uid != ours) {
             match self.standing(owner).await? {
-                Standing::Ended(how) => ends.push(how),
-                Standing::Lives { targets: more, within: sooner } => {
+                OwnerState::Ended(how) => ends.push(how),
+                OwnerState::Lives { targets: more, within: sooner } => {
                     targets.extend(more);
                     within = within.min(sooner);
                     lives.push(owner.name.as_str());
@@ -174,10 +174,10 @@ impl Candidate {
         if lives.is_empty() {
             self.free_since.get_or_insert_with(Instant::now);
             let why = if ends.is_empty() { "it has no owner".to_owned() } else { ends.join(", ") };
-            return self.mend(&lock, &why).await;
+            return self.delete_stale_lock(&lock, &why).await;
         }
         self.tell_once(format!("pod {} leads", lives.join(", ")));
-        Ok(Outlook::Wait { targets, within })
+        Ok(CheckOutcome::Wait { targets, within })
     }
 
     /// Reads our pod, which must be there and alive, and answers its UID.
@@ -207,7 +207,7 @@ impl Candidate {
 
     /// Makes the lock. Whether our pod outlived that is seen by the next look, which finds the lock to be ours: an owner that is
     /// gone would have it collected.
-    async fn take(&mut self, uid: String) -> Result<Outlook, Stop> {
+    async fn take(&mut self, uid: String) -> Result<CheckOutcome, Stop> {
         self.own_pod().await?;
         let owner = Owner { name: self.pod.clone(), uid };
         let resource = &self.carrier.resource;
@@ -216,10 +216,10 @@ impl Candidate {
         let lock = object::made(api_version, kind, &self.name, &self.mark, &owner, fields);
         self.report.campaigns();
         match self.locks.create(&lock, by()).await {
-            Ok(_) => Ok(Outlook::Again),
+            Ok(_) => Ok(CheckOutcome::Again),
             Err(failure) if failure.code() == 409 => {
                 debug!(election = %self.name, "somebody else was faster");
-                Ok(Outlook::Again)
+                Ok(CheckOutcome::Again)
             }
             Err(failure) => {
                 Err(self.locks.lock_error(failure, &self.name, "create", "create", true).into())
@@ -228,21 +228,21 @@ impl Candidate {
     }
 
     /// Whether an owner still stands in the way. Every answer comes from the server's store, and after the lock was read.
-    async fn standing(&mut self, owner: &Owner) -> Result<Standing, Stop> {
+    async fn standing(&mut self, owner: &Owner) -> Result<OwnerState, Stop> {
         let pod = match check_object_name(&owner.name) {
             Ok(()) => self.pods.get(&owner.name, by()).await,
             Err(_) => Ok(None), // nor can there be one
         };
         let pod = pod.map_err(|f| self.pods.lock_error(f, &owner.name, "read", "get", false))?;
         let Some(pod) = pod.filter(|pod| pod::uid(pod) == owner.uid) else {
-            return Ok(Standing::Ended(format!("its pod {} is gone", owner.name)));
+            return Ok(OwnerState::Ended(format!("its pod {} is gone", owner.name)));
         };
         if let Some(how) = pod::ended(&pod) {
-            return Ok(Standing::Ended(format!("its pod {} has ended ({how})", owner.name)));
+            return Ok(OwnerState::Ended(format!("its pod {} has ended ({how})", owner.name)));
         }
         let mut targets = vec![Target::new(Role::Pod, &owner.name, pod::version(&pod))];
         let Some(name) = pod::node(&pod) else {
-            return Ok(Standing::Lives { targets, within: self.poll });
+            return Ok(OwnerState::Lives { targets, within: self.poll });
         };
         let node = match self.nodes.get(name, by()).await {
             Ok(node) => node,
@@ -250,7 +250,7 @@ impl Candidate {
                 if !std::mem::replace(&mut self.cannot_read_nodes, true) {
                     info!(election = %self.name, "no right to get nodes: a leader whose node is gone is waited for until its pod is gone");
                 }
-                return Ok(Standing::Lives { targets, within: self.poll });
+                return Ok(OwnerState::Lives { targets, within: self.poll });
             }
             Err(failure) => {
                 return Err(self.nodes.lock_error(failure, name, "read", "get", false).into());
@@ -262,7 +262,7 @@ impl Candidate {
                 targets.push(Target::new(Role::Node, name, pod::version(node)));
                 match pod::health(node) {
                     Health::OutOfService => {
-                        return Ok(Standing::Ended(format!("its node {name} is out of service")));
+                        return Ok(OwnerState::Ended(format!("its node {name} is out of service")));
                     }
                     Health::Unheard => {
                         self.presume_dead_after.map(|span| (true, span, "was not heard of"))
@@ -273,13 +273,13 @@ impl Candidate {
         };
         let Some((unheard, span, how)) = suspected else {
             self.suspicions.retain(|suspicion| suspicion.uid != owner.uid);
-            return Ok(Standing::Lives { targets, within: self.poll });
+            return Ok(OwnerState::Lives { targets, within: self.poll });
         };
         let left = span.saturating_sub(self.suspect(&owner.uid, unheard));
         if left.is_zero() {
-            return Ok(Standing::Ended(format!("its node {name} {how} for {span:?}")));
+            return Ok(OwnerState::Ended(format!("its node {name} {how} for {span:?}")));
         }
-        Ok(Standing::Lives { targets, within: self.poll.min(left) })
+        Ok(OwnerState::Lives { targets, within: self.poll.min(left) })
     }
 
     /// For how long a pod's node has been seen like this, without a break.
@@ -296,24 +296,24 @@ impl Candidate {
 
     /// Deletes a lock that nobody holds, if it is still as it was read. It is not taken over in place: a garbage collector that is
     /// about to delete it means its UID, whoever owns it by then.
-    async fn mend(&mut self, lock: &Value, why: &str) -> Result<Outlook, Stop> {
+    async fn delete_stale_lock(&mut self, lock: &Value, why: &str) -> Result<CheckOutcome, Stop> {
         let (uid, version) = (pod::uid(lock), pod::version(lock));
         match self.locks.delete(&self.name, uid, Some(version), by()).await {
             Ok(()) => {
                 info!(election = %self.name, why, "deleted the lock of a leader that is no more");
-                Ok(Outlook::Again)
+                Ok(CheckOutcome::Again)
             }
             Err(failure) if failure.is_change_of(&self.name) => {
                 debug!(election = %self.name, "somebody else was faster");
-                Ok(Outlook::Again)
+                Ok(CheckOutcome::Again)
             }
-            Err(failure @ Failure::Refused(_)) if failure.code() == 403 => {
+            Err(failure @ ApiFailure::Refused(_)) if failure.code() == 403 => {
                 let error = self.locks.lock_error(failure, &self.name, "delete", "delete", true);
                 if self.told.as_deref() != Some(why) {
                     warn!(election = %self.name, why, %error, "cannot delete the lock of a leader that is no more");
                     self.told = Some(why.to_owned());
                 }
-                Ok(Outlook::Wait { targets: vec![self.target(lock)], within: self.poll })
+                Ok(CheckOutcome::Wait { targets: vec![self.target(lock)], within: self.poll })
             }
             Err(failure) => {
                 Err(self.locks.lock_error(failure, &self.name, "delete", "delete", true).into())
@@ -353,9 +353,9 @@ impl Candidate {
         })
     }
 
-    fn wait(&mut self, what: &str, lock: &Value) -> Outlook {
+    fn wait(&mut self, what: &str, lock: &Value) -> CheckOutcome {
         self.tell_once(what.to_owned());
-        Outlook::Wait { targets: vec![self.target(lock)], within: self.poll }
+        CheckOutcome::Wait { targets: vec![self.target(lock)], within: self.poll }
     }
 
     fn target(&self, lock: &Value) -> Target {

@@ -52,23 +52,23 @@ impl Error for LifeError {
 #[derive(Debug)]
 pub(super) enum Stop {
     /// Trying again may help.
-    Trouble(LockError),
+    Retry(LockError),
     /// Nothing helps.
-    Final(LifeError),
+    Fatal(LifeError),
 }
 
 impl From<LockError> for Stop {
     fn from(error: LockError) -> Self {
         match error.kind() {
-            LockErrorKind::Misconfigured => Self::Final(final_error(error)),
-            _ => Self::Trouble(error),
+            LockErrorKind::Misconfigured => Self::Fatal(final_error(error)),
+            _ => Self::Retry(error),
         }
     }
 }
 
 impl From<LifeError> for Stop {
     fn from(error: LifeError) -> Self {
-        Self::Final(error)
+        Self::Fatal(error)
     }
 }
 

@@ -75,7 +75,7 @@ use super::api::Objects;
 use super::cluster::Cluster;
 use super::events::Recorder;
 use super::resource::check_object_name;
-use candidate::Candidate;
+use candidate::LifeCandidate;
 pub(super) use object::MARK;
 use status::Source;
 
@@ -181,7 +181,7 @@ impl LeaderForLife {
         self.status.status(&self.name)
     }
 
-    fn candidate(self) -> Result<Candidate, LifeError> {
+    fn candidate(self) -> Result<LifeCandidate, LifeError> {
         let misconfigured = |why: String| LifeError::new(LifeErrorKind::Misconfigured, why);
         check_object_name(&self.name).map_err(misconfigured)?;
         check_object_name(&self.pod).map_err(|why| {
@@ -198,7 +198,7 @@ impl LeaderForLife {
             .map_err(|_| misconfigured("the system gives no random numbers".to_owned()))?;
         let (access, namespace) = (self.cluster.access(), self.cluster.namespace());
         let report = self.status.reporter(&self.name, &self.pod);
-        Ok(Candidate {
+        Ok(LifeCandidate {
             locks: self.carrier.objects(access, namespace),
             pods: Objects::new(
                 access.clone(),

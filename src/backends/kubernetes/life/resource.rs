@@ -9,7 +9,7 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Map, Value};
 
 use crate::backends::kubernetes::api::Objects;
-use crate::backends::kubernetes::api_client::Access;
+use crate::backends::kubernetes::api_client::ApiClient;
 
 /// The kind of object that is the lock of a leader for life.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl LifeCarrier {
         self
     }
 
-    pub(super) fn objects(&self, access: &Access, namespace: &str) -> Objects {
+    pub(super) fn objects(&self, access: &ApiClient, namespace: &str) -> Objects {
         let path = DynamicObject::url_path(&self.resource, Some(namespace));
         Objects::new(access.clone(), path, self.resource.kind.clone(), namespace)
     }

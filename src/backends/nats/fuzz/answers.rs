@@ -6,11 +6,11 @@ use bolero::TypeGenerator;
 use serde::de::DeserializeOwned;
 
 use super::hostile::{FEW, Mutations, Text};
-use crate::backends::nats::api::{Ack, Failure, decode_bytes};
+use crate::backends::nats::api::{Ack, ApiFailure, decode_bytes};
 use crate::backends::nats::config::BucketConfig;
 use crate::backends::nats::connection::denied_subject;
 use crate::backends::nats::message::StoredMessage;
-use crate::backends::nats::stream::{Facts, StreamInfo};
+use crate::backends::nats::stream::{StreamFacts, StreamInfo};
 use crate::backends::nats::time::since_epoch;
 
 /// A server's answer about a bucket, shortened.
@@ -87,11 +87,11 @@ fn end_of_value(text: &str) -> usize {
 }
 
 /// What it says is fit for a log.
-fn told(failure: &Failure) {
+fn told(failure: &ApiFailure) {
     let words = match failure {
-        Failure::Server(error) => error.to_string(),
-        Failure::Garbled(error) => error.to_string(),
-        Failure::Request(_) => panic!("{failure:?}"),
+        ApiFailure::Server(error) => error.to_string(),
+        ApiFailure::Malformed(error) => error.to_string(),
+        ApiFailure::Request(_) => panic!("{failure:?}"),
     };
     assert!(words.len() < 1_000, "{} bytes", words.len());
     assert!(!words.chars().any(char::is_control), "{words:?}");
@@ -114,7 +114,7 @@ fn understand(answer: &[u8]) {
     }
     let Some(info) = read::<StreamInfo>(answer) else { return };
     let told = BucketConfig::new("B");
-    match Facts::check(&told, &info) {
+    match StreamFacts::check(&told, &info) {
         Ok(facts) => {
             let lease = facts.lease;
             assert!(

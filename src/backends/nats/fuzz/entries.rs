@@ -9,9 +9,9 @@ use bolero::TypeGenerator;
 
 use super::hostile::{FEW, Mutations, Text};
 use crate::backends::nats::codec;
-use crate::backends::nats::message::{Expiry, LONGEST_IDENTITY, StoredMessage};
+use crate::backends::nats::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use crate::backends::nats::time::FOREVER;
-use crate::lock::codec::LONGEST_SPAN;
+use crate::lock::codec::MAX_DURATION;
 use crate::lock::{
     Concession, Content, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
 };
@@ -108,15 +108,15 @@ fn stored(block: &[u8], value: &[u8]) -> StoredMessage {
 fn check(content: &Content) {
     match content {
         Content::Held(entry) => {
-            assert!(entry.identity.len() <= LONGEST_IDENTITY, "{} bytes", entry.identity.len());
+            assert!(entry.identity.len() <= MAX_IDENTITY_LEN, "{} bytes", entry.identity.len());
             assert!(!entry.identity.chars().any(char::is_control), "{:?}", entry.identity);
             assert!(entry.life <= FOREVER + EXPIRY.slack, "{:?}", entry.life);
             if let Some(mark) = &entry.mark {
-                assert!(mark.lease <= LONGEST_SPAN, "{:?}", mark.lease);
+                assert!(mark.lease <= MAX_DURATION, "{:?}", mark.lease);
             }
         }
         Content::Vacant(Tombstone::Released { left, .. }) => {
-            assert!(*left <= LONGEST_SPAN, "{left:?}");
+            assert!(*left <= MAX_DURATION, "{left:?}");
         }
         Content::Vacant(_) => {}
     }
@@ -132,7 +132,7 @@ fn any_headers_mean_something_and_the_same_heard_as_read() {
         check(&heard);
         assert_eq!(codec::stored_content(&stored(&block(&pairs), value), EXPIRY), heard);
         if let Some(said) = codec::concession(&headers) {
-            assert!(said.left <= LONGEST_SPAN);
+            assert!(said.left <= MAX_DURATION);
         }
         if let Some(repeated) = codec::repeated(&headers, "KV_B") {
             assert!(repeated.previous != Some(Some(Revision(0))));
@@ -199,7 +199,7 @@ fn what_is_written_is_read_back() {
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), value), EXPIRY), heard);
         let Content::Held(entry) = heard else { panic!("not held") };
         assert_eq!(entry.identity, write.identity);
-        let lease = write.mark.lease.min(LONGEST_SPAN);
+        let lease = write.mark.lease.min(MAX_DURATION);
         assert_eq!(entry.mark, Some(Mark { lease, ..write.mark }));
         assert!(!written.ttl || entry.life >= write.life.min(Duration::from_secs(60)));
 
@@ -209,7 +209,7 @@ fn what_is_written_is_read_back() {
         let (expected, timeout) = (Revision(written.number), Duration::ZERO);
         let release = Release { expected, by, left, cause, timeout };
         let headers = codec::release_headers(&release, written.expected.map(Duration::from_secs));
-        let left = left.min(LONGEST_SPAN);
+        let left = left.min(MAX_DURATION);
         let released = Content::Vacant(Tombstone::Released { by, left });
         assert_eq!(codec::content(&headers, b"", EXPIRY), released);
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
@@ -239,7 +239,7 @@ fn a_damaged_entry_says_no_more_than_its_bytes() {
         says("incumbent-version:1".to_owned());
         says(format!("{}-", mark.write.nonce));
         says(mark.write.number.to_string());
-        if mark.lease < LONGEST_SPAN {
+        if mark.lease < MAX_DURATION {
             says(mark.lease.as_millis().to_string());
         }
         if let Some(token) = mark.token {

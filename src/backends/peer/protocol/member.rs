@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::wire::Standing;
+use super::wire::MemberState;
 use crate::time::clock::Instant;
 
 /// A member of a group, as it was last heard.
@@ -27,7 +27,7 @@ pub struct Member {
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub member: Member,
-    pub standing: Standing,
+    pub standing: MemberState,
     /// When it was last heard.
     pub heard: Instant,
     /// When it was counted out.
@@ -38,11 +38,11 @@ pub(super) struct Known {
 
 impl Known {
     pub fn stands(&self) -> bool {
-        self.standing != Standing::Removed
+        self.standing != MemberState::Removed
     }
 
     pub fn leads(&self) -> bool {
-        self.standing == Standing::Leader
+        self.standing == MemberState::Leader
     }
 }
 

@@ -62,5 +62,5 @@ mod wire;
 pub use proposal::{Done, Operation, Refusal};
 pub use types::{VoterAction, VoterEvent, VoterSettings};
 pub use voter::Voter;
-pub(super) use voter_host::Seat;
-pub(super) use wire::{LONGEST_IDENTITY, LONGEST_NAME};
+pub(super) use voter_host::VoterHost;
+pub(super) use wire::{MAX_IDENTITY_LEN, MAX_NAME_LEN};

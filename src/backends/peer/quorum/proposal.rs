@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::wire::{Ballot, Holds, Stamps, To, Value};
+use super::wire::{Ballot, Holds, Recipient, Stamps, Value};
 use crate::lock::codec::ceil_millis;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
 use crate::time::clock::Instant;
@@ -83,7 +83,7 @@ pub(super) enum Stage {
 
 #[derive(Debug)]
 pub(super) struct Accepting {
-    pub set: BTreeMap<String, (To, u64)>,
+    pub set: BTreeMap<String, (Recipient, u64)>,
     pub accepted: BTreeSet<String>,
     /// By which stamps they sit.
     pub seats: Stamps,
@@ -99,7 +99,7 @@ pub(super) struct Accepting {
 
 #[derive(Debug)]
 pub(super) struct Promise {
-    pub from: To,
+    pub from: Recipient,
     pub incarnation: u64,
     pub accepted: Option<(Ballot, Value)>,
     pub floor: u64,

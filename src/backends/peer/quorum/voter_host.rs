@@ -11,14 +11,14 @@ use crate::lock::{Coverage, Hint, HintSink};
 
 type Answer = oneshot::Sender<Result<Done, Refusal>>;
 
-pub(in crate::backends::peer) struct Seat {
+pub(in crate::backends::peer) struct VoterHost {
     pub voter: Voter,
     tickets: u64,
     waiting: BTreeMap<u64, Answer>,
     listeners: BTreeMap<u64, (Arc<str>, HintSink)>,
 }
 
-impl Seat {
+impl VoterHost {
     pub fn new(voter: Voter) -> Self {
         Self { voter, tickets: 0, waiting: BTreeMap::new(), listeners: BTreeMap::new() }
     }
@@ -53,7 +53,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for VoterHost {
     fn drop(&mut self) {
         for (_, sink) in self.listeners.values() {
             sink.send(Hint::Coverage(Coverage::None));

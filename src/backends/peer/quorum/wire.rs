@@ -15,13 +15,13 @@ use crate::lock::{
 /// The event under which all of it travels.
 pub(crate) const EVENT: &str = "incumbent/lock";
 /// The most bytes of an identity.
-pub(in crate::backends::peer) const LONGEST_IDENTITY: usize = 256;
+pub(in crate::backends::peer) const MAX_IDENTITY_LEN: usize = 256;
 /// The most bytes of an election's name.
-pub(in crate::backends::peer) const LONGEST_NAME: usize = 256;
+pub(in crate::backends::peer) const MAX_NAME_LEN: usize = 256;
 
 /// Where an answer goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum To {
+pub(super) enum Recipient {
     Me,
     Address(SocketAddr),
 }
@@ -191,7 +191,7 @@ impl Value {
                 };
                 let advertisement = advertisement.clone().filter(|said| said.check().is_ok());
                 Content::Held(Entry {
-                    identity: display_identity(identity, LONGEST_IDENTITY),
+                    identity: display_identity(identity, MAX_IDENTITY_LEN),
                     mark: Some(mark),
                     life: bounded_duration(*life_ms),
                     advertisement: advertisement.map(Arc::new),

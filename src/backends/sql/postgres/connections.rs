@@ -9,10 +9,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{self, Does};
-use crate::backends::sql::error::Failed;
+use super::errors::{self, Effect};
+use crate::backends::sql::error::RequestError;
 use crate::lock::LockErrorKind;
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// How many requests may be under way: a request takes milliseconds, and a server has connections for a hundred clients.
 const AT_ONCE: usize = 4;
@@ -101,15 +101,15 @@ impl Connections {
     pub async fn ask(
         &self,
         statement: &str,
-        does: Does,
+        effect: Effect,
         timeout: Duration,
-    ) -> Result<Vec<PgRow>, Failed> {
-        let by = from_now(timeout);
+    ) -> Result<Vec<PgRow>, RequestError> {
+        let by = deadline_after(timeout);
         let mut taken = match timeout_at(by, self.take()).await {
             Ok(taken) => taken.map_err(|error| errors::no_connection(error, &self.place))?,
             Err(_) => {
                 let what = format!("no connection to {} in {timeout:?}", self.place);
-                return Err(Failed::new(LockErrorKind::Unavailable, what));
+                return Err(RequestError::new(LockErrorKind::Unavailable, what));
             }
         };
         let left = by.saturating_duration_since(Instant::now()).as_millis().max(1);
@@ -122,13 +122,16 @@ impl Connections {
                 taken.give_back();
                 Ok(rows)
             }
-            Ok(Err(error)) => Err(errors::failed(error, does, &self.place)),
+            Ok(Err(error)) => Err(errors::failed(error, effect, &self.place)),
             Err(_) => {
-                let kind = match does {
-                    Does::Read => LockErrorKind::Unavailable,
-                    Does::Write => LockErrorKind::Unknown,
+                let kind = match effect {
+                    Effect::Read => LockErrorKind::Unavailable,
+                    Effect::Write => LockErrorKind::Unknown,
                 };
-                Err(Failed::new(kind, format!("no answer from {} in {timeout:?}", self.place)))
+                Err(RequestError::new(
+                    kind,
+                    format!("no answer from {} in {timeout:?}", self.place),
+                ))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::backends::sql::error::Failed;
+use crate::backends::sql::error::RequestError;
 use crate::lock::{LockErrorKind, Nonce};
 
 /// How many campaigns are told apart. Of more than these, all are taken for one that is not known.
@@ -36,7 +36,7 @@ impl Emptiness {
     ///
     /// # Errors
     /// Where it may rest on an earlier one, which another campaign of this lock has seen end: it has to look again.
-    pub fn rests_on(&self, campaign: Nonce) -> Result<Option<String>, Failed> {
+    pub fn rests_on(&self, campaign: Nonce) -> Result<Option<String>, RequestError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let may_be_old = state.changed && !state.refused.contains(&campaign.0);
         if may_be_old {
@@ -44,7 +44,7 @@ impl Emptiness {
                 state.refused.insert(campaign.0);
             }
             let what = "another server has taken over since it was found empty";
-            return Err(Failed::new(LockErrorKind::Conflict, what));
+            return Err(RequestError::new(LockErrorKind::Conflict, what));
         }
         Ok(state.history.clone())
     }

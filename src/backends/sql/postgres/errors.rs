@@ -4,18 +4,18 @@ use std::io::ErrorKind;
 
 use sqlx::Error;
 
-use crate::backends::sql::error::Failed;
+use crate::backends::sql::error::RequestError;
 use crate::lock::LockErrorKind;
 
 /// What a request may do to the database, should its answer get lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Does {
+pub(super) enum Effect {
     Read,
     Write,
 }
 
 /// Why there is no connection. Nothing was asked.
-pub(super) fn no_connection(error: Error, place: &str) -> Failed {
+pub(super) fn no_connection(error: Error, place: &str) -> RequestError {
     let (kind, what) = match code_of(&error).as_deref() {
         Some(code) if code.starts_with("28") => {
             (LockErrorKind::Denied, format!("{place} does not let us in"))
@@ -29,17 +29,17 @@ pub(super) fn no_connection(error: Error, place: &str) -> Failed {
         ),
         _ => (LockErrorKind::Unavailable, format!("no connection to {place}")),
     };
-    Failed::because(kind, what, error)
+    RequestError::because(kind, what, error)
 }
 
 /// Why a statement failed.
-pub(super) fn failed(error: Error, does: Does, place: &str) -> Failed {
-    let lost = match does {
-        Does::Read => LockErrorKind::Unavailable,
-        Does::Write => LockErrorKind::Unknown,
+pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError {
+    let lost = match effect {
+        Effect::Read => LockErrorKind::Unavailable,
+        Effect::Write => LockErrorKind::Unknown,
     };
     let Some(code) = code_of(&error) else {
-        return Failed::because(lost, format!("the connection to {place} was lost"), error);
+        return RequestError::because(lost, format!("the connection to {place} was lost"), error);
     };
     let (kind, what) = match &*code {
         "42501" => (LockErrorKind::Denied, format!("a right is missing at {place}")),
@@ -55,12 +55,12 @@ pub(super) fn failed(error: Error, does: Does, place: &str) -> Failed {
         }
         _ => (LockErrorKind::Unavailable, format!("{place} could not do it")),
     };
-    Failed::because(kind, what, error)
+    RequestError::because(kind, what, error)
 }
 
 /// Whether something came that was not an answer: a notification, where a pooler gives whoever notifies the connection of
 /// whoever listens.
-pub(super) fn is_out_of_turn(failed: &Failed) -> bool {
+pub(super) fn is_out_of_turn(failed: &RequestError) -> bool {
     let error = failed.source.as_ref().and_then(|source| source.downcast_ref::<Error>());
     matches!(error, Some(Error::Protocol(_)))
 }

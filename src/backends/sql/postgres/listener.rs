@@ -8,8 +8,8 @@ use sqlx::postgres::{PgListener, PgNotification};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
-use super::errors::{self, Does};
-use super::state::{Found, Inner};
+use super::errors::{self, Effect};
+use super::state::{Found, LockState};
 use super::statements;
 use crate::backends::sql::row::{Row, span};
 use crate::lock::codec::parse_nonce;
@@ -53,12 +53,12 @@ enum Silent {
 }
 
 /// Listens until it is dropped.
-pub(super) async fn run(lock: Arc<Inner>) {
+pub(super) async fn run(lock: Arc<LockState>) {
     let mut pauses = Pauses::new();
     loop {
         let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
             Ok(Ok(listener)) => {
-                lock.hearers.announce(Coverage::Full); // which has everybody look
+                lock.subscribers.announce(Coverage::Full); // which has everybody look
                 let began = Instant::now();
                 listen(&lock, listener).await;
                 if began.elapsed() > Pauses::LONGEST {
@@ -79,13 +79,13 @@ pub(super) async fn run(lock: Arc<Inner>) {
                 pauses.next()
             }
         };
-        lock.hearers.announce(Coverage::None);
+        lock.subscribers.announce(Coverage::None);
         sleep(pause).await;
     }
 }
 
 /// Listens, and sees whether notifications arrive at all.
-async fn begin(lock: &Inner) -> Result<PgListener, Silent> {
+async fn begin(lock: &LockState) -> Result<PgListener, Silent> {
     let pool = lock.connections.for_listener();
     let mut listener = PgListener::connect_with(&pool).await.map_err(Silent::Unconnected)?;
     listener.eager_reconnect(false);
@@ -93,7 +93,7 @@ async fn begin(lock: &Inner) -> Result<PgListener, Silent> {
     listener.listen(channel).await.map_err(Silent::Unconnected)?;
     let probe = format!("{:016x}", fastrand::u64(..));
     let statement = statements::notify(channel, &probe);
-    let told = lock.connections.ask(&statement, Does::Read, BEGINS_WITHIN).await;
+    let told = lock.connections.ask(&statement, Effect::Read, BEGINS_WITHIN).await;
     told.map_err(|failed| match errors::is_out_of_turn(&failed) {
         true => Silent::Deaf,
         false => Silent::Unconnected(sqlx::Error::PoolTimedOut),
@@ -115,7 +115,7 @@ async fn begin(lock: &Inner) -> Result<PgListener, Silent> {
 }
 
 /// Passes on what is told, until the connection is lost or has left something out.
-async fn listen(lock: &Inner, listener: PgListener) {
+async fn listen(lock: &LockState, listener: PgListener) {
     let mut next = Box::pin(receive(listener));
     let mut behind_since: Option<Instant> = None;
     loop {
@@ -134,10 +134,10 @@ async fn listen(lock: &Inner, listener: PgListener) {
                 }
                 next = Box::pin(receive(listener));
             }
-            () = lock.hearers.news.notified() => {}
+            () = lock.subscribers.news.notified() => {}
             () = overdue => return debug!("a write was read that no notification told: listening anew"),
         }
-        behind_since = match lock.hearers.is_behind() {
+        behind_since = match lock.subscribers.is_behind() {
             true => behind_since.or_else(|| Some(Instant::now())),
             false => None,
         };
@@ -154,7 +154,7 @@ async fn receive(
 
 /// Anybody who may connect can have told it. So what could begin a term is looked up in the row: that an office is free, that
 /// its holder has stopped, that an entry is of this very process.
-async fn hear(lock: &Inner, told: &PgNotification) {
+async fn hear(lock: &LockState, told: &PgNotification) {
     let payload = told.payload();
     let Ok(Told { name, previous, conceded }) = serde_json::from_str(payload) else { return };
     let row = serde_json::from_str::<Row>(payload).ok().filter(|_| !conceded);
@@ -162,13 +162,13 @@ async fn hear(lock: &Inner, told: &PgNotification) {
     match held {
         Some(record) => {
             let previous = previous.map(|previous| Some(Revision(previous)));
-            lock.hearers.tell(&name, &Hint::Stored { record, previous, age: None });
+            lock.subscribers.tell(&name, &Hint::Stored { record, previous, age: None });
         }
         None => look_up(lock, &name).await,
     }
 }
 
-fn is_of_another(lock: &Inner, record: &Record) -> bool {
+fn is_of_another(lock: &LockState, record: &Record) -> bool {
     match &record.content {
         Content::Held(entry) => {
             entry.mark.as_ref().is_none_or(|mark| !lock.own.may_have(mark.write.nonce))
@@ -178,8 +178,8 @@ fn is_of_another(lock: &Inner, record: &Record) -> bool {
 }
 
 /// Passes on what the row says.
-async fn look_up(lock: &Inner, name: &str) {
-    if !lock.hearers.is_heard(name) {
+async fn look_up(lock: &LockState, name: &str) {
+    if !lock.subscribers.is_heard(name) {
         return;
     }
     let found = lock.look(name, LOOKS_WITHIN).await;
@@ -190,15 +190,15 @@ async fn look_up(lock: &Inner, name: &str) {
             (row, previous, conceded)
         }
         _ => {
-            lock.hearers.tell(name, &Hint::Look);
+            lock.subscribers.tell(name, &Hint::Look);
             return;
         }
     };
     if let Some(concession) = conceded.as_deref().and_then(concession) {
-        lock.hearers.tell(name, &Hint::Conceded(concession));
+        lock.subscribers.tell(name, &Hint::Conceded(concession));
     }
     let previous = previous.map(Some);
-    lock.hearers.tell(name, &Hint::Stored { record: row.record(), previous, age: None });
+    lock.subscribers.tell(name, &Hint::Stored { record: row.record(), previous, age: None });
 }
 
 fn concession(said: &str) -> Option<Concession> {

@@ -10,14 +10,14 @@ use futures_util::future::BoxFuture;
 use sqlx::Row as _;
 
 use super::connections::Connections;
-use super::errors::{self, Does};
+use super::errors::{self, Effect};
 use super::listener;
-use super::state::Inner;
+use super::state::LockState;
 use super::statements;
 use super::tables::Opened;
 use crate::backends::hint_hub::{self, HintHub, Listen};
-use crate::backends::sql::hints::Heard;
-use crate::backends::sql::{LONGEST_IDENTITY, check_name};
+use crate::backends::sql::hints::HeardRevisions;
+use crate::backends::sql::{MAX_IDENTITY_LEN, check_name};
 use crate::lock::{
     Capabilities, Concession, HintSink, Lock, LockError, Reading, Release, Revision, Subscription,
     Write,
@@ -28,12 +28,12 @@ use crate::lock::{
 /// Cheap to clone; clones share connections and one listener.
 #[derive(Clone)]
 pub struct PostgresLock {
-    inner: Arc<Inner>,
+    inner: Arc<LockState>,
 }
 
 impl PostgresLock {
     pub(super) fn new(connections: Arc<Connections>, opened: Opened) -> Self {
-        Self { inner: Arc::new(Inner::new(connections, opened)) }
+        Self { inner: Arc::new(LockState::new(connections, opened)) }
     }
 
     /// Does not listen for notifications, but polls: for a pooler in transaction mode, which passes none on. It is found out in any
@@ -50,7 +50,7 @@ impl PostgresLock {
     }
 
     /// The same lock, differently described, which shares only the connections with this one any more.
-    fn change(self, change: impl FnOnce(&mut Inner)) -> Self {
+    fn change(self, change: impl FnOnce(&mut LockState)) -> Self {
         let mut inner = self.inner.another();
         change(&mut inner);
         Self { inner: Arc::new(inner) }
@@ -68,7 +68,7 @@ impl Lock for PostgresLock {
             expires: false,
             // Until its replicas have it, a commit whose backend was ended is visible and may still be lost.
             reads_are_durable: !self.inner.synchronous,
-            longest_identity: LONGEST_IDENTITY,
+            longest_identity: MAX_IDENTITY_LEN,
         }
     }
 
@@ -128,7 +128,8 @@ impl Lock for PostgresLock {
     ) -> BoxFuture<'a, Result<(), LockError>> {
         let statement = statements::concede(name, &concession);
         async move {
-            let told = self.inner.connections.ask(&statement, Does::Write, CONCEDES_WITHIN).await;
+            let told =
+                self.inner.connections.ask(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;
             told.map(drop).map_err(|failed| failed.of("concession", name))
         }
         .boxed()
@@ -137,10 +138,10 @@ impl Lock for PostgresLock {
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         async move {
             let connections = &self.inner.connections;
-            let rows = connections.ask(statements::NAMES, Does::Read, timeout).await;
+            let rows = connections.ask(statements::NAMES, Effect::Read, timeout).await;
             let rows = rows.map_err(|failed| failed.of("listing", "elections"))?;
             let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
-            let odd = |error| errors::failed(error, Does::Read, connections.place());
+            let odd = |error| errors::failed(error, Effect::Read, connections.place());
             names.map_err(|error| odd(error).of("listing", "elections"))
         }
         .boxed()
@@ -168,11 +169,11 @@ impl Lock for PostgresLock {
     }
 }
 
-impl Listen for Inner {
-    type Note = Heard;
+impl Listen for LockState {
+    type Note = HeardRevisions;
 
-    fn hub(&self) -> &HintHub<Heard> {
-        &self.hearers.hub
+    fn hub(&self) -> &HintHub<HeardRevisions> {
+        &self.subscribers.hub
     }
 
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
@@ -181,7 +182,7 @@ impl Listen for Inner {
 }
 
 /// How long telling that one has stopped may take.
-const CONCEDES_WITHIN: Duration = Duration::from_secs(1);
+const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl fmt::Debug for PostgresLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

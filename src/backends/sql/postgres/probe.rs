@@ -9,12 +9,12 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgRow};
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::Connections;
-use super::errors::{self, Does};
+use super::errors::{self, Effect};
 use super::statements;
 use super::tables;
-use crate::backends::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
 use crate::lock::LockErrorKind;
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// What the channels begin with on which it is tried out whether notifications arrive. Each is used once: a pooler may leave
 /// somebody else's connection listening.
@@ -153,7 +153,7 @@ impl PostgresProbe {
     /// # Errors
     /// As [`server`](Self::server); and tables of another version.
     pub async fn tables(&self, timeout: Duration) -> Result<TableFacts, SqlError> {
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let row = self.one(TABLES, timeout).await?;
         let mut facts = tables_of(&row).map_err(|error| self.odd(error))?;
         let may_read = facts.lacking.iter().all(|right| right.verb != "SELECT");
@@ -173,7 +173,7 @@ impl PostgresProbe {
     /// # Errors
     /// Where the server refuses to listen or to notify, as a replica does, or nothing could be asked within `timeout`.
     pub async fn hears(&self, timeout: Duration) -> Result<bool, SqlError> {
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let place = self.connections.place();
         let channel = format!("{CHANNEL}{:016x}", fastrand::u64(..));
         let begun = timeout_at(by, async {
@@ -184,14 +184,15 @@ impl PostgresProbe {
             Ok(listener)
         });
         let mut listener = match begun.await {
-            Ok(begun) => begun.map_err(|error| errors::failed(error, Does::Read, place))?,
+            Ok(begun) => begun.map_err(|error| errors::failed(error, Effect::Read, place))?,
             Err(_) => {
                 let what = format!("{place} did not let us listen in {timeout:?}");
                 return Err(SqlError::new(SqlErrorKind::Unavailable, what));
             }
         };
         let left = by.saturating_duration_since(Instant::now());
-        let told = self.connections.ask(&statements::notify(&channel, ""), Does::Read, left).await;
+        let told =
+            self.connections.ask(&statements::notify(&channel, ""), Effect::Read, left).await;
         match told {
             Ok(_) => {}
             Err(failed) if errors::is_out_of_turn(&failed) => return Ok(false),
@@ -203,7 +204,7 @@ impl PostgresProbe {
                     Ok(Some(told)) if told.channel() == channel => return Ok(true),
                     Ok(Some(_)) => {}
                     Ok(None) => return Ok(false),
-                    Err(error) => return Err(errors::failed(error, Does::Read, place)),
+                    Err(error) => return Err(errors::failed(error, Effect::Read, place)),
                 }
             }
         };
@@ -213,16 +214,16 @@ impl PostgresProbe {
         }
     }
 
-    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, Failed> {
-        let rows = self.connections.ask(statement, Does::Read, timeout).await?;
+    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, RequestError> {
+        let rows = self.connections.ask(statement, Effect::Read, timeout).await?;
         rows.into_iter().next().ok_or_else(|| {
             let what = format!("{} answered nothing", self.connections.place());
-            Failed::new(LockErrorKind::Unavailable, what)
+            RequestError::new(LockErrorKind::Unavailable, what)
         })
     }
 
-    fn odd(&self, error: sqlx::Error) -> Failed {
-        errors::failed(error, Does::Read, self.connections.place())
+    fn odd(&self, error: sqlx::Error) -> RequestError {
+        errors::failed(error, Effect::Read, self.connections.place())
     }
 }
 

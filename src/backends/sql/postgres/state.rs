@@ -10,24 +10,24 @@ use tokio::time::Instant;
 
 use super::connections::Connections;
 use super::emptiness::{Emptiness, Nonces};
-use super::errors::{self, Does};
+use super::errors::{self, Effect};
 use super::statements;
 use super::tables::Opened;
-use crate::backends::sql::error::Failed;
-use crate::backends::sql::hints::Hearers;
+use crate::backends::sql::error::RequestError;
+use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::Row;
-use crate::backends::sql::seen::Seen;
+use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Tombstone};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct LockState {
     pub(super) connections: Arc<Connections>,
     pub(super) opened: Opened,
     pub(super) longest_lease_ms: AtomicU64,
-    pub(super) hearers: Hearers,
-    pub(super) seen: Seen,
+    pub(super) subscribers: Subscribers,
+    pub(super) seen: NewestRevisions,
     pub(super) empty: PerKey<Emptiness>,
     /// The campaigns that have written by this lock.
     pub(super) own: Nonces,
@@ -55,14 +55,14 @@ pub(super) struct Found {
     history: Option<String>,
 }
 
-impl Inner {
+impl LockState {
     pub(super) fn new(connections: Arc<Connections>, opened: Opened) -> Self {
         Self {
             longest_lease_ms: as_ms(opened.longest_lease).into(),
             connections,
             opened,
-            hearers: Hearers::default(),
-            seen: Seen::default(),
+            subscribers: Subscribers::default(),
+            seen: NewestRevisions::default(),
             empty: PerKey::default(),
             own: Nonces::default(),
             listens: true,
@@ -80,16 +80,16 @@ impl Inner {
         }
     }
 
-    pub(super) async fn look(&self, name: &str, timeout: Duration) -> Result<Found, Failed> {
-        let rows = self.connections.ask(&statements::read(name), Does::Read, timeout).await?;
+    pub(super) async fn look(&self, name: &str, timeout: Duration) -> Result<Found, RequestError> {
+        let rows = self.connections.ask(&statements::read(name), Effect::Read, timeout).await?;
         let Some(row) = rows.first() else {
             let what = "incumbent_settings is empty: run deploy/postgres.sql";
-            return Err(Failed::new(LockErrorKind::Misconfigured, what));
+            return Err(RequestError::new(LockErrorKind::Misconfigured, what));
         };
-        let odd = |error| errors::failed(error, Does::Read, self.connections.place());
+        let odd = |error| errors::failed(error, Effect::Read, self.connections.place());
         if row.try_get("replica").map_err(odd)? {
             let what = errors::read_only(self.connections.place());
-            return Err(Failed::new(LockErrorKind::Unavailable, what));
+            return Err(RequestError::new(LockErrorKind::Unavailable, what));
         }
         let longest: i64 = row.try_get("longest_ms").map_err(odd)?;
         self.longest_lease_ms.store(longest.unsigned_abs(), Ordering::Relaxed);
@@ -110,8 +110,12 @@ impl Inner {
         })
     }
 
-    pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
-        let by = from_now(timeout);
+    pub(super) async fn read(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Reading, RequestError> {
+        let by = deadline_after(timeout);
         let left = || by.saturating_duration_since(Instant::now());
         let mut found = self.look(name, timeout).await?;
         while let Some(row) = &found.row {
@@ -120,7 +124,7 @@ impl Inner {
                 break;
             }
             let statement = statements::forget(name, row.revision, seen);
-            match self.connections.ask(&statement, Does::Write, left()).await {
+            match self.connections.ask(&statement, Effect::Write, left()).await {
                 Ok(_) => {}
                 // Whoever only looks need not write. The row says no more than that somebody may be leading.
                 Err(failed) if failed.kind == LockErrorKind::Denied => {
@@ -134,7 +138,7 @@ impl Inner {
         Ok(match found.row {
             Some(row) => {
                 let record = row.record();
-                self.hearers.was_read(name, record.revision);
+                self.subscribers.was_read(name, record.revision);
                 Reading::Found(record)
             }
             // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a server that took
@@ -154,13 +158,13 @@ impl Inner {
         name: &str,
         statement: &str,
         timeout: Duration,
-    ) -> Result<Revision, Failed> {
-        let rows = self.connections.ask(statement, Does::Write, timeout).await?;
+    ) -> Result<Revision, RequestError> {
+        let rows = self.connections.ask(statement, Effect::Write, timeout).await?;
         let Some(row) = rows.first() else {
-            return Err(Failed::new(LockErrorKind::Conflict, "somebody else wrote"));
+            return Err(RequestError::new(LockErrorKind::Conflict, "somebody else wrote"));
         };
         let revision: Result<i64, _> = row.try_get("revision");
-        let odd = |error| errors::failed(error, Does::Write, self.connections.place());
+        let odd = |error| errors::failed(error, Effect::Write, self.connections.place());
         let revision = revision.map_err(odd)?.unsigned_abs();
         self.seen.see(name, revision);
         Ok(Revision(revision))

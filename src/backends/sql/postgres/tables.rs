@@ -6,9 +6,9 @@ use sqlx::Row;
 use tokio::time::{Instant, sleep};
 
 use super::connections::Connections;
-use super::errors::{self, Does};
+use super::errors::{self, Effect};
 use super::statements;
-use crate::backends::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::Tables;
 use crate::lock::LockErrorKind;
@@ -64,7 +64,7 @@ pub(super) async fn open(
                     "the tables of elections cannot be made at {}: run deploy/postgres.sql as who may",
                     connections.place()
                 );
-                return Err(Failed { message: what, ..failed }.into());
+                return Err(RequestError { message: what, ..failed }.into());
             }
         }
     }
@@ -75,22 +75,22 @@ async fn look(
     connections: &Connections,
     timeout: Duration,
     made: bool,
-) -> Result<Option<Opened>, Failed> {
+) -> Result<Option<Opened>, RequestError> {
     let statement = "SELECT n.nspname::text AS schema, pg_is_in_recovery() AS replica
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = to_regclass('incumbent_elections')";
-    let rows = connections.ask(statement, Does::Read, timeout).await?;
+    let rows = connections.ask(statement, Effect::Read, timeout).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    let odd = |error| errors::failed(error, Does::Read, connections.place());
+    let odd = |error| errors::failed(error, Effect::Read, connections.place());
     if row.try_get("replica").map_err(odd)? {
         let what = errors::read_only(connections.place());
-        return Err(Failed::new(LockErrorKind::Unavailable, what));
+        return Err(RequestError::new(LockErrorKind::Unavailable, what));
     }
     let channel = format!("{CHANNEL}{}", row.try_get::<String, _>("schema").map_err(odd)?);
     if channel.len() > LONGEST_CHANNEL {
         let most = LONGEST_CHANNEL - CHANNEL.len();
         let what = format!("the name of the tables' schema may have {most} bytes at the most");
-        return Err(Failed::new(LockErrorKind::Misconfigured, what));
+        return Err(RequestError::new(LockErrorKind::Misconfigured, what));
     }
     let longest_lease = longest_lease(connections, timeout).await?;
     Ok(Some(Opened { longest_lease, made, channel }))
@@ -100,10 +100,10 @@ async fn look(
 pub(super) async fn longest_lease(
     connections: &Connections,
     timeout: Duration,
-) -> Result<Duration, Failed> {
-    let odd = |error| errors::failed(error, Does::Read, connections.place());
-    let rows = connections.ask(&statements::read("any"), Does::Read, timeout).await?;
-    let misconfigured = |what| Failed::new(LockErrorKind::Misconfigured, what);
+) -> Result<Duration, RequestError> {
+    let odd = |error| errors::failed(error, Effect::Read, connections.place());
+    let rows = connections.ask(&statements::read("any"), Effect::Read, timeout).await?;
+    let misconfigured = |what| RequestError::new(LockErrorKind::Misconfigured, what);
     let Some(row) = rows.first() else {
         let what = "incumbent_settings is empty: run deploy/postgres.sql".to_owned();
         return Err(misconfigured(what));
@@ -124,10 +124,10 @@ async fn make(
     connections: &Connections,
     longest_lease: Duration,
     timeout: Duration,
-) -> Result<bool, Failed> {
+) -> Result<bool, RequestError> {
     let lease = format!("interval '{} milliseconds'", millis(longest_lease));
     let statement = MAKE.replace(ITS_LONGEST_LEASE, &lease);
-    let made = connections.ask(&statement, Does::Read, timeout).await?;
+    let made = connections.ask(&statement, Effect::Read, timeout).await?;
     Ok(!made.is_empty())
 }
 

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use sqlx::Error;
 
-use crate::backends::sql::error::Failed;
+use crate::backends::sql::error::RequestError;
 use crate::lock::LockErrorKind;
 
 /// Why a statement failed. `in_doubt`: it was the one that makes the others count.
-pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> Failed {
+pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError {
     let path = path.display();
     let (kind, what) = match code_of(&error).map(|code| (code, code & 0xff)) {
         // The file was moved or deleted after it was opened.
@@ -31,20 +31,20 @@ pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> Failed {
         _ => (LockErrorKind::Unavailable, format!("{path} could not be used")),
     };
     let kind = if in_doubt { LockErrorKind::Unknown } else { kind };
-    Failed::because(kind, what, error)
+    RequestError::because(kind, what, error)
 }
 
 /// Whether others were at it: trying again helps.
-pub(super) fn is_busy(failed: &Failed) -> bool {
+pub(super) fn is_busy(failed: &RequestError) -> bool {
     matches!(code(failed), Some(5 | 6))
 }
 
 /// Whether the tables are not there.
-pub(super) fn has_no_tables(failed: &Failed) -> bool {
+pub(super) fn has_no_tables(failed: &RequestError) -> bool {
     code(failed) == Some(1)
 }
 
-fn code(failed: &Failed) -> Option<u32> {
+fn code(failed: &RequestError) -> Option<u32> {
     let error = failed.source.as_ref()?.downcast_ref::<Error>()?;
     code_of(error).map(|code| code & 0xff)
 }

@@ -17,11 +17,11 @@ use super::boot_id::{self, Moment, is_past};
 use super::errors;
 use super::names::{self, Id};
 use super::statements;
-use crate::backends::sql::error::{Failed, SqlError};
+use crate::backends::sql::error::{RequestError, SqlError};
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::Tables;
 use crate::lock::LockErrorKind;
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// The version of the tables that is understood here.
 const VERSION: i64 = 1;
@@ -91,7 +91,7 @@ impl File {
     }
 
     /// Opens the file, made where it may be, with its tables. Answers whether they were made by us.
-    async fn prepare(&self, tables: Tables, by: Instant) -> Result<(Open, bool), Failed> {
+    async fn prepare(&self, tables: Tables, by: Instant) -> Result<(Open, bool), RequestError> {
         let missing = fs::symlink_metadata(&self.path).is_err();
         if missing && !tables.make {
             return Err(self.misconfigured("is not there"));
@@ -131,13 +131,16 @@ impl File {
     }
 
     /// Learns what the settings say. Answers when the tables were made.
-    async fn learn(&self, connection: &mut SqliteConnection) -> Result<Option<Moment>, Failed> {
+    async fn learn(
+        &self,
+        connection: &mut SqliteConnection,
+    ) -> Result<Option<Moment>, RequestError> {
         let (longest, made) = settings(connection, &self.path).await?;
         self.longest_lease_ms.store(millis(longest).unsigned_abs(), Ordering::Relaxed);
         Ok(made)
     }
 
-    async fn connect(&self, make: bool, by: Instant) -> Result<Open, Failed> {
+    async fn connect(&self, make: bool, by: Instant) -> Result<Open, RequestError> {
         let left = by.saturating_duration_since(Instant::now());
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
@@ -157,7 +160,7 @@ impl File {
         match (before, self.id()?) {
             (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
             (None, Some(id)) if make => Ok(Open { connection, id }),
-            _ => Err(Failed::new(LockErrorKind::Unavailable, self.moved())),
+            _ => Err(RequestError::new(LockErrorKind::Unavailable, self.moved())),
         }
     }
 
@@ -167,8 +170,8 @@ impl File {
         statement: Statement,
         writes: bool,
         timeout: Duration,
-    ) -> Result<Option<Answer>, Failed> {
-        let by = from_now(timeout);
+    ) -> Result<Option<Answer>, RequestError> {
+        let by = deadline_after(timeout);
         let Some(id) = self.id()? else {
             self.idle().clear();
             return Ok(None);
@@ -196,7 +199,7 @@ impl File {
                 }
             }
             Ok(Err(failed)) => Err(failed),
-            Err(_) if in_doubt => Err(Failed::new(
+            Err(_) if in_doubt => Err(RequestError::new(
                 LockErrorKind::Unknown,
                 format!(
                     "{} has not said in {timeout:?} whether it was written",
@@ -214,7 +217,7 @@ impl File {
         writes: bool,
         by: Instant,
         in_doubt: &mut bool,
-    ) -> Result<Answer, Failed> {
+    ) -> Result<Answer, RequestError> {
         let odd = |error| errors::failed(error, false, &self.path);
         let left = by.saturating_duration_since(Instant::now()).as_millis();
         let connection = &mut open.connection;
@@ -227,7 +230,7 @@ impl File {
         if writes {
             // As late as can be: a file that others do not see any more must not make a leader.
             if self.id()? != Some(open.id) {
-                return Err(Failed::new(LockErrorKind::Unavailable, self.moved()));
+                return Err(RequestError::new(LockErrorKind::Unavailable, self.moved()));
             }
             *in_doubt = true;
         }
@@ -238,7 +241,7 @@ impl File {
     }
 
     /// Which file is there now, if any.
-    fn id(&self) -> Result<Option<Id>, Failed> {
+    fn id(&self) -> Result<Option<Id>, RequestError> {
         let Ok(named) = names::look(&self.path) else { return Ok(None) };
         match named.unfit() {
             Some(why) => Err(self.misconfigured(&why)),
@@ -265,23 +268,23 @@ impl File {
         format!("{} was put in the place of another file", self.path.display())
     }
 
-    fn late(&self, what: &str) -> Failed {
+    fn late(&self, what: &str) -> RequestError {
         let what = format!("{} could not be {what} in time", self.path.display());
-        Failed::new(LockErrorKind::Unavailable, what)
+        RequestError::new(LockErrorKind::Unavailable, what)
     }
 
     /// There is nothing to write to.
-    pub fn gone(&self) -> Failed {
+    pub fn gone(&self) -> RequestError {
         self.misconfigured("was deleted: put it back, or start one campaigner anew, which makes it")
     }
 
-    fn misconfigured(&self, what: &str) -> Failed {
+    fn misconfigured(&self, what: &str) -> RequestError {
         misconfigured(&self.path, what)
     }
 }
 
-pub(super) fn misconfigured(path: &Path, what: &str) -> Failed {
-    Failed::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
+pub(super) fn misconfigured(path: &Path, what: &str) -> RequestError {
+    RequestError::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
 }
 
 pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
@@ -293,7 +296,7 @@ pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool
 pub(super) async fn settings(
     connection: &mut SqliteConnection,
     path: &Path,
-) -> Result<(Duration, Option<Moment>), Failed> {
+) -> Result<(Duration, Option<Moment>), RequestError> {
     let odd = |error| errors::failed(error, false, path);
     let row = sqlx::query(statements::SETTINGS).fetch_optional(connection).await.map_err(odd)?;
     let row = row.ok_or_else(|| misconfigured(path, "has no settings of elections"))?;
@@ -315,10 +318,10 @@ pub(super) fn moment_of(row: &SqliteRow) -> Result<Option<Moment>, sqlx::Error> 
 }
 
 /// The path from the root, through what links there are, of a file that need not be there yet.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failed> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, RequestError> {
     resolved(path).map_err(|error| {
         let what = format!("there is no directory for {}", path.display());
-        Failed::because(LockErrorKind::Misconfigured, what, error)
+        RequestError::because(LockErrorKind::Misconfigured, what, error)
     })
 }
 

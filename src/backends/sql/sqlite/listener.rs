@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
 use super::announce::log_path;
-use super::state::Inner;
+use super::state::LockState;
 use super::statements;
 use crate::lock::{Coverage, Hint, Revision};
 
@@ -26,11 +26,11 @@ const UNTOLD_BLIND: Duration = Duration::from_millis(40);
 /// the disk has it, and the write can be seen only after that, which on a busy disk takes a second and more. Campaigners say when
 /// they are done; a shell of SQLite does not.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(128);
+const MAX_PAUSE: Duration = Duration::from_millis(128);
 const LOOKS_FOR: Duration = Duration::from_secs(4);
 
 /// Looks whenever the file was written to, until it is dropped.
-pub(super) async fn run(lock: Arc<Inner>) {
+pub(super) async fn run(lock: Arc<LockState>) {
     let told = Arc::new(Told::default());
     let watcher = watch(lock.file.path(), Arc::clone(&told));
     if let Err(error) = &watcher {
@@ -40,9 +40,9 @@ pub(super) async fn run(lock: Arc<Inner>) {
     let mut awaited: Option<Awaited> = None;
     loop {
         match look(&lock).await {
-            Look::Failed => lock.hearers.announce(Coverage::None),
+            Look::RequestError => lock.subscribers.announce(Coverage::None),
             // What was heard until then counts no more.
-            _ if lock.hearers.announce_if_none(Coverage::Full) => continue,
+            _ if lock.subscribers.announce_if_none(Coverage::Full) => continue,
             Look::News => awaited = None,
             Look::NothingNew => {}
         }
@@ -52,7 +52,7 @@ pub(super) async fn run(lock: Arc<Inner>) {
             let done = told.done.load(Ordering::Relaxed);
             awaited = (!done).then(Awaited::begin);
         } else if let Some(awaited) = &mut awaited {
-            awaited.pause = (awaited.pause * 2).min(LONGEST_PAUSE);
+            awaited.pause = (awaited.pause * 2).min(MAX_PAUSE);
         }
     }
 }
@@ -80,46 +80,46 @@ impl Awaited {
 enum Look {
     News,
     NothingNew,
-    Failed,
+    RequestError,
 }
 
-async fn look(lock: &Inner) -> Look {
+async fn look(lock: &LockState) -> Look {
     let mut news = false;
-    for name in lock.hearers.hub.names() {
+    for name in lock.subscribers.hub.names() {
         let read = sqlx::query(statements::READ).bind(name.to_string());
         let answer = match lock.file.ask(read, false, LOOK).await {
             Ok(Some(answer)) => answer,
             // Who leads must know at once, and finds nothing.
             Ok(None) => {
-                if lock.hearers.heard(&name).is_some() {
-                    lock.hearers.hub.send_all(&Hint::Look);
+                if lock.subscribers.heard(&name).is_some() {
+                    lock.subscribers.hub.send_all(&Hint::Look);
                 }
-                return Look::Failed;
+                return Look::RequestError;
             }
             Err(failed) => {
                 debug!(error = failed.message, "no look at the file");
-                return Look::Failed;
+                return Look::RequestError;
             }
         };
-        let heard = lock.hearers.heard(&name);
+        let heard = lock.subscribers.heard(&name);
         let row = match answer.rows.first().map(|row| lock.row_of(row)) {
             Some(Ok(row)) => row,
             // Nothing stands there any more, or something that cannot be read.
             _ if heard.is_some() => {
-                lock.hearers.hub.send_all(&Hint::Look);
+                lock.subscribers.hub.send_all(&Hint::Look);
                 continue;
             }
             _ => continue,
         };
         let revision = Revision(row.revision);
         if lock.seen.see(&name, row.revision) > row.revision {
-            lock.hearers.tell(&name, &Hint::Look); // the past has come back
+            lock.subscribers.tell(&name, &Hint::Look); // the past has come back
         } else if heard < Some(revision) {
             // Revisions are counted, so none is missing between these.
             let previous = heard.filter(|heard| heard.0.checked_add(1) == Some(revision.0));
             let previous = previous.map(Some);
             let record = row.record();
-            news |= lock.hearers.tell(&name, &Hint::Stored { record, previous, age: None });
+            news |= lock.subscribers.tell(&name, &Hint::Stored { record, previous, age: None });
         }
     }
     if news { Look::News } else { Look::NothingNew }

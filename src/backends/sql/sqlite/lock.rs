@@ -12,12 +12,12 @@ use super::boot_id;
 use super::errors;
 use super::file::{File, Statement};
 use super::listener;
-use super::state::Inner;
+use super::state::LockState;
 use super::statements;
 use crate::backends::hint_hub::{self, HintHub, Listen};
-use crate::backends::sql::hints::Heard;
+use crate::backends::sql::hints::HeardRevisions;
 use crate::backends::sql::row::{column, millis};
-use crate::backends::sql::{LONGEST_IDENTITY, check_name};
+use crate::backends::sql::{MAX_IDENTITY_LEN, check_name};
 use crate::lock::codec::cause_label;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
@@ -28,12 +28,12 @@ use crate::lock::{
 /// Cheap to clone; clones share connections and what they hear.
 #[derive(Clone)]
 pub struct SqliteLock {
-    inner: Arc<Inner>,
+    inner: Arc<LockState>,
 }
 
 impl SqliteLock {
     pub(super) fn new(file: Arc<File>) -> Self {
-        Self { inner: Arc::new(Inner::new(file)) }
+        Self { inner: Arc::new(LockState::new(file)) }
     }
 }
 
@@ -78,7 +78,7 @@ impl Lock for SqliteLock {
             empty_is_proof: false,
             expires: false,
             reads_are_durable: true,
-            longest_identity: LONGEST_IDENTITY,
+            longest_identity: MAX_IDENTITY_LEN,
         }
     }
 
@@ -150,11 +150,11 @@ impl Lock for SqliteLock {
     }
 }
 
-impl Listen for Inner {
-    type Note = Heard;
+impl Listen for LockState {
+    type Note = HeardRevisions;
 
-    fn hub(&self) -> &HintHub<Heard> {
-        &self.hearers.hub
+    fn hub(&self) -> &HintHub<HeardRevisions> {
+        &self.subscribers.hub
     }
 
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {

@@ -12,9 +12,9 @@ use super::boot_id;
 use super::errors;
 use super::file::{absolute, has_tables, misconfigured, settings};
 use super::names;
-use crate::backends::sql::error::{Failed, SqlError, SqlErrorKind};
+use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
 use crate::lock::LockErrorKind;
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 /// What a file of elections is like.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Sqlite {
     pub async fn facts(path: impl AsRef<Path>, timeout: Duration) -> Result<SqliteFacts, SqlError> {
         let path = absolute(path.as_ref())?;
         let doubtful_file_system = path.parent().and_then(boot_id::doubtful_file_system);
-        let by = from_now(timeout);
+        let by = deadline_after(timeout);
         let looked = async {
             let version = version().await.map_err(|error| errors::failed(error, false, &path))?;
             let file = match path.try_exists() {
@@ -74,7 +74,7 @@ async fn version() -> Result<String, sqlx::Error> {
     sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await
 }
 
-async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, Failed> {
+async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, RequestError> {
     if let Some(why) = names::look(path).ok().and_then(|named| named.unfit()) {
         return Err(misconfigured(path, &why));
     }

@@ -10,27 +10,31 @@ use tokio::time::Instant;
 use super::errors;
 use super::file::{File, Statement, moment_of};
 use super::statements;
-use crate::backends::sql::error::Failed;
-use crate::backends::sql::hints::Hearers;
+use crate::backends::sql::error::RequestError;
+use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, column, span};
-use crate::backends::sql::seen::Seen;
+use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{LockErrorKind, Reading, Revision};
-use crate::time::timer::from_now;
+use crate::time::timer::deadline_after;
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct LockState {
     pub(super) file: Arc<File>,
-    pub(super) hearers: Hearers,
-    pub(super) seen: Seen,
+    pub(super) subscribers: Subscribers,
+    pub(super) seen: NewestRevisions,
 }
 
-impl Inner {
+impl LockState {
     pub(super) fn new(file: Arc<File>) -> Self {
-        Self { file, hearers: Hearers::default(), seen: Seen::default() }
+        Self { file, subscribers: Subscribers::default(), seen: NewestRevisions::default() }
     }
 
-    pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, Failed> {
-        let by = from_now(timeout);
+    pub(super) async fn read(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Reading, RequestError> {
+        let by = deadline_after(timeout);
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let read = sqlx::query(statements::READ).bind(name.to_owned());
@@ -62,11 +66,11 @@ impl Inner {
         name: &str,
         statement: Statement,
         timeout: Duration,
-    ) -> Result<Revision, Failed> {
+    ) -> Result<Revision, RequestError> {
         let answer =
             self.file.ask(statement, true, timeout).await?.ok_or_else(|| self.file.gone())?;
         let Some(row) = answer.rows.first() else {
-            return Err(Failed::new(LockErrorKind::Conflict, "somebody else wrote"));
+            return Err(RequestError::new(LockErrorKind::Conflict, "somebody else wrote"));
         };
         let revision: Result<i64, _> = row.try_get("revision");
         let odd = |error| errors::failed(error, true, self.file.path());

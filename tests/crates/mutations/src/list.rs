@@ -366,7 +366,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[edit(
             "src/driver/term_end.rs",
             "        let stopped = self.stop_work().await;\n        info!(",
-            "        let told = self.on_lost.clone();\n        self.tell_loss().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        info!(",
+            "        let told = self.on_lost.clone();\n        self.call_on_lost().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        info!(",
         )],
         noticed_by: &[Elections],
     },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Group;
 use crate::backends::peer::protocol::member::{Known, Member};
 use crate::backends::peer::protocol::types::Change;
-use crate::backends::peer::protocol::wire::{Profile, Standing};
+use crate::backends::peer::protocol::wire::{MemberState, Profile};
 use crate::time::clock::Instant;
 
 impl Group {
@@ -53,8 +53,8 @@ impl Group {
         let Profile { weight, standing, channels, .. } = profile;
         let channels = channels.into_iter().collect();
         let Some(known) = self.members.get_mut(id) else {
-            if !comes || standing == Standing::Removed {
-                return standing != Standing::Removed;
+            if !comes || standing == MemberState::Removed {
+                return standing != MemberState::Removed;
             }
             if !self.make_room() {
                 return false;
@@ -67,7 +67,7 @@ impl Group {
             return true;
         };
         let was = known.standing;
-        if was == Standing::Removed && !comes {
+        if was == MemberState::Removed && !comes {
             return true;
         }
         known.heard = now;
@@ -79,12 +79,12 @@ impl Group {
             self.version += 1;
         }
         match (was, standing) {
-            (Standing::Removed, Standing::Removed) => {}
-            (Standing::Removed, _) => {
+            (MemberState::Removed, MemberState::Removed) => {}
+            (MemberState::Removed, _) => {
                 known.removed = None;
                 self.tell(Change::Added(member));
             }
-            (_, Standing::Removed) => {
+            (_, MemberState::Removed) => {
                 known.removed = Some(now);
                 self.tell(Change::Removed(member));
             }
@@ -124,7 +124,7 @@ impl Group {
     pub(super) fn remove(&mut self, now: Instant, id: &str) {
         let Some(known) = self.members.get_mut(id) else { return };
         let led = known.leads();
-        known.standing = Standing::Removed;
+        known.standing = MemberState::Removed;
         known.removed = Some(now);
         let member = known.member.clone();
         self.tell(Change::Removed(member));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::chunks::{Part, Waiting, cut};
 use super::member::{Known, Member, outweighs};
 use super::types::{Action, Change, Event, Settings};
-use super::wire::{self, LONGEST_NAME, MOST_CHANNELS, Message, Profile, Said, Standing};
+use super::wire::{self, Body, MAX_NAME_LEN, MOST_CHANNELS, MemberState, Message, Profile};
 use crate::time::clock::Instant;
 
 /// For how long a member that was counted out is still sent hellos, so that a healed partition is found.
@@ -83,7 +83,7 @@ impl Group {
                     peers.iter().filter(|p| !self.peers.contains(p)).copied().collect();
                 self.peers = peers.into_iter().collect();
                 if self.next_hello.is_some_and(|next| next > now) {
-                    new.into_iter().for_each(|to| self.say_to(&[to], &Said::Hello));
+                    new.into_iter().for_each(|to| self.say_to(&[to], &Body::Hello));
                 }
             }
             Event::Source(source) => {
@@ -96,7 +96,7 @@ impl Group {
                 let channels = &mut self.settings.channels;
                 if channels.len() < MOST_CHANNELS && channels.insert(channel.clone()) {
                     self.version += 1;
-                    self.say(&Said::Subscribe(channel));
+                    self.say(&Body::Subscribe(channel));
                 }
             }
             Event::Publish(channel, data) => {
@@ -107,10 +107,10 @@ impl Group {
                     .filter(subscribed)
                     .filter_map(|k| k.member.address)
                     .collect();
-                self.say_to(&to, &Said::Custom(channel, data));
+                self.say_to(&to, &Body::Custom(channel, data));
             }
-            Event::Send(event, data) => self.say(&Said::Custom(event, data)),
-            Event::SendTo(to, event, data) => self.say_to(&[to], &Said::Custom(event, data)),
+            Event::Send(event, data) => self.say(&Body::Custom(event, data)),
+            Event::SendTo(to, event, data) => self.say_to(&[to], &Body::Custom(event, data)),
             Event::Stop => return self.leave(),
         }
         self.keep_time(now);
@@ -156,20 +156,20 @@ impl Group {
             return;
         }
         let standing = profile.as_ref().map(|profile| profile.standing);
-        let leader_event = said == Said::Leader;
+        let leader_event = said == Body::Leader;
         if let Some(mut profile) = profile {
             if leader_event {
-                profile.standing = Standing::Leader;
+                profile.standing = MemberState::Leader;
             }
             // A message that is older than the word that its sender left does not bring it back; a hello does.
-            let comes = matches!(said, Said::Hello | Said::Leader | Said::Subscribe(_));
+            let comes = matches!(said, Body::Hello | Body::Leader | Body::Subscribe(_));
             if !self.note(now, &id, from, multicast, profile, comes) {
                 return;
             }
         }
         match said {
-            Said::Hello => {
-                if self.leads && standing == Some(Standing::Leader) {
+            Body::Hello => {
+                if self.leads && standing == Some(MemberState::Leader) {
                     self.elect();
                 }
                 if self.had_election && self.leader().is_none() {
@@ -177,15 +177,15 @@ impl Group {
                 }
                 self.had_election |= self.leader().is_some();
             }
-            Said::Leader => {
+            Body::Leader => {
                 self.had_election = true;
                 // It may be the lighter one: then its next hello, or our word that it hears, makes it resign.
                 if self.leads && self.best().is_some_and(|best| *best != *self.settings.id) {
                     self.elect();
                 }
             }
-            Said::Vote(candidate) => self.vote(now, &candidate),
-            Said::Subscribe(channel) => {
+            Body::Vote(candidate) => self.vote(now, &candidate),
+            Body::Subscribe(channel) => {
                 if let Some(known) = self.members.get_mut(id.as_str())
                     && known.member.channels.len() < MOST_CHANNELS
                 {
@@ -193,7 +193,7 @@ impl Group {
                     self.version += 1;
                 }
             }
-            Said::Custom(event, data) => {
+            Body::Custom(event, data) => {
                 self.tell(Change::Message { from: id.into(), address: from, event, data });
             }
         }
@@ -205,7 +205,7 @@ impl Group {
             |(_, known): &(&Arc<str>, &Known)| known.stands() && known.heard + timeout < now;
         let silent: Vec<_> = self.members.iter().filter(silent).map(|(id, _)| id.clone()).collect();
         for id in silent {
-            self.say(&Said::Vote(id.to_string()));
+            self.say(&Body::Vote(id.to_string()));
             self.remove(now, &id);
         }
         self.members
@@ -218,7 +218,7 @@ impl Group {
         }
         if self.next_hello.is_some_and(|at| at <= now) {
             self.next_hello = Some(now + self.settings.interval);
-            self.say(&Said::Hello);
+            self.say(&Body::Hello);
         }
     }
 
@@ -235,7 +235,7 @@ impl Group {
         let Some(best) = self.best() else { return };
         if best != self.settings.id {
             if let Some(known) = self.members.get_mut(&best) {
-                known.standing = Standing::Leader;
+                known.standing = MemberState::Leader;
             }
             return self.resign();
         }
@@ -244,16 +244,16 @@ impl Group {
             self.tell(Change::Elected);
         }
         for known in self.members.values_mut().filter(|known| known.leads()) {
-            known.standing = Standing::Citizen; // the lighter leader resigns when it hears of it
+            known.standing = MemberState::Citizen; // the lighter leader resigns when it hears of it
         }
-        self.say(&Said::Leader);
+        self.say(&Body::Leader);
     }
 
     fn resign(&mut self) {
         if self.leads {
             self.leads = false;
             self.tell(Change::Resigned);
-            self.say(&Said::Hello);
+            self.say(&Body::Hello);
         }
     }
 
@@ -262,10 +262,10 @@ impl Group {
         if std::mem::take(&mut self.leads) {
             self.tell(Change::Resigned);
         }
-        let goodbye = Profile { standing: Standing::Removed, ..self.profile() };
+        let goodbye = Profile { standing: MemberState::Removed, ..self.profile() };
         let to = self.everybody();
         for _ in 0..2 {
-            self.send(&to, &goodbye, &Said::Hello);
+            self.send(&to, &goodbye, &Body::Hello);
         }
         (self.next_hello, self.first_election) = (None, None);
         self.members.clear();
@@ -286,7 +286,7 @@ impl Group {
     }
 
     fn profile(&self) -> Profile {
-        let standing = if self.leads { Standing::Leader } else { Standing::Citizen };
+        let standing = if self.leads { MemberState::Leader } else { MemberState::Citizen };
         let channels = self.settings.channels.iter().cloned().collect();
         Profile { weight: self.settings.weight, standing, channels }
     }
@@ -301,17 +301,17 @@ impl Group {
         all.into_iter().collect()
     }
 
-    fn say(&mut self, said: &Said) {
+    fn say(&mut self, said: &Body) {
         let to = self.everybody();
         self.say_to(&to, said);
     }
 
-    fn say_to(&mut self, to: &[SocketAddr], said: &Said) {
+    fn say_to(&mut self, to: &[SocketAddr], said: &Body) {
         let profile = self.profile();
         self.send(to, &profile, said);
     }
 
-    fn send(&mut self, to: &[SocketAddr], profile: &Profile, said: &Said) {
+    fn send(&mut self, to: &[SocketAddr], profile: &Profile, said: &Body) {
         // democracy's members end when they hear a message that does not say where it is from.
         let Some(source) = self.settings.source.filter(|_| !to.is_empty()) else { return };
         let text = wire::write(&self.settings.id, profile, &source.to_string(), said);
@@ -334,7 +334,7 @@ pub(crate) fn check_event(name: &str) -> Result<(), &'static str> {
         "hello" | "vote" | "leader" | "subscribe" => Err("it is one of the protocol's own"),
         "error" => Err("Node's members end when they hear of it"),
         name if name.starts_with("incumbent/") => Err("names that begin with incumbent/ are taken"),
-        name if name.len() > LONGEST_NAME => Err("it is longer than 256 bytes"),
+        name if name.len() > MAX_NAME_LEN => Err("it is longer than 256 bytes"),
         _ => Ok(()),
     }
 }

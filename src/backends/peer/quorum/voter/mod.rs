@@ -17,7 +17,7 @@ use super::acceptor::{Acceptor, longest_round, silence};
 use super::proposal::{Done, Operation, Proposal, Refusal, Stage};
 use super::seats::Seats;
 use super::types::{VoterAction, VoterEvent, VoterSettings};
-use super::wire::{Ballot, Body, Envelope, LONGEST_NAME, To, hash_of};
+use super::wire::{Ballot, Body, Envelope, MAX_NAME_LEN, Recipient, hash_of};
 use crate::lock::codec::ceil_millis;
 use crate::lock::{Hint, Revision};
 use crate::time::clock::Instant;
@@ -27,7 +27,7 @@ const TOLD_AGAIN: u8 = 2;
 /// No group counts so far: whoever says so would leave no greater one.
 const GREATEST: u64 = 1 << 60;
 /// The most elections of which the last revision that was told is remembered.
-const MOST_HEARD: usize = 1024;
+const MAX_HEARD: usize = 1024;
 
 /// One member of a quorum.
 #[derive(Debug)]
@@ -52,14 +52,14 @@ pub struct Voter {
     seen: BTreeMap<u64, Instant>,
     /// The last revision that was told of each election, and when.
     heard: BTreeMap<String, (u64, Instant)>,
-    again: Vec<Again>,
+    again: Vec<Resend>,
     /// What this member says to itself.
     mine: VecDeque<Envelope>,
     actions: VecDeque<VoterAction>,
 }
 
 #[derive(Debug)]
-struct Again {
+struct Resend {
     at: Instant,
     left: u8,
     envelope: Envelope,
@@ -109,7 +109,7 @@ impl Voter {
             VoterEvent::Wake => {}
             VoterEvent::Heard { id, from, said } => {
                 if let Ok(envelope) = serde::Deserialize::deserialize(said) {
-                    self.hear(now, id, To::Address(from), envelope);
+                    self.hear(now, id, Recipient::Address(from), envelope);
                 }
             }
             VoterEvent::Ask { ticket, operation: Operation::Names, timeout, .. } => {
@@ -142,11 +142,11 @@ impl Voter {
         }
         let id = Arc::clone(&self.settings.id);
         while let Some(envelope) = self.mine.pop_front() {
-            self.hear(now, &id, To::Me, envelope);
+            self.hear(now, &id, Recipient::Me, envelope);
         }
         self.keep_time(now);
         while let Some(envelope) = self.mine.pop_front() {
-            self.hear(now, &id, To::Me, envelope);
+            self.hear(now, &id, Recipient::Me, envelope);
         }
     }
 
@@ -200,11 +200,11 @@ impl Voter {
         }
     }
 
-    fn say(&mut self, to: To, name: &str, body: Body) {
+    fn say(&mut self, to: Recipient, name: &str, body: Body) {
         let envelope = self.envelope(name, body);
         match to {
-            To::Me => self.mine.push_back(envelope),
-            To::Address(to) => self.put(Some(to), &envelope),
+            Recipient::Me => self.mine.push_back(envelope),
+            Recipient::Address(to) => self.put(Some(to), &envelope),
         }
     }
 
@@ -225,9 +225,9 @@ impl Voter {
         self.settings.voters.as_ref().is_none_or(|voters| voters.contains(id))
     }
 
-    fn hear(&mut self, now: Instant, id: &str, from: To, envelope: Envelope) {
+    fn hear(&mut self, now: Instant, id: &str, from: Recipient, envelope: Envelope) {
         let Envelope { size, lease_ms, voters, incarnation, name, body } = envelope;
-        if name.len() > LONGEST_NAME || body.greatest() > GREATEST {
+        if name.len() > MAX_NAME_LEN || body.greatest() > GREATEST {
             return;
         }
         let same = size == self.settings.size
@@ -299,7 +299,7 @@ impl Voter {
                 if value.revision <= known {
                     return;
                 }
-                if self.heard.len() >= MOST_HEARD && known == 0 {
+                if self.heard.len() >= MAX_HEARD && known == 0 {
                     self.heard.pop_first();
                 }
                 self.heard.insert(name.to_owned(), (value.revision, now));

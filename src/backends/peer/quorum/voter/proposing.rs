@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Again;
+use super::Resend;
 use super::TOLD_AGAIN;
 use super::Voter;
 use crate::backends::peer::quorum::acceptor::longest_round;
 use crate::backends::peer::quorum::proposal::{
     Accepting, Decision, Done, Promise, Proposal, Refusal, Stage,
 };
-use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps, To};
+use crate::backends::peer::quorum::wire::{Ballot, Body, Recipient, Stamps};
 use crate::lock::LockErrorKind;
 use crate::time::clock::Instant;
 
@@ -23,7 +23,7 @@ impl Voter {
         &mut self,
         now: Instant,
         id: &str,
-        from: To,
+        from: Recipient,
         incarnation: u64,
         name: &str,
         ballot: Ballot,
@@ -181,7 +181,7 @@ impl Voter {
         if let Some(previous) = previous {
             let body = Body::Stored { value, previous };
             let envelope = self.envelope(&proposal.name, body.clone());
-            self.again.push(Again { at: now + self.patience(), left: TOLD_AGAIN, envelope });
+            self.again.push(Resend { at: now + self.patience(), left: TOLD_AGAIN, envelope });
             self.say_all(&proposal.name, body);
         }
         Some(Ok(done))

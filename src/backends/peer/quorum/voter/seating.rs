@@ -6,7 +6,7 @@ use super::Voter;
 use crate::backends::peer::quorum::acceptor::silence;
 use crate::backends::peer::quorum::proposal::Stage;
 use crate::backends::peer::quorum::seats::Seats;
-use crate::backends::peer::quorum::wire::{Ballot, Body, Stamps, To};
+use crate::backends::peer::quorum::wire::{Ballot, Body, Recipient, Stamps};
 use crate::time::clock::Instant;
 
 impl Voter {
@@ -73,7 +73,7 @@ impl Voter {
         &mut self,
         now: Instant,
         id: &str,
-        from: To,
+        from: Recipient,
         name: &str,
         seat: Option<Ballot>,
     ) -> bool {

@@ -85,8 +85,8 @@ pub const OF_GUARDS: &[Mutation] = &[
         name: "nobody looks where messages were dropped",
         edits: &[edit(
             "src/backends/nats/listener.rs",
-            "Notice::Missed => self.missed(),",
-            "Notice::Missed => {}",
+            "ConnectionEvent::Missed => self.missed(),",
+            "ConnectionEvent::Missed => {}",
         )],
         noticed_by: &[Locks],
     },

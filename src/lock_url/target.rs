@@ -22,42 +22,42 @@ use super::targets::NamedObjects;
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
-pub(super) enum Place {
-    Memory(memory::Place),
+pub(super) enum Target {
+    Memory(memory::MemoryTarget),
     #[cfg(feature = "nats")]
-    Nats(Box<nats::Place>),
+    Nats(Box<nats::NatsTarget>),
     #[cfg(feature = "kubernetes")]
-    Kubernetes(kubernetes::Place),
+    Kubernetes(kubernetes::KubernetesTarget),
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    Sql(sql::Place),
+    Sql(sql::SqlTarget),
     #[cfg(feature = "_objects")]
-    Objects(objects::Place),
+    Objects(objects::ObjectStorageTarget),
     #[cfg(feature = "peer")]
-    Peer(Box<peer::Place>),
+    Peer(Box<peer::PeerTarget>),
 }
 
-impl Place {
+impl Target {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         match parts.scheme() {
-            "memory" => memory::Place::parse(parts).map(Self::Memory),
+            "memory" => memory::MemoryTarget::parse(parts).map(Self::Memory),
             #[cfg(feature = "nats")]
             "nats" | "tls" | "ws" | "wss" => {
-                nats::Place::parse(parts).map(|place| Self::Nats(Box::new(place)))
+                nats::NatsTarget::parse(parts).map(|place| Self::Nats(Box::new(place)))
             }
             #[cfg(feature = "kubernetes")]
-            "kubernetes" => kubernetes::Place::parse(parts).map(Self::Kubernetes),
+            "kubernetes" => kubernetes::KubernetesTarget::parse(parts).map(Self::Kubernetes),
             #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => sql::Place::parse_postgres(parts).map(Self::Sql),
+            "postgres" | "postgresql" => sql::SqlTarget::parse_postgres(parts).map(Self::Sql),
             #[cfg(feature = "sqlite")]
-            "sqlite" => sql::Place::parse_sqlite(parts).map(Self::Sql),
+            "sqlite" => sql::SqlTarget::parse_sqlite(parts).map(Self::Sql),
             #[cfg(feature = "gcs")]
-            "gs" => objects::Place::parse(parts).map(Self::Objects),
+            "gs" => objects::ObjectStorageTarget::parse(parts).map(Self::Objects),
             #[cfg(feature = "s3")]
-            "s3" => objects::Place::parse(parts).map(Self::Objects),
+            "s3" => objects::ObjectStorageTarget::parse(parts).map(Self::Objects),
             #[cfg(feature = "azure")]
-            "az" => objects::Place::parse(parts).map(Self::Objects),
+            "az" => objects::ObjectStorageTarget::parse(parts).map(Self::Objects),
             #[cfg(feature = "peer")]
-            "peer" => peer::Place::parse(parts).map(|place| Self::Peer(Box::new(place))),
+            "peer" => peer::PeerTarget::parse(parts).map(|place| Self::Peer(Box::new(place))),
             scheme => Err(parts.unknown(feature_of(scheme))),
         }
     }
