@@ -2,29 +2,30 @@
 
 mod campaign;
 mod candidate;
-mod connection;
 mod doctor;
 mod election;
-mod failure;
+mod elections;
+mod error;
 mod kv;
-mod manual;
+mod lock_args;
+mod nats;
 mod output;
-mod place;
 mod prompt;
+mod reference;
 #[cfg(target_os = "linux")]
 mod run;
-mod when;
+mod time_format;
 
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 /// Keeps exactly one leader in office.
 #[derive(Parser)]
-#[command(name = "incumbent", version, max_term_width = 100, after_help = failure::EXIT_CODES)]
+#[command(name = "incumbent", version, max_term_width = 100, after_help = error::EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -49,10 +50,10 @@ enum Command {
     Election(election::Election),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
-    Completions(manual::Completions),
-    Man(manual::Manual),
+    Completions(reference::Completions),
+    Man(reference::Manual),
     #[command(hide = true)]
-    Reference(manual::Reference),
+    Reference(reference::Reference),
 }
 
 fn main() -> ExitCode {
@@ -162,8 +163,8 @@ mod tests {
             let below_a_second = |nanos: &u32| *nanos % 1_000_000_000;
             let first = Duration::new(*seconds, below_a_second(nanos));
             let second = Duration::new(*others, below_a_second(other_nanos));
-            let _ = when::after(Instant::now(), first);
-            let _ = (when::span(first), when::whole_seconds(second));
+            let _ = time_format::after(Instant::now(), first);
+            let _ = (time_format::span(first), time_format::whole_seconds(second));
             #[cfg(target_os = "linux")]
             run::reckon(first, second);
         });

@@ -10,7 +10,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

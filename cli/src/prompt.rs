@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 use crate::output;
 
 /// Asks on a terminal; elsewhere the answer is an error that names `--force`.

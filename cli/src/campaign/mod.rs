@@ -1,6 +1,6 @@
 //! `incumbent campaign`: stand in an election and print each transition.
 
-mod life;
+mod for_life;
 
 use std::io::{self, Write};
 
@@ -9,9 +9,9 @@ use incumbent::Change;
 use serde_json::json;
 
 use crate::candidate::{Candidacy, Ends, describe};
-use crate::failure::{EXIT_CODES, Failure};
+use crate::error::{EXIT_CODES, Failure};
+use crate::lock_args::{At, Place};
 use crate::output::{plain_json, printable};
-use crate::place::{At, Place};
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///

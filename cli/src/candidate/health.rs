@@ -6,8 +6,8 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, State};
 
-use super::status;
-use crate::when;
+use super::status_line;
+use crate::time_format;
 
 /// How long a program may take to notice that its deadline has passed.
 const NOTICE: Duration = Duration::from_millis(500);
@@ -46,7 +46,7 @@ impl Health {
             return Err("the campaign has ended".to_owned());
         }
         overdue(BootClock.now(), election.deadline())?;
-        Ok(format!("ok: {}", status::who(election)))
+        Ok(format!("ok: {}", status_line::who(election)))
     }
 
     /// One line: whether it takes part, which it does once the lock has answered.
@@ -80,14 +80,14 @@ fn overdue(now: Instant, deadline: Option<Instant>) -> Result<(), String> {
     if late < NOTICE {
         return Ok(());
     }
-    Err(format!("the right to lead ended {} ago, and nobody was told", when::span(late)))
+    Err(format!("the right to lead ended {} ago, and nobody was told", time_format::span(late)))
 }
 
 fn out_of_reach(for_as_long: Duration, lease: Duration, why: &str) -> Result<(), String> {
     if for_as_long <= lease {
         return Ok(());
     }
-    Err(format!("the lock has been out of reach for {}: {why}", when::span(for_as_long)))
+    Err(format!("the lock has been out of reach for {}: {why}", time_format::span(for_as_long)))
 }
 
 #[cfg(test)]

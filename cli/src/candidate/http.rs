@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 
 use super::health::Health;
 use super::{Attendant, connections};
-use crate::failure::{Code, Failure, one_line};
-use crate::when;
+use crate::error::{Code, Failure, one_line};
+use crate::time_format;
 
 /// Upper bounds of histograms, in seconds: renewals take milliseconds, takeovers up to a lease.
 const BUCKETS: [f64; 14] =
@@ -96,8 +96,8 @@ async fn leader(State(told): State<Told>) -> Json<Value> {
         "token": leader.and_then(|leader| leader.token).map(|token| token.0),
         "since": leader
             .and_then(|leader| leader.since_unix_ms)
-            .and_then(when::from_unix_ms)
-            .map(when::rfc3339),
+            .and_then(time_format::from_unix_ms)
+            .map(time_format::rfc3339),
         "mine": election.is_some_and(Election::is_leader),
         "address": said.map(Advertisement::address),
         "metadata": said.map(Advertisement::metadata),

@@ -1,11 +1,11 @@
 //! What those who stand in an election have in common: how they do it, and how they tell of it.
 
 mod connections;
-mod ends;
 mod health;
 mod http;
-mod notify;
-mod status;
+mod signals;
+mod status_line;
+mod systemd;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use incumbent::{Advertisement, Changes, Election, StartError, new_election};
 use tokio::task::JoinHandle;
 
 use self::health::Health;
-use crate::failure::Failure;
+use crate::error::Failure;
+use crate::lock_args::{Opened, Place, Standing};
 use crate::output;
-use crate::place::{Opened, Place, Standing};
 
-pub use ends::Ends;
-pub use notify::SOCKET as NOTIFY_SOCKET;
-pub use status::{StatusLine, describe};
+pub use signals::Ends;
+pub use status_line::{StatusLine, describe};
+pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// Who stands where.
 #[derive(Debug, Args)]
@@ -179,7 +179,7 @@ impl Candidate {
     /// Stops in order: what works must have stopped.
     pub async fn leave(&mut self) {
         self.status.clear();
-        notify::stopping();
+        systemd::stopping();
         self.election.stop().await;
         self.attendants.clear();
         self.http = None;
@@ -190,10 +190,10 @@ impl Candidate {
 async fn follow(election: Election, health: Arc<Health>) {
     let mut changes = election.changes();
     health.note(&election);
-    let mut told = notify::ready(status::who(&election));
+    let mut told = systemd::ready(status_line::who(&election));
     while changes.next().await.is_some() {
         health.note(&election);
-        told.update(status::who(&election));
+        told.update(status_line::who(&election));
     }
     health.ended();
 }

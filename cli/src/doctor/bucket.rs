@@ -7,8 +7,8 @@ use incumbent::nats::{Finding, Severity};
 use serde_json::Value;
 
 use super::report::{Level, Report};
-use crate::connection::{BucketPlace, Session};
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::{BucketPlace, Session};
 
 /// The most messages that are read.
 const MOST: usize = 1_000;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::report::Report;
-use crate::connection::{BucketPlace, Session};
-use crate::election::unmarked;
+use crate::elections::unmarked;
+use crate::nats::{BucketPlace, Session};
 
 const CHECK: &str = "choria";
 

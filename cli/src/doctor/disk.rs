@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::report::Report;
-use crate::when;
+use crate::time_format;
 
 const CHECK: &str = "disk";
 
@@ -50,7 +50,7 @@ pub async fn sync_interval(address: &str, patience: Duration, report: &mut Repor
             format!(
                 "sync_interval: {}: a power failure takes acknowledged writes, and two may lead; set it to always, and \
                  fence writes with the token",
-                when::span(Duration::from_nanos(ns))
+                time_format::span(Duration::from_nanos(ns))
             ),
         ),
         None => report.unknown(CHECK, format!("sync_interval: the server at {address} does not tell")),

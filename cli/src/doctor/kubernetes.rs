@@ -12,10 +12,10 @@ use super::Role::{self, Administrator, Campaigner, Observer};
 use super::report::{Level, Report};
 use super::rights::{self, Lacks};
 use super::server::{self, ASKED};
-use crate::failure::{Failure, one_line};
+use crate::error::{Failure, one_line};
+use crate::lock_args::{Kind, Locks, Objects, timing};
 use crate::output::printable;
-use crate::place::{Kind, Locks, Objects, timing};
-use crate::when;
+use crate::time_format;
 
 const SERVER: &str = "server";
 const OBJECT: &str = "object";
@@ -146,7 +146,7 @@ fn nearer(
 ) {
     // It tells whole seconds: the middle of one is meant, give or take a half.
     const HALF: time::Duration = time::Duration::milliseconds(500);
-    let Some(date) = told.date.and_then(when::from_system) else { return };
+    let Some(date) = told.date.and_then(time_format::from_system) else { return };
     let (ahead, doubt) = server::ahead(date.saturating_add(HALF), asked_at, span);
     server::surest(known, (ahead, doubt.saturating_add(HALF)));
 }

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::connection::PATIENCE;
-use crate::election::check_name;
-use crate::failure::{Code, Failure};
+use crate::elections::check_name;
+use crate::error::{Code, Failure};
+use crate::lock_args::{At, Place, misplaced};
+use crate::nats::PATIENCE;
 use crate::output::Format;
-use crate::place::{At, Place, misplaced};
 use report::Report;
 use urls::Exam;
 

@@ -4,8 +4,8 @@ use super::report::Report;
 use super::server::{self, Asked};
 use super::urls::Exam;
 use super::{bucket, choria, disk, rights};
-use crate::connection::{BucketPlace, Session};
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::{BucketPlace, Session};
 
 /// Examines the server and the bucket.
 pub async fn examine(

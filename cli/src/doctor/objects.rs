@@ -12,8 +12,8 @@ use super::report::Report;
 use super::rights::{self, Lacks, NOBODYS};
 use super::server;
 use super::urls::Exam;
-use crate::failure::{Code, Failure, one_line};
-use crate::when;
+use crate::error::{Code, Failure, one_line};
+use crate::time_format;
 
 const STORE: &str = "store";
 const CONDITIONS: &str = "conditions";
@@ -48,7 +48,7 @@ pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Re
             Ok(facts) => {
                 judge(&facts, report);
                 // When it was written is told in whole seconds by some, and lies within all of the probe.
-                if let Some(theirs) = facts.clock.and_then(when::from_system) {
+                if let Some(theirs) = facts.clock.and_then(time_format::from_system) {
                     ahead = Some(server::ahead(theirs, asked_at, began.elapsed()));
                 }
                 spans = facts.spans;

@@ -10,8 +10,8 @@ use incumbent::peer::{Dns, Peer, PeerSource};
 
 use super::report::Report;
 use super::urls::Exam;
-use crate::failure::one_line;
-use crate::when;
+use crate::error::one_line;
+use crate::time_format;
 
 const ADDRESS: &str = "address";
 const PEERS: &str = "peers";
@@ -133,7 +133,7 @@ fn settings(
     if let (Some(told), Some(longest)) = (lease, named.lease)
         && told > longest
     {
-        let (told, longest) = (when::span(told), when::span(longest));
+        let (told, longest) = (time_format::span(told), time_format::span(longest));
         report.error(
             QUORUM,
             format!("a lease of {told} is longer than the longest, {longest}; see --lease"),

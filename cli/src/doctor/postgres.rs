@@ -11,7 +11,7 @@ use super::report::Report;
 use super::rights::{self, Lacks};
 use super::server::{self, ASKED};
 use super::urls::Exam;
-use crate::failure::one_line;
+use crate::error::one_line;
 use crate::output::printable;
 
 const SERVER: &str = "server";

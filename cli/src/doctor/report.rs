@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::output::{self, Format};
 
 /// How bad a finding is.

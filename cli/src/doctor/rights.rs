@@ -11,8 +11,8 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::Role;
 use super::report::Report;
 use super::server::Asked;
-use crate::connection::{BucketPlace, Session};
-use crate::failure::Failure;
+use crate::error::Failure;
+use crate::nats::{BucketPlace, Session};
 
 pub const CHECK: &str = "rights";
 

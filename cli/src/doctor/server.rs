@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::report::Report;
-use crate::connection::Session;
-use crate::failure::{Code, Failure};
-use crate::when;
+use crate::error::{Code, Failure};
+use crate::nats::Session;
+use crate::time_format;
 
 /// How often the server is asked.
 pub const ASKED: usize = 10;
@@ -61,7 +61,7 @@ impl Asked {
 
     fn note(&mut self, info: &Value, asked_at: OffsetDateTime, span: Duration) {
         self.spans.push(span);
-        let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(when::parse);
+        let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(time_format::parse);
         if let Some(theirs) = theirs {
             surest(&mut self.ahead, ahead(theirs, asked_at, span));
         }
@@ -109,7 +109,7 @@ pub fn clock(ahead: Option<(time::Duration, time::Duration)>, what: &str, report
         return report.ok(CHECK, format!("at most {most} from the server's"));
     }
     let which = if ahead.is_positive() { "behind" } else { "ahead of" };
-    let apart = when::span(apart.unsigned_abs());
+    let apart = time_format::span(apart.unsigned_abs());
     let message = format!(
         "ours is {apart} {which} the server's; leases do not depend on it, but {what}: let both follow NTP"
     );
@@ -131,13 +131,13 @@ pub fn round_trip(
         Ok(timing) => timing,
         Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
     };
-    let (attempt, lease) = (timing.attempt(), when::span(timing.lease()));
+    let (attempt, lease) = (timing.attempt(), time_format::span(timing.lease()));
     let seen = format!(
         "{} (median), {} (longest of {}); with a lease of {lease} a request is given up after {}",
         precise(median),
         precise(longest),
         spans.len(),
-        when::span(attempt)
+        time_format::span(attempt)
     );
     let mend = "make the lease longer, or come nearer to the server";
     if median > attempt {
@@ -245,8 +245,8 @@ mod tests {
         assert!(found(second * 3, second / 2).contains("ours is 3s behind the server's"));
         assert!(found(second * -3, second / 2).contains("ours is 3s ahead of the server's"));
         assert!(found(second * 3, second * 2).contains("at most 5000.0ms from the server's"));
-        let asked_at = when::parse("2021-11-01T17:30:00Z").unwrap();
-        let theirs = when::parse("2021-11-01T17:30:04Z").unwrap();
+        let asked_at = time_format::parse("2021-11-01T17:30:00Z").unwrap();
+        let theirs = time_format::parse("2021-11-01T17:30:04Z").unwrap();
         assert_eq!(ahead(theirs, asked_at, Duration::from_secs(2)), (second * 3, second));
     }
 

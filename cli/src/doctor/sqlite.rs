@@ -12,8 +12,8 @@ use super::report::Report;
 use super::rights::Lacks;
 use super::server::{self, ASKED};
 use super::urls::Exam;
-use crate::failure::one_line;
-use crate::when;
+use crate::error::one_line;
+use crate::time_format;
 
 const FILE: &str = "file";
 
@@ -61,7 +61,10 @@ fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) 
         (Some(longest), _) => {
             report.ok(
                 FILE,
-                format!("it has the tables, with a longest lease of {}", when::span(longest)),
+                format!(
+                    "it has the tables, with a longest lease of {}",
+                    time_format::span(longest)
+                ),
             );
         }
         (None, true) => report.ok(FILE, "it has no tables yet: who comes first makes them"),
@@ -117,7 +120,7 @@ fn room(directory: &Path, report: &mut Report) {
         Ok(told) => told.f_bavail.saturating_mul(told.f_frsize),
         Err(why) => return report.unknown(CHECK, format!("{}: {why}", directory.display())),
     };
-    let left = format!("{} left on its disk", when::size(free));
+    let left = format!("{} left on its disk", time_format::size(free));
     let mend = "a leader that cannot renew stops at its deadline; make room";
     match free {
         ..TOO_LITTLE => report.error(CHECK, format!("{left}: {mend}")),

@@ -8,9 +8,9 @@ use incumbent::lock_url::Named;
 
 use super::report::Report;
 use super::{Role, kubernetes, nats, objects, peers, postgres, sqlite};
-use crate::connection::BucketPlace;
-use crate::failure::{Code, Failure, one_line};
-use crate::place::{Objects, misplaced};
+use crate::error::{Code, Failure, one_line};
+use crate::lock_args::{Objects, misplaced};
+use crate::nats::BucketPlace;
 
 /// What is to be examined, besides the lock itself.
 #[derive(Debug, Clone, Copy)]

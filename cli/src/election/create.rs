@@ -3,10 +3,10 @@
 use clap::Args;
 use incumbent::lock_url::Named;
 
-use super::office::check_name;
-use crate::failure::{Code, Failure, one_line};
+use crate::elections::check_name;
+use crate::error::{Code, Failure, one_line};
+use crate::lock_args::{At, Objects, Place};
 use crate::output;
-use crate::place::{At, Objects, Place};
 
 /// Make what a new election needs before its first candidate stands.
 ///
@@ -38,7 +38,7 @@ impl Create {
                 ))
             }
             At::Url(url, timeout) => {
-                let timeout = timeout.unwrap_or(crate::connection::PATIENCE);
+                let timeout = timeout.unwrap_or(crate::nats::PATIENCE);
                 let mut others = 0;
                 for lock in url.named() {
                     match lock.named {

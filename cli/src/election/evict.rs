@@ -5,12 +5,12 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, timeout_at};
 
-use super::feed::Feed;
-use super::office::{Holder, Holding, Office, shown};
-use super::offices::Offices;
-use crate::failure::{Code, Failure};
-use crate::place::Place;
-use crate::{output, prompt, when};
+use crate::elections::Feed;
+use crate::elections::Offices;
+use crate::elections::{Holder, Holding, Office, shown};
+use crate::error::{Code, Failure};
+use crate::lock_args::Place;
+use crate::{output, prompt, time_format};
 
 /// How often a leader may renew between our look and the eviction.
 const ATTEMPTS: usize = 50;
@@ -64,12 +64,12 @@ impl Evict {
             return Ok(());
         }
         let start = Instant::now();
-        while let Ok(event) = timeout_at(when::after(start, wait), feed.next()).await {
+        while let Ok(event) = timeout_at(time_format::after(start, wait), feed.next()).await {
             let event = event?;
             if let Holding::Held(next) = &event.now
                 && event.revision > evicted
             {
-                let took = when::span(start.elapsed());
+                let took = time_format::span(start.elapsed());
                 let token = next.token.map(|token| format!(" with token {token}"));
                 let token = token.unwrap_or_default();
                 return output::line(format!("{} leads after {took}{token}", shown(next)));
@@ -77,7 +77,7 @@ impl Evict {
         }
         let message = format!(
             "{doing}: no other candidate took over within {}; the election has no leader: see `election info {}`, and --wait",
-            when::span(wait),
+            time_format::span(wait),
             output::printable(name)
         );
         Err(Failure::new(Code::Failed, message))

@@ -11,11 +11,11 @@ use incumbent::kubernetes::leader_for_life;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::office::check_name;
 use crate::candidate::{Candidacy, Ends};
-use crate::failure::{Code, Failure};
-use crate::place::{At, Locks, Place};
-use crate::{output, when};
+use crate::elections::check_name;
+use crate::error::{Code, Failure};
+use crate::lock_args::{At, Locks, Place};
+use crate::{output, time_format};
 
 /// How often the file of a leader for life is written, which has no lease.
 const INTERVAL_FOR_LIFE: Duration = Duration::from_secs(5);
@@ -149,7 +149,7 @@ impl KeepFile {
             let content = Content {
                 election: self.candidacy.name.clone(),
                 leader: leader.to_owned(),
-                timestamp: when::rfc3339(OffsetDateTime::now_utc()),
+                timestamp: time_format::rfc3339(OffsetDateTime::now_utc()),
                 count,
             };
             if let Err(error) = replace(&self.path, &content) {
@@ -179,7 +179,7 @@ impl KeepFile {
                 format!("FAILED: {name}: {path} is not a file that is kept here"),
             );
         };
-        let Some(written) = when::parse(&content.timestamp) else {
+        let Some(written) = time_format::parse(&content.timestamp) else {
             return tell(Code::Failed, format!("FAILED: {name}: {path} has no time"));
         };
         let (leader, election) =
@@ -189,12 +189,13 @@ impl KeepFile {
         }
         // A time to come is no fresher than one as long ago.
         let age = (OffsetDateTime::from(SystemTime::now()) - written).unsigned_abs();
-        let told = format!("{name}: {leader} wrote {path} {} ago", when::span(age));
+        let told = format!("{name}: {leader} wrote {path} {} ago", time_format::span(age));
         match age <= max_age {
             true => output::line(format!("OK: {told}")),
-            false => {
-                tell(Code::Failed, format!("STALE: {told}, more than {}", when::span(max_age)))
-            }
+            false => tell(
+                Code::Failed,
+                format!("STALE: {told}, more than {}", time_format::span(max_age)),
+            ),
         }
     }
 }

@@ -6,12 +6,12 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::Printing;
-use super::office::{Holding, Office};
-use super::offices::Offices;
-use crate::failure::{Code, Failure};
+use crate::elections::Offices;
+use crate::elections::{Holding, Office};
+use crate::error::{Code, Failure};
+use crate::lock_args::Place;
 use crate::output::{self, Format};
-use crate::place::Place;
-use crate::when;
+use crate::time_format;
 
 /// List the elections of the bucket or namespace, and who leads.
 #[derive(Args)]
@@ -119,7 +119,7 @@ fn or_dash(cell: Option<String>) -> String {
 }
 
 fn ago(time: OffsetDateTime) -> String {
-    format!("{} ago", when::span(when::age(time)))
+    format!("{} ago", time_format::span(time_format::age(time)))
 }
 
 fn for_life(office: &Office) -> [String; 6] {

@@ -2,21 +2,15 @@
 
 mod create;
 mod evict;
-mod feed;
 mod file;
 mod info;
-mod office;
-mod offices;
 mod watch;
 
 use clap::{Args, Subcommand};
 
-use crate::failure::{EXIT_CODES, Failure};
+use crate::error::{EXIT_CODES, Failure};
+use crate::lock_args::Place;
 use crate::output::Format;
-use crate::place::Place;
-
-pub use office::check_name;
-pub use offices::unmarked;
 
 /// See who leads, and act on it.
 #[derive(Args)]

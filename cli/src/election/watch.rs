@@ -4,13 +4,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::Printing;
-use super::feed::{Event, Feed};
-use super::office::{Holder, Holding, shown};
-use super::offices::Offices;
-use crate::failure::{Code, Failure};
+use crate::elections::Offices;
+use crate::elections::{Event, Feed};
+use crate::elections::{Holder, Holding, shown};
+use crate::error::{Code, Failure};
+use crate::lock_args::Place;
 use crate::output::{self, Format};
-use crate::place::Place;
-use crate::when;
+use crate::time_format;
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
@@ -53,10 +53,10 @@ impl Watch {
 }
 
 fn text(event: &Event) -> String {
-    let time = when::rfc3339(event.time);
+    let time = time_format::rfc3339(event.time);
     let what = match (&event.now, &event.before) {
         (Holding::Held(now), _) if event.found => {
-            let since = now.since.map(|since| format!(" since {}", when::rfc3339(since)));
+            let since = now.since.map(|since| format!(" since {}", time_format::rfc3339(since)));
             format!("{} leads{}{}", shown(now), since.unwrap_or_default(), token(now))
         }
         (Holding::Held(now), Some(before)) if before.leader != now.leader => {
@@ -93,12 +93,12 @@ fn json(event: &Event) -> serde_json::Value {
         Holding::Vacant(cause) => (None, Some(cause)),
     };
     json!({
-        "time": when::rfc3339(event.time),
+        "time": time_format::rfc3339(event.time),
         "election": event.election,
         "event": if now.is_some() { "leader" } else { "vacant" },
         "leader": now.map(|now| &now.leader),
         "token": now.and_then(|now| now.token),
-        "since": now.and_then(|now| now.since).map(when::rfc3339),
+        "since": now.and_then(|now| now.since).map(time_format::rfc3339),
         "before": event.before.as_ref().map(|before| &before.leader),
         "cause": cause,
         "found": event.found,

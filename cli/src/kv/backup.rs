@@ -10,9 +10,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::check_absent;
-use crate::connection::{Bounded, Session};
-use crate::failure::{Code, Failure, one_line};
-use crate::{output, when};
+use crate::error::{Code, Failure, one_line};
+use crate::nats::{Bounded, Session};
+use crate::{output, time_format};
 
 /// How much the server sends in one message, and we to it.
 const CHUNK: usize = 128 * 1024;
@@ -68,7 +68,7 @@ impl Backup {
         output::note(format!(
             "saved bucket {bucket} in {}: {}",
             directory.display(),
-            when::size(size)
+            time_format::size(size)
         ));
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Restore {
         let doing = format!("restoration of bucket {bucket}");
         let send = send(session, stream, &doing, &settings, &mut content, size);
         session.wait(&doing, Bounded::No, send).await?;
-        output::note(format!("restored bucket {bucket}: {}", when::size(size)));
+        output::note(format!("restored bucket {bucket}: {}", time_format::size(size)));
         Ok(())
     }
 }

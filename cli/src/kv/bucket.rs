@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::check_absent;
 use super::settings::{Settings, Told};
-use crate::connection::Session;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::Session;
 use crate::output::{self, Format};
-use crate::when;
+use crate::time_format;
 
 /// Make a bucket.
 #[derive(Args)]
@@ -145,11 +145,13 @@ impl List {
                 [
                     told.bucket.to_owned(),
                     told.count("/state/messages").to_string(),
-                    when::size(told.count("/state/bytes")),
-                    told.span("/config/max_age").map_or("-".to_owned(), when::span),
+                    time_format::size(told.count("/state/bytes")),
+                    told.span("/config/max_age").map_or("-".to_owned(), time_format::span),
                     told.number("/config/max_msgs_per_subject").unwrap_or_default().to_string(),
                     told.number("/config/num_replicas").unwrap_or_default().to_string(),
-                    told.text("/created").and_then(when::parse).map_or("-".into(), when::rfc822),
+                    told.text("/created")
+                        .and_then(time_format::parse)
+                        .map_or("-".into(), time_format::rfc822),
                     told.text("/config/description").unwrap_or_default().to_owned(),
                 ]
             }),
@@ -213,17 +215,22 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
         return output::json(&told.json());
     }
     let limit = |pointer| match told.number(pointer) {
-        Some(bytes) if bytes >= 0 => when::size(bytes.unsigned_abs()),
+        Some(bytes) if bytes >= 0 => time_format::size(bytes.unsigned_abs()),
         _ => "no limit".to_owned(),
     };
-    let span = |pointer| told.span(pointer).map_or("for ever".to_owned(), when::span);
+    let span = |pointer| told.span(pointer).map_or("for ever".to_owned(), time_format::span);
     let text = |pointer| told.text(pointer).unwrap_or("-").to_owned();
     let mut rows = vec![
         ("Bucket", bucket.to_owned()),
         ("Description", text("/config/description")),
-        ("Created", told.text("/created").and_then(when::parse).map_or("-".into(), when::rfc822)),
+        (
+            "Created",
+            told.text("/created")
+                .and_then(time_format::parse)
+                .map_or("-".into(), time_format::rfc822),
+        ),
         ("Entries", told.count("/state/messages").to_string()),
-        ("Size", when::size(told.count("/state/bytes"))),
+        ("Size", time_format::size(told.count("/state/bytes"))),
         ("Last revision", told.count("/state/last_seq").to_string()),
         ("Entries live", span("/config/max_age")),
         ("History", told.number("/config/max_msgs_per_subject").unwrap_or_default().to_string()),
@@ -234,7 +241,7 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
         ("TTL a message", if told.is_set("/config/allow_msg_ttl") { "yes" } else { "no" }.into()),
         (
             "Markers live",
-            told.span("/config/subject_delete_marker_ttl").map_or("-".into(), when::span),
+            told.span("/config/subject_delete_marker_ttl").map_or("-".into(), time_format::span),
         ),
         ("Republished to", text("/config/republish/dest")),
     ];

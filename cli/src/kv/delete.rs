@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::entry::Entry;
-use crate::connection::Session;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::Session;
 use crate::{output, prompt};
 
 /// Delete a key, or a whole bucket.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::output::is_printable;
-use crate::when;
+use crate::time_format;
 
 /// One value of a key, or the mark that there is none any more.
 pub struct Entry {
@@ -47,7 +47,7 @@ impl Entry {
             "bucket": self.bucket,
             "key": self.key,
             "revision": self.revision,
-            "created": when::rfc3339(self.created),
+            "created": time_format::rfc3339(self.created),
             "operation": self.operation,
         });
         let (name, value) = match std::str::from_utf8(&self.value) {

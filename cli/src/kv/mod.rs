@@ -11,8 +11,8 @@ mod write;
 
 use clap::{Args, Subcommand};
 
-use crate::connection::{Connection, Session};
-use crate::failure::{Code, EXIT_CODES, Failure};
+use crate::error::{Code, EXIT_CODES, Failure};
+use crate::nats::{Connection, Session};
 use crate::output::Format;
 
 /// Look into key-value buckets, and change them.

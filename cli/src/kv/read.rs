@@ -4,10 +4,10 @@ use clap::Args;
 use futures_util::TryStreamExt;
 
 use super::entry::Entry;
-use crate::connection::{Bounded, Session};
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::{Bounded, Session};
 use crate::output::{self, Format};
-use crate::when;
+use crate::time_format;
 
 /// Print the value of a key.
 #[derive(Args)]
@@ -50,7 +50,7 @@ impl Get {
             return output::json(&entry.json());
         }
         let Entry { bucket, key, revision, created, .. } = &entry;
-        let created = when::rfc822(*created);
+        let created = time_format::rfc822(*created);
         output::line(format!("{bucket} > {key} sequence {revision} created @ {created}\n"))?;
         output::line(entry.text())
     }
@@ -125,7 +125,7 @@ impl History {
         output::table(
             ["revision", "operation", "created", "value"],
             entries.iter().map(|entry| {
-                let created = when::rfc822(entry.created);
+                let created = time_format::rfc822(entry.created);
                 [entry.revision.to_string(), entry.operation.to_owned(), created, entry.text()]
             }),
         )

@@ -7,10 +7,10 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::entry::Entry;
-use crate::connection::{Bounded, Session};
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::{Bounded, Session};
 use crate::output::{self, Format};
-use crate::when;
+use crate::time_format;
 
 /// Print the values of a bucket, and each change as it happens, until interrupted.
 ///
@@ -61,7 +61,7 @@ impl Watch {
             answer = session.wait(&doing, Bounded::No, watch) => answer,
             () = until(end) => match (self.once, limit) {
                 (true, Some(limit)) => {
-                    let message = format!("{doing}: nothing came in {}", when::span(limit));
+                    let message = format!("{doing}: nothing came in {}", time_format::span(limit));
                     Err(Failure::new(Code::Failed, message))
                 }
                 _ => Ok(()),
@@ -75,7 +75,7 @@ fn print(entry: &Entry, format: Format) -> Result<(), Failure> {
         return output::json_line(&entry.json());
     }
     let Entry { bucket, key, operation, revision, .. } = entry;
-    let (created, key) = (when::rfc3339(entry.created), output::printable(key));
+    let (created, key) = (time_format::rfc3339(entry.created), output::printable(key));
     let value = match entry.is_there() {
         true => format!(": {}", output::printable(&entry.text())),
         false => String::new(),

@@ -6,8 +6,8 @@ use async_nats::jetstream::kv;
 use clap::Args;
 use serde_json::json;
 
-use crate::connection::Session;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::nats::Session;
 use crate::output::{self, Format};
 
 /// Write a value, whatever is there, and print its revision.
@@ -71,7 +71,7 @@ impl Create {
                 Err(error) => Err(Failure::of_request(&doing, &error)),
             }
         };
-        let revision = session.wait(&doing, crate::connection::Bounded::Yes, create).await?;
+        let revision = session.wait(&doing, crate::nats::Bounded::Yes, create).await?;
         done(format, &self.bucket, &self.key, revision)
     }
 }

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 use tokio::sync::watch;
 
 use super::sleep_until;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 /// The variable in which a command finds where the file is.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";

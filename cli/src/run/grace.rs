@@ -6,8 +6,8 @@ use incumbent::StartError;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::protocol::{Timing, TimingOptions};
 
-use super::words::Until;
-use crate::failure::{Code, Failure};
+use super::guard::Until;
+use crate::error::{Code, Failure};
 
 /// The time before a deadline: first the command is asked, then what is left is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

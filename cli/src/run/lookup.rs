@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::exec::{NOT_EXECUTABLE, NOT_FOUND};
+use super::guard::{NOT_EXECUTABLE, NOT_FOUND};
 
 /// Why a command cannot run, with the exit code that shells give.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,61 +1,49 @@
 //! `incumbent run`: a command that runs while this process leads.
 //!
-//! Three processes stand behind it. The campaigner (`term`, `keep`) holds the office. The guard (`guard`) is the parent
-//! of the command, and ends its whole tree in time even if the campaigner cannot. The command becomes itself in `exec`,
-//! tied to the guard. `life` is another campaigner, for `incumbent life`. `ward` is the campaigner's side of the guard, `words` is what the two say to each other.
+//! Three processes take part. The candidate (`candidate`, `keep_running`) holds the election. The
+//! guard (`guard`) is the parent of the command, and stops its whole process tree in time even if
+//! the candidate cannot. `guard::exec` replaces itself by the command, tied to the guard.
+//! `for_life` is the candidate of `incumbent life`.
 
-mod cgroup;
-mod channel;
+mod args;
+mod candidate;
 mod deadline;
-mod exec;
+mod for_life;
 mod grace;
 mod guard;
-mod keep;
-mod life;
+mod keep_running;
 mod lookup;
-mod options;
-mod pulse;
 mod signals;
-mod term;
 mod terminal;
-mod tree;
 mod uptime;
-mod ward;
-mod words;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use incumbent::clock::{self, BootClock, Instant};
 use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 
+pub use self::args::Run;
+use self::args::{OnExit, Program};
+use self::candidate::Campaigner;
 use self::deadline::DeadlineFile;
+use self::for_life::ForLife;
+pub use self::for_life::Life;
 use self::grace::Grace;
-use self::life::ForLife;
-pub use self::life::Life;
-pub use self::options::Run;
-use self::options::{OnExit, Program};
-use self::pulse::Pulse;
 use self::signals::{Signals, exit_code};
-use self::term::Campaigner;
-use crate::failure::{Code, Failure};
-use crate::place::{At, Locks};
-
-/// This program, even when its file has been replaced or removed since it started.
-const OURSELVES: &str = "/proc/self/exe";
+use self::watchdog::Pulse;
+use crate::error::{Code, Failure};
+use crate::lock_args::{At, Locks};
 
 /// Waits until then. Cancel safe.
 async fn sleep_until(instant: Instant) {
     clock::sleep_until(BootClock, instant).await;
 }
 
-/// The guard looks at its tree at least this often, whatever it is told of.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
 /// For tests: what is reckoned from a lease and a grace, whatever they are.
 #[cfg(test)]
-pub fn reckon(lease: Duration, asked: Duration) {
+pub fn reckon(lease: std::time::Duration, asked: std::time::Duration) {
     if let Ok(grace) = Grace::new(lease, Some(asked)) {
         let deadline = incumbent::clock::Instant::from_origin(asked);
         let _ = (grace.total(), grace.until(deadline), grace.kill_at(deadline));
@@ -66,7 +54,7 @@ pub fn reckon(lease: Duration, asked: Duration) {
 pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
         guard::WORD => Some(guard::watch(args)),
-        exec::WORD => Some(exec::become_command(args)),
+        guard::EXEC_WORD => Some(guard::become_command(args)),
         _ => None,
     }
 }

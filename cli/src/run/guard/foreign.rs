@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 
-use super::super::cgroup::Cgroup;
-use super::super::tree;
-use super::super::words::Report;
+use super::cgroup::Cgroup;
+use super::messages::Report;
+use super::tree;
 
 const FIRST: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(1);

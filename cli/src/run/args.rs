@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
 use crate::candidate::Candidacy;
-use crate::place::Place;
+use crate::lock_args::Place;
 
 /// The program that a leader runs.
 #[derive(Debug, Args)]

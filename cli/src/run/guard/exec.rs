@@ -9,7 +9,7 @@ use incumbent::clock::{BootClock, Clock};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::cgroup::Cgroup;
-use super::words::Until;
+use super::messages::Until;
 
 /// How the guard asks for this step.
 pub const WORD: &str = "run-exec";

@@ -14,7 +14,7 @@ use clap::Args;
 use incumbent::lock_url::NamedBucket;
 use incumbent::nats::{self, Bucket, DEFAULT_BUCKET, Finding, PermissionWatch};
 
-use crate::failure::{Code, Failure, one_line};
+use crate::error::{Code, Failure, one_line};
 
 use context::Context;
 pub use session::{Bounded, Session};

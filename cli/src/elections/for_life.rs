@@ -7,12 +7,12 @@ use incumbent::kubernetes::{LifeLock, LifeLocks, LifeWatch, PodState};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::super::office::{Holder, Holding, OfPod, Office};
 use super::Heard;
-use super::watching::{WatchEar, Watched};
-use crate::failure::{Code, Failure};
-use crate::place::Locks;
-use crate::when;
+use super::status::{Holder, Holding, OfPod, Office};
+use super::watcher::{WatchEar, Watched};
+use crate::error::{Code, Failure};
+use crate::lock_args::Locks;
+use crate::time_format;
 
 /// The locks of a namespace.
 pub struct LifeOffices(pub Locks);
@@ -76,7 +76,7 @@ impl Watched for WatchedLocks {
 }
 
 fn understand(lock: LifeLock) -> Office {
-    let since = lock.since.and_then(when::from_system);
+    let since = lock.since.and_then(time_format::from_system);
     let all = |word: fn(&incumbent::kubernetes::LifeOwner) -> String| {
         lock.owners.iter().map(word).collect::<Vec<_>>().join(", ")
     };

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::nats_directory;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 /// What a context says that we use, and what it says that we must not ignore.
 #[derive(Default, Deserialize)]

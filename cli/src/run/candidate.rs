@@ -7,18 +7,18 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
-use super::cgroup::Cgroup;
+use super::args::{OnExit, Run};
 use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
+use super::guard::Cgroup;
 use super::guard::Duties;
-use super::options::{OnExit, Run};
-use super::pulse::Pulse;
+use super::guard::{Event, Ward};
+use super::guard::{Order, Until};
 use super::signals::{Signals, Told, exit_code, stand_still};
 use super::sleep_until;
-use super::ward::{Event, Ward};
-use super::words::{Order, Until};
+use super::watchdog::Pulse;
 use crate::candidate::{Candidate, describe};
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

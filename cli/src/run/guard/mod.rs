@@ -5,8 +5,14 @@
 //! killed, hangs, or is suspended takes the command with it. The command, in turn, is tied to the guard by a
 //! parent-death signal; what is left of the tree of a guard that was killed falls to the campaigner.
 
+mod cgroup;
+mod channel;
+mod exec;
 mod foreign;
+mod handle;
+mod messages;
 mod signals;
+mod tree;
 
 use std::ffi::OsString;
 use std::io::{self, Write, stdin};
@@ -22,18 +28,23 @@ use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_c
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
+pub use self::cgroup::Cgroup;
+pub use self::exec::{NOT_EXECUTABLE, NOT_FOUND, WORD as EXEC_WORD, become_command};
 use self::foreign::ForeignWatch;
+pub use self::handle::{Event, Ward};
+use self::messages::Report;
+pub use self::messages::{Order, Until};
 pub use self::signals::is_in;
 use self::signals::{Heard, Pending};
-use super::LOOK_AGAIN;
-use super::cgroup::Cgroup;
-use super::channel;
 use super::terminal::Terminal;
-use super::tree;
-use super::words::{Order, Report, Until};
+
+/// This program, even when its file has been replaced or removed since it started.
+const OURSELVES: &str = "/proc/self/exe";
 
 /// How a campaigner asks for this process.
 pub const WORD: &str = "run-guard";
+/// The guard looks at its tree at least this often, whatever it is told of.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long to kill what does not end: then it is the campaigner's.
 const GIVE_UP: Duration = Duration::from_secs(1);
 
@@ -134,9 +145,9 @@ impl Guard {
         let cgroup = duties.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
         let until = until_argument(duties.until);
         let terminal = Terminal::of_guard();
-        let child = Command::new(super::OURSELVES)
+        let child = Command::new(OURSELVES)
             .arg0("incumbent")
-            .args([super::exec::WORD.into(), OsString::from(getpid().to_string()), cgroup, until])
+            .args([exec::WORD.into(), OsString::from(getpid().to_string()), cgroup, until])
             .args(args)
             .stdin(Stdio::from(input))
             .spawn()?;

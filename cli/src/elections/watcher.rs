@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::{LockError, LockErrorKind};
 
 use super::Heard;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// How long to wait before a watch that failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(1);

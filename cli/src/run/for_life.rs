@@ -11,17 +11,17 @@ use incumbent::kubernetes::{
 };
 use rustix::process::Signal;
 
-use super::cgroup::Cgroup;
+use super::args::{Program, parse_grace};
+use super::candidate::{foreign, unguarded};
+use super::guard::Cgroup;
 use super::guard::Duties;
-use super::options::{Program, parse_grace};
+use super::guard::Order;
+use super::guard::{Event, Ward};
 use super::signals::{Signals, Told, exit_code, stand_still};
-use super::term::{foreign, unguarded};
-use super::ward::{Event, Ward};
-use super::words::Order;
 use crate::candidate::StatusLine;
-use crate::connection::PATIENCE;
-use crate::failure::{Code, Failure};
-use crate::place::{LifeKind, Namespace, check_life_name, namespace_is_there};
+use crate::error::{Code, Failure};
+use crate::lock_args::{LifeKind, Namespace, check_life_name, namespace_is_there};
+use crate::nats::PATIENCE;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///

@@ -11,11 +11,11 @@ use incumbent::nats::Finding;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::super::office::{Holder, Holding, Office};
 use super::Heard;
-use crate::connection::{Bounded, BucketPlace, Session};
-use crate::failure::{Code, Failure, one_line};
-use crate::when;
+use super::status::{Holder, Holding, Office};
+use crate::error::{Code, Failure, one_line};
+use crate::nats::{Bounded, BucketPlace, Session};
+use crate::time_format;
 
 /// How many entries are read at once.
 const READS: usize = 32;
@@ -177,7 +177,7 @@ impl BucketEar {
         let revision = header("Nats-Sequence").and_then(|text| text.parse().ok())?;
         let name = message.subject.as_str().strip_prefix(&self.prefix)?;
         let now = OffsetDateTime::now_utc();
-        let time = header("Nats-Time-Stamp").and_then(when::parse).unwrap_or(now);
+        let time = header("Nats-Time-Stamp").and_then(time_format::parse).unwrap_or(now);
         Some(of_message(name, revision, time, headers, &message.payload))
     }
 }
@@ -202,7 +202,7 @@ fn of_message(
             leader: String::from_utf8_lossy(value).into_owned(),
             // The write that creates the entry has no token yet: its revision is it.
             token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
-            since: number("Incumbent-Since").and_then(when::from_unix_ms),
+            since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
             lease: None,
             advertisement: header("Incumbent-Advertisement")
                 .and_then(Advertisement::from_json)

@@ -7,7 +7,7 @@ use async_nats::ConnectOptions;
 use super::Connection;
 use super::context::Context;
 use super::settings::Settings;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 /// Who we are, and who says so.
 pub struct Credentials {

@@ -8,7 +8,7 @@ use incumbent::{Election, Leader, State};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::{output, when};
+use crate::{output, time_format};
 
 /// How often to look what there is to show.
 const REFRESH: Duration = Duration::from_millis(250);
@@ -107,9 +107,10 @@ pub fn describe(election: &Election) -> String {
     }
     match election.leader() {
         Some(leader) if !leader.is_me => {
-            let since = leader.since_unix_ms.and_then(when::from_unix_ms);
-            let since =
-                since.map(|since| format!(" for {}", when::whole_seconds(when::age(since))));
+            let since = leader.since_unix_ms.and_then(time_format::from_unix_ms);
+            let since = since.map(|since| {
+                format!(" for {}", time_format::whole_seconds(time_format::age(since)))
+            });
             let since = since.unwrap_or_default();
             format!("{name}: {who}{since}; next attempt when it ends")
         }

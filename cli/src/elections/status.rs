@@ -7,9 +7,9 @@ use incumbent::Advertisement;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 use crate::kv::is_key;
-use crate::{output, when};
+use crate::{output, time_format};
 
 /// How coarse the times of the older Kubernetes objects are.
 const COARSENESS: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ impl Office {
     /// Whether the holder has not renewed for a lease, by our clock, and nobody has written that it is gone.
     pub fn is_overdue(&self) -> bool {
         let lease = self.holder().and_then(|holder| holder.lease);
-        let age = self.written.map(when::age);
+        let age = self.written.map(time_format::age);
         lease.zip(age).is_some_and(|(lease, age)| age > lease.saturating_add(COARSENESS))
     }
 
@@ -97,8 +97,8 @@ impl Office {
             "election": self.election,
             "leader": holder.map(|holder| &holder.leader),
             "token": holder.and_then(|holder| holder.token),
-            "since": holder.and_then(|holder| holder.since).map(when::rfc3339),
-            "renewed": holder.filter(|_| pod.is_none()).and(self.written).map(when::rfc3339),
+            "since": holder.and_then(|holder| holder.since).map(time_format::rfc3339),
+            "renewed": holder.filter(|_| pod.is_none()).and(self.written).map(time_format::rfc3339),
             "overdue": self.is_overdue(),
             "address": said.map(Advertisement::address),
             "metadata": said.map(Advertisement::metadata),

@@ -7,7 +7,7 @@ use async_nats::ServerAddr;
 use super::context::Context;
 use super::credentials::Credentials;
 use super::{Connection, PATIENCE};
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 const NEAREST: &str = "nats://127.0.0.1:4222";
 

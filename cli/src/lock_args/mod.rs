@@ -14,9 +14,9 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
-use crate::connection::BucketPlace;
-use crate::election::check_name;
-use crate::failure::{Code, Failure};
+use crate::elections::check_name;
+use crate::error::{Code, Failure};
+use crate::nats::BucketPlace;
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
@@ -248,7 +248,7 @@ pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Loc
     match tokio::time::timeout(timeout, url.open()).await {
         Ok(opened) => Ok(opened?),
         Err(_) => {
-            let waited = crate::when::span(timeout);
+            let waited = crate::time_format::span(timeout);
             let message = format!(
                 "{url}: no answer within {waited}: the server is slow or out of reach; see --timeout"
             );

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{Campaign, Output};
 use crate::candidate::Ends;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
+use crate::lock_args::Locks;
 use crate::output::{plain_json, printable};
-use crate::place::Locks;
 
 /// What is printed.
 enum Line {

@@ -14,8 +14,8 @@ use incumbent::kubernetes::{
 use incumbent::lock::{Lock, LockError, Reading};
 
 use super::{Kind, LifeKind, Opened};
-use crate::connection::PATIENCE;
-use crate::failure::{Code, Failure, one_line};
+use crate::error::{Code, Failure, one_line};
+use crate::nats::PATIENCE;
 
 /// A namespace, and who we are there.
 #[derive(Debug, Args)]

@@ -7,14 +7,14 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
+use super::args::OnExit;
+use super::candidate::{Campaigner, foreign, unguarded};
 use super::deadline::DeadlineFile;
-use super::options::OnExit;
+use super::guard::Order;
+use super::guard::{Event, Ward};
 use super::signals::{Told, exit_code, stand_still};
 use super::sleep_until;
-use super::term::{Campaigner, foreign, unguarded};
-use super::ward::{Event, Ward};
-use super::words::Order;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the end of a term is held back for the deadline file.

@@ -15,15 +15,15 @@ use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 
+use super::super::deadline::DEADLINE_FILE;
+use super::super::signals::{hung_up, stand_still};
+use super::super::sleep_until;
+use super::super::terminal::Terminal;
+use super::Duties;
 use super::cgroup::Cgroup;
 use super::channel;
-use super::deadline::DEADLINE_FILE;
-use super::guard::Duties;
-use super::signals::{hung_up, stand_still};
-use super::sleep_until;
-use super::terminal::Terminal;
+use super::messages::{Order, Report, Until};
 use super::tree;
-use super::words::{Order, Report, Until};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::output;
 
@@ -94,7 +94,7 @@ impl Ward {
         }
         let child = guard
             .arg0("incumbent")
-            .arg(super::guard::WORD)
+            .arg(super::WORD)
             .args(duties.to_args())
             .args(command)
             .env_remove(NOTIFY_SOCKET)

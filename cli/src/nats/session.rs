@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::settings::Settings;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 
 /// How many refusals may wait to be read.
 const REFUSALS: usize = 64;

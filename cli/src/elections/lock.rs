@@ -11,10 +11,10 @@ use incumbent::lock::{
 use incumbent::lock::{Revision, Tombstone};
 use tokio::sync::mpsc;
 
-use super::super::office::{Holder, Holding, Office};
 use super::Heard;
-use crate::failure::{Code, Failure};
-use crate::when;
+use super::status::{Holder, Holding, Office};
+use crate::error::{Code, Failure};
+use crate::time_format;
 
 /// When to ask again where nobody answers.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -93,7 +93,10 @@ impl LockOffices {
                 // The write that begins a term has no token yet: its revision is it.
                 token: (entry.mark.as_ref())
                     .map(|mark| mark.token.map_or(record.revision.0, |token| token.0)),
-                since: entry.mark.as_ref().and_then(|mark| when::from_unix_ms(mark.since_unix_ms)),
+                since: entry
+                    .mark
+                    .as_ref()
+                    .and_then(|mark| time_format::from_unix_ms(mark.since_unix_ms)),
                 lease: Some(entry.life).filter(|_| !expires),
                 advertisement: entry.advertisement,
                 writes: entry.mark.as_ref().map(|mark| mark.write.number),

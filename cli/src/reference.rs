@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::Cli;
-use crate::failure::{Code, Failure};
+use crate::error::{Code, Failure};
 use crate::output;
 
 /// Print the completions for a shell.

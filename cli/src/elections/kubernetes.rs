@@ -7,12 +7,12 @@ use incumbent::kubernetes::{self, OfficeChange, OfficeWatch};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::super::office::{Holder, Holding, Office};
 use super::Heard;
-use super::watching::{WatchEar, Watched};
-use crate::failure::Failure;
-use crate::place::{Objects, Records};
-use crate::when;
+use super::status::{Holder, Holding, Office};
+use super::watcher::{WatchEar, Watched};
+use crate::error::Failure;
+use crate::lock_args::{Objects, Records};
+use crate::time_format;
 
 /// The elections of a namespace.
 pub struct ObjectOffices(pub Objects);
@@ -74,13 +74,13 @@ impl Watched for WatchedObjects {
 
 fn understand(office: kubernetes::Office) -> Office {
     let now = OffsetDateTime::now_utc();
-    let renewed = office.renewed.and_then(when::from_system).unwrap_or(now);
+    let renewed = office.renewed.and_then(time_format::from_system).unwrap_or(now);
     let (holding, written) = match office.holding {
         kubernetes::Holding::Held(holder) => {
             let holder = Holder {
                 leader: holder.identity.to_string(),
                 token: holder.token.map(|token| token.0),
-                since: office.acquired.and_then(when::from_system),
+                since: office.acquired.and_then(time_format::from_system),
                 lease: Some(holder.lease),
                 advertisement: holder.advertisement,
                 writes: holder.writes,

@@ -1,26 +1,29 @@
 //! The elections of a lock, for those who only look, and for whoever evicts.
 
-mod bucket;
-mod life;
+mod feed;
+mod for_life;
+mod kubernetes;
 mod lock;
-mod objects;
-mod watching;
+mod nats;
+mod status;
+mod watcher;
 
 use std::time::Duration;
 
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
-pub use self::bucket::unmarked;
-use self::bucket::{BucketEar, BucketOffices};
-use self::life::{LifeEar, LifeOffices};
+pub use self::feed::{Event, Feed};
+use self::for_life::{LifeEar, LifeOffices};
+use self::kubernetes::{ObjectEar, ObjectOffices};
 use self::lock::{LockEar, LockOffices};
-use self::objects::{ObjectEar, ObjectOffices};
-use super::office::{Holder, Office, check_name};
-use crate::connection::PATIENCE;
-use crate::failure::{Code, Failure};
-use crate::place::{At, Place, open_within};
-use crate::{output, when};
+pub use self::nats::unmarked;
+use self::nats::{BucketEar, BucketOffices};
+pub use self::status::{Holder, Holding, Office, check_name, shown};
+use crate::error::{Code, Failure};
+use crate::lock_args::{At, Place, open_within};
+use crate::nats::PATIENCE;
+use crate::{output, time_format};
 
 /// The elections of a lock.
 pub enum Offices<'a> {
@@ -175,7 +178,7 @@ impl<'a> Offices<'a> {
     pub fn title(&self) -> String {
         match self {
             Self::Bucket(offices) => {
-                let ttl = offices.ttl().map(|ttl| format!("TTL {}", when::span(ttl)));
+                let ttl = offices.ttl().map(|ttl| format!("TTL {}", time_format::span(ttl)));
                 let ttl = ttl.unwrap_or_else(|| "no TTL".to_owned());
                 format!("Bucket {}, {ttl}", output::bold(offices.bucket()))
             }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::office::{Holder, Holding, Office};
-use super::offices::{Ear, Heard, Offices};
-use crate::failure::Failure;
-use crate::when;
+use super::status::{Holder, Holding, Office};
+use super::{Ear, Heard, Offices};
+use crate::error::Failure;
+use crate::time_format;
 
 /// How often is looked where changes are heard.
 const HEARD: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ impl Known {
 
     /// When its holder leads no more, unless something is written before; none where the server tells.
     fn lapses_at(&self) -> Option<Instant> {
-        Some(when::after(self.since, self.holder()?.lease?))
+        Some(time_format::after(self.since, self.holder()?.lease?))
     }
 
     /// Whether this is the same, however often the rest of what carries it was written.
