@@ -12,7 +12,7 @@ use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::lock_url::{LockUrlError, LockUrlErrorKind};
 use incumbent::nats::{BucketError, BucketErrorKind};
 
-use crate::output::printable;
+use crate::text::{one_line, printable};
 
 /// What scripts can rely on, as `--help` and the manual tell it.
 pub const EXIT_CODES: &str = "\
@@ -230,18 +230,4 @@ impl From<std::io::Error> for Failure {
         }
         Self::new(Code::Failed, one_line(&error))
     }
-}
-
-/// An error with all that led to it, each said once, on one line.
-pub fn one_line(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !line.contains(&cause) {
-            line = format!("{line}: {cause}");
-        }
-        source = error.source();
-    }
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -14,11 +14,12 @@ mod prompt;
 mod reference;
 #[cfg(target_os = "linux")]
 mod run;
+mod text;
 mod time_format;
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::{Code, Failure};
@@ -77,9 +78,9 @@ async fn start() -> ExitCode {
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,
-        Command::Completions(command) => command.run().map(|()| ExitCode::SUCCESS),
-        Command::Man(command) => command.run().map(|()| ExitCode::SUCCESS),
-        Command::Reference(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Completions(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Man(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Reference(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Run(command) => command.run().await,
         #[cfg(target_os = "linux")]
@@ -120,7 +121,6 @@ fn log(verbose: u8) -> Result<(), Failure> {
 mod tests {
     use std::time::Duration;
 
-    use clap::CommandFactory;
     use tokio::time::Instant;
 
     use super::*;

@@ -3,11 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use clap::{Arg, Args, Command, CommandFactory, Id};
+use clap::{Arg, Args, Command, Id};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::Cli;
 use crate::error::{Code, Failure};
 use crate::output;
 
@@ -33,18 +32,19 @@ pub struct Manual {
 pub struct Reference {}
 
 impl Completions {
-    pub fn run(&self) -> Result<(), Failure> {
+    /// `command`: all of the program.
+    pub fn run(&self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "incumbent", &mut script);
+        clap_complete::generate(self.shell, &mut command, "incumbent", &mut script);
         output::bytes(&script)
     }
 }
 
 impl Manual {
-    pub fn run(&self) -> Result<(), Failure> {
+    pub fn run(&self, command: Command) -> Result<(), Failure> {
         let Some(directory) = &self.directory else {
             let mut page = Vec::new();
-            Man::new(Cli::command()).render(&mut page)?;
+            Man::new(command).render(&mut page)?;
             return output::bytes(&page);
         };
         let unwritten = |error: io::Error| {
@@ -52,15 +52,15 @@ impl Manual {
             Failure::new(Code::Failed, message)
         };
         std::fs::create_dir_all(directory).map_err(unwritten)?;
-        clap_mangen::generate_to(Cli::command(), directory).map_err(unwritten)?;
+        clap_mangen::generate_to(command, directory).map_err(unwritten)?;
         output::note(format!("wrote the manual pages into {}", directory.display()));
         Ok(())
     }
 }
 
 impl Reference {
-    pub fn run(&self) -> Result<(), Failure> {
-        let mut command = Cli::command().disable_help_subcommand(true).term_width(100);
+    pub fn run(&self, command: Command) -> Result<(), Failure> {
+        let mut command = command.disable_help_subcommand(true).term_width(100);
         command.build();
         let mut text = String::from(
             "# The command line\n\nWhat `incumbent --help` and the help of each command say. Made by `make cli-doc`; a test \

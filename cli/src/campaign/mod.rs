@@ -1,17 +1,18 @@
 //! `incumbent campaign`: stand in an election and print each transition.
 
 mod for_life;
+mod output;
 
-use std::io::{self, Write};
+use std::io;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use incumbent::Change;
 use serde_json::json;
 
+use self::output::Output;
 use crate::candidate::{Candidacy, Ends, describe};
 use crate::error::{EXIT_CODES, Failure};
 use crate::lock_args::{At, Place};
-use crate::output::{plain_json, printable};
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
@@ -34,19 +35,11 @@ pub struct Campaign {
     place: Place,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Lines for people.
-    Text,
-    /// JSON objects, one a line.
-    Json,
-}
-
 impl Campaign {
     pub async fn run(self) -> Result<(), Failure> {
         let mut ends = Ends::listen()?;
         if let At::ForLife(locks) = self.place.at().await? {
-            return self.run_for_life(&locks, &mut ends).await;
+            return for_life::run(&self.candidacy, &locks, self.output, &mut ends).await;
         }
         let entrance = match self.candidacy.open(&self.place, ends.next()).await? {
             Ok(entrance) => entrance,
@@ -81,13 +74,10 @@ impl Campaign {
 
     fn print(&self, change: &Change) -> io::Result<()> {
         let line = match self.output {
-            Output::Json => json_line(change).map(|line| plain_json(line.to_string())),
-            Output::Text => text_line(change).map(|line| printable(&line)),
+            Output::Json => json_line(change).map(|line| line.to_string()),
+            Output::Text => text_line(change),
         };
-        match line {
-            Some(line) => writeln!(io::stdout(), "{line}"),
-            None => Ok(()),
-        }
+        line.map_or(Ok(()), |line| self.output.print(line))
     }
 }
 

@@ -13,9 +13,11 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::background::Attendant;
+use super::connections;
 use super::health::Health;
-use super::{Attendant, connections};
-use crate::error::{Code, Failure, one_line};
+use crate::error::{Code, Failure};
+use crate::text::one_line;
 use crate::time_format;
 
 /// Upper bounds of histograms, in seconds: renewals take milliseconds, takeovers up to a lease.

@@ -1,5 +1,6 @@
 //! What those who stand in an election have in common: how they do it, and how they tell of it.
 
+mod background;
 mod connections;
 mod health;
 mod http;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use clap::Args;
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, StartError, new_election};
-use tokio::task::JoinHandle;
 
+use self::background::Attendant;
 use self::health::Health;
 use crate::error::Failure;
 use crate::lock_args::{Opened, Place, Standing};
@@ -74,15 +75,6 @@ pub struct Candidate {
     pub status: StatusLine,
     attendants: Vec<Attendant>,
     http: Option<http::Server>,
-}
-
-/// A task that ends with whoever has it.
-struct Attendant(JoinHandle<()>);
-
-impl Drop for Attendant {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Candidacy {

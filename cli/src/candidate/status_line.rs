@@ -8,6 +8,7 @@ use incumbent::{Election, Leader, State};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use crate::text;
 use crate::{output, time_format};
 
 /// How often to look what there is to show.
@@ -48,8 +49,7 @@ impl StatusLine {
         }
         let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
         let columns = if columns == 0 { 80 } else { columns }; // 0: it does not know
-        let text: String =
-            output::printable(text).chars().take(columns.saturating_sub(1)).collect();
+        let text: String = text::printable(text).chars().take(columns.saturating_sub(1)).collect();
         self.write(&format!("\r\x1b[K{text}"));
         self.shown = true;
     }
@@ -74,7 +74,7 @@ impl StatusLine {
     pub fn tell(&mut self, text: &str) {
         self.clear();
         if self.looks.is_some() {
-            self.write(&format!("incumbent: {}\n", output::printable(text)));
+            self.write(&format!("incumbent: {}\n", text::printable(text)));
         }
     }
 
@@ -121,5 +121,5 @@ pub fn describe(election: &Election) -> String {
 
 fn name(leader: &Leader) -> String {
     let name: String = leader.identity.chars().take(LONGEST_NAME).collect();
-    output::printable(&name)
+    text::printable(&name)
 }

@@ -8,13 +8,14 @@ use incumbent::kubernetes::{
 use incumbent::lock::{Lock, LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::Role::{self, Administrator, Campaigner, Observer};
+use super::context::Role::{self, Administrator, Campaigner, Observer};
 use super::report::{Level, Report};
 use super::rights::{self, Lacks};
 use super::server::{self, ASKED};
-use crate::error::{Failure, one_line};
+use crate::error::Failure;
 use crate::lock_args::{Kind, Locks, Objects, timing};
-use crate::output::printable;
+use crate::text::one_line;
+use crate::text::printable;
 use crate::time_format;
 
 const SERVER: &str = "server";

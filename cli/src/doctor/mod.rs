@@ -4,6 +4,7 @@ mod bucket;
 mod choria;
 #[cfg(target_os = "linux")]
 mod clock;
+mod context;
 mod disk;
 mod kubernetes;
 mod nats;
@@ -19,15 +20,15 @@ mod urls;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::elections::check_name;
 use crate::error::{Code, Failure};
+use crate::lock_args::check_name;
 use crate::lock_args::{At, Place, misplaced};
 use crate::nats::PATIENCE;
 use crate::output::Format;
+use context::{Exam, Role};
 use report::Report;
-use urls::Exam;
 
 const LEVELS: &str = "\
 Levels:
@@ -80,18 +81,6 @@ pub struct Doctor {
     output: Format,
     #[command(flatten)]
     place: Place,
-}
-
-/// What a user is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Role {
-    /// Sees who leads.
-    Observer,
-    /// Stands in elections.
-    #[default]
-    Campaigner,
-    /// Makes buckets, and evicts leaders.
-    Administrator,
 }
 
 impl Doctor {

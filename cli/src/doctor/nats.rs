@@ -1,8 +1,8 @@
 //! Elections in a bucket of NATS.
 
+use super::context::Exam;
 use super::report::Report;
 use super::server::{self, Asked};
-use super::urls::Exam;
 use super::{bucket, choria, disk, rights};
 use crate::error::{Code, Failure};
 use crate::nats::{BucketPlace, Session};

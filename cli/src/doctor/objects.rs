@@ -7,12 +7,13 @@ use incumbent::object_storage::{Bucket, BucketFacts};
 use incumbent::protocol::TimingOptions;
 use time::OffsetDateTime;
 
-use super::Role::{self, Administrator, Campaigner, Observer};
+use super::context::Exam;
+use super::context::Role::{self, Administrator, Campaigner, Observer};
 use super::report::Report;
 use super::rights::{self, Lacks, NOBODYS};
 use super::server;
-use super::urls::Exam;
-use crate::error::{Code, Failure, one_line};
+use crate::error::{Code, Failure};
+use crate::text::one_line;
 use crate::time_format;
 
 const STORE: &str = "store";

@@ -8,9 +8,9 @@ use std::time::Duration;
 use incumbent::lock_url::NamedPeers;
 use incumbent::peer::{Dns, Peer, PeerSource};
 
+use super::context::Exam;
 use super::report::Report;
-use super::urls::Exam;
-use crate::error::one_line;
+use crate::text::one_line;
 use crate::time_format;
 
 const ADDRESS: &str = "address";

@@ -6,13 +6,13 @@ use incumbent::protocol::TimingOptions;
 use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, Tables};
 use time::OffsetDateTime;
 
-use super::Role::{Administrator, Campaigner, Observer};
+use super::context::Exam;
+use super::context::Role::{Administrator, Campaigner, Observer};
 use super::report::Report;
 use super::rights::{self, Lacks};
 use super::server::{self, ASKED};
-use super::urls::Exam;
-use crate::error::one_line;
-use crate::output::printable;
+use crate::text::one_line;
+use crate::text::printable;
 
 const SERVER: &str = "server";
 const TABLES: &str = "tables";

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::error::Failure;
 use crate::output::{self, Format};
+use crate::text;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -93,7 +94,7 @@ impl Report {
         self.findings.iter().try_for_each(|Finding { lock, level, check, message }| {
             if lock != last {
                 output::line(match lock {
-                    Some(lock) => format!("Lock {}", output::bold(output::printable(lock))),
+                    Some(lock) => format!("Lock {}", output::bold(text::printable(lock))),
                     None => "This machine".to_owned(),
                 })?;
             }
@@ -104,7 +105,7 @@ impl Report {
                 Level::Warning => output::yellow("warning "),
                 Level::Error => output::red("error   "),
             };
-            output::line(format!("{level} {check:<10}  {}", output::printable(message)))
+            output::line(format!("{level} {check:<10}  {}", text::printable(message)))
         })
     }
 }

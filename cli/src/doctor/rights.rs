@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::Role;
+use super::context::Role;
 use super::report::Report;
 use super::server::Asked;
 use crate::error::Failure;

@@ -7,12 +7,12 @@ use incumbent::protocol::TimingOptions;
 use incumbent::sql::{Sqlite, SqliteFacts, Tables};
 use rustix::fs::statvfs;
 
-use super::Role::{Administrator, Campaigner, Observer};
+use super::context::Exam;
+use super::context::Role::{Administrator, Campaigner, Observer};
 use super::report::Report;
 use super::rights::Lacks;
 use super::server::{self, ASKED};
-use super::urls::Exam;
-use crate::error::one_line;
+use crate::text::one_line;
 use crate::time_format;
 
 const FILE: &str = "file";

@@ -1,29 +1,16 @@
 //! Locks that are named by URLs, each by itself.
 
-use std::time::Duration;
-
 use incumbent::LockUrl;
 use incumbent::lock::Need;
 use incumbent::lock_url::Named;
 
+use super::context::Exam;
 use super::report::Report;
-use super::{Role, kubernetes, nats, objects, peers, postgres, sqlite};
-use crate::error::{Code, Failure, one_line};
+use super::{kubernetes, nats, objects, peers, postgres, sqlite};
+use crate::error::{Code, Failure};
 use crate::lock_args::{Objects, misplaced};
 use crate::nats::BucketPlace;
-
-/// What is to be examined, besides the lock itself.
-#[derive(Debug, Clone, Copy)]
-pub struct Exam<'a> {
-    pub name: Option<&'a str>,
-    pub role: Role,
-    pub lease: Option<Duration>,
-    /// How long to wait for an answer.
-    pub patience: Duration,
-    pub monitor: Option<&'a str>,
-    /// Whether Choria's candidates are known to take part.
-    pub with_choria: bool,
-}
+use crate::text::one_line;
 
 /// Examines each lock of a URL.
 pub async fn examine(url: &LockUrl, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {

@@ -3,10 +3,11 @@
 use clap::Args;
 use incumbent::lock_url::Named;
 
-use crate::elections::check_name;
-use crate::error::{Code, Failure, one_line};
+use crate::error::{Code, Failure};
+use crate::lock_args::check_name;
 use crate::lock_args::{At, Objects, Place};
 use crate::output;
+use crate::text::one_line;
 
 /// Make what a new election needs before its first candidate stands.
 ///

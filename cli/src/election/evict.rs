@@ -10,6 +10,7 @@ use crate::elections::Offices;
 use crate::elections::{Holder, Holding, Office, shown};
 use crate::error::{Code, Failure};
 use crate::lock_args::Place;
+use crate::text;
 use crate::{output, prompt, time_format};
 
 /// How often a leader may renew between our look and the eviction.
@@ -56,7 +57,7 @@ impl Evict {
         let mut feed = Feed::open(&offices, Some(name)).await?;
         let doing = format!("eviction from {name}");
         let evicted = evict(&offices, office, &holder, &doing).await?;
-        output::line(format!("evicted {} from {}", shown(&holder), output::printable(name)))?;
+        output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
 
         let longest = offices.longest_wait(&holder).map(|span| span.saturating_mul(2));
         let wait = self.wait.or(longest).unwrap_or(PATIENCE);
@@ -78,7 +79,7 @@ impl Evict {
         let message = format!(
             "{doing}: no other candidate took over within {}; the election has no leader: see `election info {}`, and --wait",
             time_format::span(wait),
-            output::printable(name)
+            text::printable(name)
         );
         Err(Failure::new(Code::Failed, message))
     }

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::candidate::{Candidacy, Ends};
-use crate::elections::check_name;
 use crate::error::{Code, Failure};
+use crate::lock_args::check_name;
 use crate::lock_args::{At, Locks, Place};
+use crate::text;
 use crate::{output, time_format};
 
 /// How often the file of a leader for life is written, which has no lease.
@@ -183,7 +184,7 @@ impl KeepFile {
             return tell(Code::Failed, format!("FAILED: {name}: {path} has no time"));
         };
         let (leader, election) =
-            (output::printable(&content.leader), output::printable(&content.election));
+            (text::printable(&content.leader), text::printable(&content.election));
         if election != *name {
             return tell(Code::Failed, format!("FAILED: {name}: {path} is of election {election}"));
         }

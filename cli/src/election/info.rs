@@ -5,12 +5,12 @@ use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::Printing;
 use crate::elections::Offices;
 use crate::elections::{Holding, Office};
 use crate::error::{Code, Failure};
 use crate::lock_args::Place;
-use crate::output::{self, Format};
+use crate::output::{self, Format, Printing};
+use crate::text;
 use crate::time_format;
 
 /// List the elections of the bucket or namespace, and who leads.
@@ -161,5 +161,5 @@ pub fn shown(finding: &Finding) -> String {
         Severity::Warning => output::yellow(severity),
         _ => severity.to_string(),
     };
-    format!("{word}: {}", output::printable(&finding.to_string()))
+    format!("{word}: {}", text::printable(&finding.to_string()))
 }

@@ -10,7 +10,6 @@ use clap::{Args, Subcommand};
 
 use crate::error::{EXIT_CODES, Failure};
 use crate::lock_args::Place;
-use crate::output::Format;
 
 /// See who leads, and act on it.
 #[derive(Args)]
@@ -31,14 +30,6 @@ enum Verb {
     Create(create::Create),
     Evict(evict::Evict),
     File(file::KeepFile),
-}
-
-/// How to print results.
-#[derive(Args)]
-struct Printing {
-    /// How to print results.
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
 }
 
 impl Election {

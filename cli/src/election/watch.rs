@@ -3,13 +3,13 @@
 use clap::Args;
 use serde_json::json;
 
-use super::Printing;
 use crate::elections::Offices;
 use crate::elections::{Event, Feed};
 use crate::elections::{Holder, Holding, shown};
 use crate::error::{Code, Failure};
 use crate::lock_args::Place;
-use crate::output::{self, Format};
+use crate::output::{self, Format, Printing};
+use crate::text;
 use crate::time_format;
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
@@ -68,7 +68,7 @@ fn text(event: &Event) -> String {
         }
         (Holding::Vacant(cause), None) => format!("nobody leads: {cause}"),
     };
-    format!("[{time}] {}: {what}", output::printable(&event.election))
+    format!("[{time}] {}: {what}", text::printable(&event.election))
 }
 
 fn token(holder: &Holder) -> String {
@@ -83,7 +83,7 @@ fn lost(cause: &str) -> String {
         "deleted" => "has no lock any more".to_owned(),
         "no owner" => "does not own the lock any more".to_owned(),
         "released" => "released".to_owned(),
-        cause => format!("released: {}", output::printable(&cause.replace('_', " "))),
+        cause => format!("released: {}", text::printable(&cause.replace('_', " "))),
     }
 }
 

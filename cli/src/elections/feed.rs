@@ -10,8 +10,9 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
+use super::selected::{Ear, Offices};
 use super::status::{Holder, Holding, Office};
-use super::{Ear, Heard, Offices};
+use super::watcher::Heard;
 use crate::error::Failure;
 use crate::time_format;
 

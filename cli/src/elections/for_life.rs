@@ -7,8 +7,8 @@ use incumbent::kubernetes::{LifeLock, LifeLocks, LifeWatch, PodState};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::Heard;
 use super::status::{Holder, Holding, OfPod, Office};
+use super::watcher::Heard;
 use super::watcher::{WatchEar, Watched};
 use crate::error::{Code, Failure};
 use crate::lock_args::Locks;

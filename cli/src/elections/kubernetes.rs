@@ -7,8 +7,8 @@ use incumbent::kubernetes::{self, OfficeChange, OfficeWatch};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::Heard;
 use super::status::{Holder, Holding, Office};
+use super::watcher::Heard;
 use super::watcher::{WatchEar, Watched};
 use crate::error::Failure;
 use crate::lock_args::{Objects, Records};

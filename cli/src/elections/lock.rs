@@ -11,8 +11,8 @@ use incumbent::lock::{
 use incumbent::lock::{Revision, Tombstone};
 use tokio::sync::mpsc;
 
-use super::Heard;
 use super::status::{Holder, Holding, Office};
+use super::watcher::Heard;
 use crate::error::{Code, Failure};
 use crate::time_format;
 

@@ -11,10 +11,11 @@ use incumbent::nats::Finding;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::Heard;
 use super::status::{Holder, Holding, Office};
-use crate::error::{Code, Failure, one_line};
+use super::watcher::Heard;
+use crate::error::{Code, Failure};
 use crate::nats::{Bounded, BucketPlace, Session};
+use crate::text::one_line;
 use crate::time_format;
 
 /// How many entries are read at once.

@@ -7,8 +7,7 @@ use incumbent::Advertisement;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::error::{Code, Failure};
-use crate::kv::is_key;
+use crate::text;
 use crate::{output, time_format};
 
 /// How coarse the times of the older Kubernetes objects are.
@@ -112,21 +111,12 @@ impl Office {
     }
 }
 
-/// Refuses what cannot be the name of an election.
-pub fn check_name(name: &str) -> Result<(), Failure> {
-    if is_key(name) {
-        return Ok(());
-    }
-    let message = format!("{name:?} cannot be the name of an election: no blanks, no wildcards");
-    Err(Failure::new(Code::Usage, message))
-}
-
 /// How a leader is shown.
 pub fn shown(holder: &Holder) -> String {
-    let leader = output::bold(output::printable(&holder.leader));
+    let leader = output::bold(text::printable(&holder.leader));
     match &holder.pod {
         Some(pod) => {
-            let (uid, phase) = (output::printable(&pod.uid), output::printable(&pod.phase));
+            let (uid, phase) = (text::printable(&pod.uid), text::printable(&pod.phase));
             format!("pod {leader} ({phase}, UID {uid})")
         }
         None => leader,

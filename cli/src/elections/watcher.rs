@@ -5,11 +5,21 @@ use std::time::Duration;
 
 use incumbent::lock::{LockError, LockErrorKind};
 
-use super::Heard;
+use super::status::Office;
 use crate::error::Failure;
 
 /// How long to wait before a watch that failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What was heard.
+pub enum Heard {
+    /// Something was written, or is there.
+    Office(Office),
+    /// Something may have changed: a reason to look.
+    Look,
+    /// Nothing is heard for now.
+    Failed(Failure),
+}
 
 /// What can be watched.
 pub trait Watched {

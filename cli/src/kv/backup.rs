@@ -9,9 +9,10 @@ use futures_util::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::check_absent;
-use crate::error::{Code, Failure, one_line};
+use super::bucket::check_absent;
+use crate::error::{Code, Failure};
 use crate::nats::{Bounded, Session};
+use crate::text::one_line;
 use crate::{output, time_format};
 
 /// How much the server sends in one message, and we to it.

@@ -4,11 +4,11 @@ use clap::{Args, ValueEnum};
 use incumbent::nats::{Bucket, Storage};
 use serde_json::{Map, Value, json};
 
-use super::check_absent;
 use super::settings::{Settings, Told};
 use crate::error::{Code, Failure};
 use crate::nats::Session;
 use crate::output::{self, Format};
+use crate::text;
 use crate::time_format;
 
 /// Make a bucket.
@@ -132,7 +132,7 @@ impl List {
             return match format {
                 Format::Json => output::json(&buckets.iter().map(|b| b.bucket).collect::<Vec<_>>()),
                 Format::Table => {
-                    buckets.iter().try_for_each(|b| output::line(output::printable(b.bucket)))
+                    buckets.iter().try_for_each(|b| output::line(text::printable(b.bucket)))
                 }
             };
         }
@@ -250,6 +250,15 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
         rows.push(("Leader", text("/cluster/leader")));
     }
     rows.into_iter().try_for_each(|(name, value)| {
-        output::line(format!("{name:>18}: {}", output::printable(&value)))
+        output::line(format!("{name:>18}: {}", text::printable(&value)))
     })
+}
+
+/// Refuses to make a bucket that exists.
+pub async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), Failure> {
+    match session.info(bucket).await {
+        Ok(_) => Err(Failure::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),
+        Err(Failure::Told { code: Code::NotFound, .. }) => Ok(()),
+        Err(failure) => Err(failure),
+    }
 }

@@ -4,7 +4,7 @@ use async_nats::jetstream::{kv, message::StreamMessage};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::output::is_printable;
+use crate::text::is_printable;
 use crate::time_format;
 
 /// One value of a key, or the mark that there is none any more.

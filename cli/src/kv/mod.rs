@@ -12,6 +12,7 @@ mod write;
 use clap::{Args, Subcommand};
 
 use crate::error::{Code, EXIT_CODES, Failure};
+use crate::lock_args::is_key;
 use crate::nats::{Connection, Session};
 use crate::output::Format;
 
@@ -58,7 +59,7 @@ impl Kv {
         let format = self.output;
         // What can be refused without a server is refused first.
         self.verb.check()?;
-        let session = self.connection.session().await?;
+        let session = Session::connect(&self.connection).await?;
         match self.verb {
             Verb::Add(verb) => verb.run(&session, format).await,
             Verb::List(verb) => verb.run(&session, format).await,
@@ -92,22 +93,6 @@ impl Verb {
             _ => Ok(()),
         }
     }
-}
-
-/// Refuses to make a bucket that exists.
-async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), Failure> {
-    match session.info(bucket).await {
-        Ok(_) => Err(Failure::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),
-        Err(Failure::Told { code: Code::NotFound, .. }) => Ok(()),
-        Err(failure) => Err(failure),
-    }
-}
-
-/// Whether that can be a key.
-pub fn is_key(text: &str) -> bool {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-/_=.".contains(&b);
-    let dots = text.starts_with('.') || text.ends_with('.') || text.contains("..");
-    !text.is_empty() && !dots && text.bytes().all(fits)
 }
 
 /// Refuses what cannot be a key.

@@ -7,6 +7,7 @@ use super::entry::Entry;
 use crate::error::{Code, Failure};
 use crate::nats::{Bounded, Session};
 use crate::output::{self, Format};
+use crate::text;
 use crate::time_format;
 
 /// Print the value of a key.
@@ -100,7 +101,7 @@ impl Keys {
         if format == Format::Json {
             return output::json(&keys);
         }
-        keys.iter().try_for_each(|key| output::line(output::printable(key)))
+        keys.iter().try_for_each(|key| output::line(text::printable(key)))
     }
 }
 

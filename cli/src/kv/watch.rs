@@ -10,6 +10,7 @@ use super::entry::Entry;
 use crate::error::{Code, Failure};
 use crate::nats::{Bounded, Session};
 use crate::output::{self, Format};
+use crate::text;
 use crate::time_format;
 
 /// Print the values of a bucket, and each change as it happens, until interrupted.
@@ -75,9 +76,9 @@ fn print(entry: &Entry, format: Format) -> Result<(), Failure> {
         return output::json_line(&entry.json());
     }
     let Entry { bucket, key, operation, revision, .. } = entry;
-    let (created, key) = (time_format::rfc3339(entry.created), output::printable(key));
+    let (created, key) = (time_format::rfc3339(entry.created), text::printable(key));
     let value = match entry.is_there() {
-        true => format!(": {}", output::printable(&entry.text())),
+        true => format!(": {}", text::printable(&entry.text())),
         false => String::new(),
     };
     output::line(format!("[{created}] {operation} {bucket} > {key} sequence {revision}{value}"))

@@ -13,9 +13,11 @@ use incumbent::kubernetes::{
 };
 use incumbent::lock::{Lock, LockError, Reading};
 
-use super::{Kind, LifeKind, Opened};
-use crate::error::{Code, Failure, one_line};
+use super::kind::{Kind, LifeKind};
+use super::opened::Opened;
+use crate::error::{Code, Failure};
 use crate::nats::PATIENCE;
+use crate::text::one_line;
 
 /// A namespace, and who we are there.
 #[derive(Debug, Args)]

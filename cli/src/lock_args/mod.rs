@@ -2,6 +2,8 @@
 
 mod kind;
 mod kubernetes;
+mod name;
+mod opened;
 #[cfg(target_os = "linux")]
 mod secrets;
 
@@ -14,7 +16,6 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
-use crate::elections::check_name;
 use crate::error::{Code, Failure};
 use crate::nats::BucketPlace;
 
@@ -22,6 +23,8 @@ pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
     InNamespace, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there, timing,
 };
+pub use name::{check_name, is_key};
+pub use opened::Opened;
 
 /// When to look again for a server that is out of reach.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
@@ -123,17 +126,6 @@ pub enum At<'a> {
     ForLife(Locks),
     /// With how long to wait for an answer, where that is told.
     Url(LockUrl, Option<Duration>),
-}
-
-/// A lock that is there, before standing in an election of it.
-pub struct Opened {
-    pub lock: Arc<dyn Lock>,
-    /// How long one write entitles to lead.
-    pub lease: Duration,
-    /// The lease that the campaign must be told of; none where the lock knows it.
-    pub told: Option<Duration>,
-    /// Whether the campaign must be told of Choria's candidates.
-    pub with_choria: bool,
 }
 
 impl Place {

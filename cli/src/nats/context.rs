@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::nats_directory;
 use crate::error::{Code, Failure};
 
 /// What a context says that we use, and what it says that we must not ignore.
@@ -74,6 +73,15 @@ const USED: [&str; 18] = [
     "socks_proxy",
     "$schema",
 ];
+
+/// Where the `nats` program keeps its files.
+fn nats_directory() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = set("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".config")))?;
+    Some(base.join("nats"))
+}
 
 /// The context of this name, or the selected one if there is one.
 pub fn load(named: Option<&str>) -> Result<Context, Failure> {

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use async_nats::ConnectOptions;
 
-use super::Connection;
+use super::args::Connection;
 use super::context::Context;
-use super::settings::Settings;
 use crate::error::{Code, Failure};
 
 /// Who we are, and who says so.
@@ -75,47 +74,32 @@ impl Credentials {
         Self { origin, ..self }
     }
 
-    fn complain(&self, what: &str) -> Failure {
-        let origin =
-            if self.origin.is_empty() { String::new() } else { format!(" ({})", self.origin) };
-        Failure::new(Code::Usage, format!("{what}{origin}"))
-    }
-}
-
-impl Settings {
-    /// How to connect.
-    pub async fn options(&self) -> Result<ConnectOptions, Failure> {
-        let mut options = ConnectOptions::new();
-        for server in self.addresses()? {
-            if let (Some(user), Some(password)) = (server.username(), server.password()) {
-                options = options.user_and_password(user.to_owned(), password.to_owned());
-            } else if let Some(token) = server.username().filter(|user| !user.is_empty()) {
-                options = options.token(token.to_owned());
-            }
-        }
-        let who = &self.credentials;
-        options = match &who.proof {
+    /// Adds them to what is connected with.
+    pub fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, Failure> {
+        Ok(match &self.proof {
             Proof::None => options,
             Proof::File(file) => {
-                let text = secret(file, "credentials").map_err(|why| who.complain(&why))?;
+                let text = secret(file, "credentials").map_err(|why| self.complain(&why))?;
                 options
                     .credentials(&text)
-                    .map_err(|_| who.complain(&format!("no credentials in {}", shown(file))))?
+                    .map_err(|_| self.complain(&format!("no credentials in {}", shown(file))))?
             }
             Proof::Seed(file) => {
-                let text = secret(file, "NKey").map_err(|why| who.complain(&why))?;
+                let text = secret(file, "NKey").map_err(|why| self.complain(&why))?;
                 let seed = seed(&text)
-                    .ok_or_else(|| who.complain(&format!("no NKey seed in {}", shown(file))))?;
+                    .ok_or_else(|| self.complain(&format!("no NKey seed in {}", shown(file))))?;
                 options.nkey(seed)
             }
             Proof::User { user, password } => {
-                let password = literal(password).map_err(|why| who.complain(&why))?;
+                let password = literal(password).map_err(|why| self.complain(&why))?;
                 options.user_and_password(user.clone(), password)
             }
-            Proof::Token(token) => options.token(literal(token).map_err(|why| who.complain(&why))?),
+            Proof::Token(token) => {
+                options.token(literal(token).map_err(|why| self.complain(&why))?)
+            }
             Proof::Jwt { jwt, seed } => {
-                let jwt = literal(jwt).map_err(|why| who.complain(&why))?;
-                let seed = literal(seed).map_err(|why| who.complain(&why))?;
+                let jwt = literal(jwt).map_err(|why| self.complain(&why))?;
+                let seed = literal(seed).map_err(|why| self.complain(&why))?;
                 // The form of a credentials file, which is how the client takes the two together.
                 let text = format!(
                     "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
@@ -123,28 +107,16 @@ impl Settings {
                 );
                 options
                     .credentials(&text)
-                    .map_err(|_| who.complain("no credentials in user_jwt"))?
+                    .map_err(|_| self.complain("no credentials in user_jwt"))?
             }
-        };
-        if let Some((certificate, key)) = &self.certificate {
-            let file = |text, what| readable(text, what).map_err(|why| who.complain(&why));
-            options = options.add_client_certificate(
-                file(certificate, "TLS certificate")?,
-                file(key, "TLS key")?,
-            );
-        }
-        if let Some(authorities) = &self.authorities {
-            let file =
-                readable(authorities, "TLS authorities").map_err(|why| who.complain(&why))?;
-            options = options.add_root_certificates(file);
-        }
-        if self.tls_first {
-            options = options.tls_first();
-        }
-        if let Some(prefix) = &self.inbox_prefix {
-            options = options.custom_inbox_prefix(prefix);
-        }
-        Ok(options)
+        })
+    }
+
+    /// What is wrong with them, and where they come from.
+    pub fn complain(&self, what: &str) -> Failure {
+        let origin =
+            if self.origin.is_empty() { String::new() } else { format!(" ({})", self.origin) };
+        Failure::new(Code::Usage, format!("{what}{origin}"))
     }
 }
 
@@ -169,7 +141,8 @@ fn shown(reference: &str) -> String {
     path(reference).map_or_else(|_| "what it names".to_owned(), |path| path.display().to_string())
 }
 
-fn readable(reference: &str, what: &str) -> Result<PathBuf, String> {
+/// The path of a file that can be read.
+pub fn readable(reference: &str, what: &str) -> Result<PathBuf, String> {
     let path = path(reference)?;
     match std::fs::File::open(&path) {
         Ok(_) => Ok(path),

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, response::Response};
-use async_nats::{Event, ServerError};
-use incumbent::nats::{self, BucketConfig};
+use async_nats::{ConnectError, ConnectErrorKind, Event, ServerAddr, ServerError};
+use incumbent::nats::{self, BucketConfig, PermissionWatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
+use super::args::Connection;
 use super::settings::Settings;
 use crate::error::{Code, Failure};
+use crate::text::one_line;
 
 /// How many refusals may wait to be read.
 const REFUSALS: usize = 64;
@@ -83,7 +85,31 @@ pub enum Bounded {
 }
 
 impl Session {
-    pub fn new(connection: nats::Connection, refusals: Refusals, settings: &Settings) -> Self {
+    /// Connects, and says what is in the way in one line that holds no secret.
+    pub async fn connect(flags: &Connection) -> Result<Self, Failure> {
+        let settings = Settings::of(flags)?;
+        let addresses = settings.bare_addresses()?;
+        let options = settings
+            .options()?
+            .connection_timeout(settings.timeout)
+            .request_timeout(Some(settings.timeout))
+            .name("incumbent");
+        let (watch, refusals) = (PermissionWatch::new(), Refusals::new(&settings));
+        let (observer, noted) = (watch.clone(), refusals.clone());
+        let options = options.event_callback(move |event| {
+            observer.observe(&event);
+            noted.observe(&event);
+            std::future::ready(())
+        });
+        let client = tokio::time::timeout(settings.timeout, options.connect(addresses.as_slice()))
+            .await
+            .map_err(|_| unreachable(&addresses, "no answer in time"))?
+            .map_err(|error| refused(&addresses, &error))?;
+        let connection = nats::Connection::new(client, watch);
+        Ok(Self::new(connection, refusals, &settings))
+    }
+
+    fn new(connection: nats::Connection, refusals: Refusals, settings: &Settings) -> Self {
         let client = connection.client().clone();
         let mut jetstream = match &settings.api_prefix {
             Some(prefix) => jetstream::with_prefix(client, prefix),
@@ -184,6 +210,33 @@ impl Session {
         let subject = format!("STREAM.INFO.KV_{bucket}");
         self.api(&format!("bucket {bucket}"), &subject, &serde_json::json!({})).await
     }
+}
+
+fn refused(addresses: &[ServerAddr], error: &ConnectError) -> Failure {
+    let denied = |why: &str| {
+        let at = shown(addresses);
+        Failure::new(
+            Code::Denied,
+            format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
+        )
+    };
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => denied("does not let us in"),
+        ConnectErrorKind::Authentication => denied("wants another proof of who we are"),
+        _ => unreachable(addresses, &one_line(error)),
+    }
+}
+
+fn unreachable(addresses: &[ServerAddr], why: &str) -> Failure {
+    let message = format!("cannot reach a NATS server at {}: {why}", shown(addresses));
+    Failure::new(Code::Unreachable, message)
+}
+
+/// Addresses without the user and password that a URL may carry.
+fn shown(addresses: &[ServerAddr]) -> String {
+    let shown: Vec<_> =
+        addresses.iter().map(|server| format!("{}:{}", server.host(), server.port())).collect();
+    shown.join(", ")
 }
 
 fn denied(doing: &str, refusal: &str) -> Failure {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use async_nats::ServerAddr;
+use async_nats::{ConnectOptions, ServerAddr};
 
-use super::context::Context;
-use super::credentials::Credentials;
-use super::{Connection, PATIENCE};
+use super::args::{Connection, PATIENCE};
+use super::context::{self, Context};
+use super::credentials::{Credentials, readable};
 use crate::error::{Code, Failure};
 
 const NEAREST: &str = "nats://127.0.0.1:4222";
@@ -24,11 +24,22 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What the flags, the variables and the context come to.
+    pub fn of(flags: &Connection) -> Result<Self, Failure> {
+        if flags.told_whole {
+            return Self::merge(flags, &Connection::default(), Context::default());
+        }
+        let variables = Connection::variables()?;
+        let named = flags.context.as_deref().or(variables.context.as_deref());
+        let context = context::load(named)?;
+        Self::merge(flags, &variables, context)
+    }
+
     /// The first layer that says something is the one that counts. Who we are is one thing: a layer that says it with a
     /// file of credentials is not mixed with another that says it with a password.
-    pub fn merge(
-        flags: Connection,
-        variables: Connection,
+    fn merge(
+        flags: &Connection,
+        variables: &Connection,
         context: Context,
     ) -> Result<Self, Failure> {
         let origin = context.origin.clone();
@@ -61,8 +72,41 @@ impl Settings {
             api_prefix,
             inbox_prefix: told(&context.inbox_prefix),
             timeout: flags.timeout.or(variables.timeout).unwrap_or(PATIENCE),
-            credentials: Credentials::choose(&flags, &variables, context)?.named(origin),
+            credentials: Credentials::choose(flags, variables, context)?.named(origin),
         })
+    }
+
+    /// How to connect.
+    pub fn options(&self) -> Result<ConnectOptions, Failure> {
+        let mut options = ConnectOptions::new();
+        for server in self.addresses()? {
+            if let (Some(user), Some(password)) = (server.username(), server.password()) {
+                options = options.user_and_password(user.to_owned(), password.to_owned());
+            } else if let Some(token) = server.username().filter(|user| !user.is_empty()) {
+                options = options.token(token.to_owned());
+            }
+        }
+        let who = &self.credentials;
+        options = who.apply(options)?;
+        if let Some((certificate, key)) = &self.certificate {
+            let file = |text, what| readable(text, what).map_err(|why| who.complain(&why));
+            options = options.add_client_certificate(
+                file(certificate, "TLS certificate")?,
+                file(key, "TLS key")?,
+            );
+        }
+        if let Some(authorities) = &self.authorities {
+            let file =
+                readable(authorities, "TLS authorities").map_err(|why| who.complain(&why))?;
+            options = options.add_root_certificates(file);
+        }
+        if self.tls_first {
+            options = options.tls_first();
+        }
+        if let Some(prefix) = &self.inbox_prefix {
+            options = options.custom_inbox_prefix(prefix);
+        }
+        Ok(options)
     }
 
     /// The servers.

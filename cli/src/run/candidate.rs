@@ -11,11 +11,11 @@ use super::args::{OnExit, Run};
 use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
 use super::guard::Cgroup;
-use super::guard::Duties;
+use super::guard::{Duties, foreign, unguarded};
 use super::guard::{Event, Ward};
 use super::guard::{Order, Until};
 use super::signals::{Signals, Told, exit_code, stand_still};
-use super::sleep_until;
+use super::timer::sleep_until;
 use super::watchdog::Pulse;
 use crate::candidate::{Candidate, describe};
 use crate::error::{Code, Failure};
@@ -49,16 +49,7 @@ enum Next {
 
 impl Campaigner {
     /// Until the command, or a signal, ends it: answers the exit code.
-    pub async fn run(mut self) -> Result<u8, Failure> {
-        let code = match self.options.keep {
-            true => self.keep().await,
-            false => self.campaign().await,
-        };
-        self.candidate.leave().await;
-        code
-    }
-
-    async fn campaign(&mut self) -> Result<u8, Failure> {
+    pub async fn campaign(&mut self) -> Result<u8, Failure> {
         loop {
             let leadership = match self.elected().await? {
                 Ok(leadership) => leadership,
@@ -288,19 +279,4 @@ impl Campaigner {
         self.file.remove();
         std::process::exit(code.into())
     }
-}
-
-pub(super) fn foreign() -> Failure {
-    Failure::new(
-        Code::Failed,
-        "COMMAND was stopped, for it started a process that runs as another user, which nothing here may stop: \
-         run incumbent as root, or COMMAND without sudo and the like",
-    )
-}
-
-pub(super) fn unguarded() -> Failure {
-    Failure::new(
-        Code::Failed,
-        "the process that guards the command (run-guard) was killed, and the command with it",
-    )
 }

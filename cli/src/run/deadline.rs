@@ -14,7 +14,7 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
-use super::sleep_until;
+use super::timer::sleep_until;
 use crate::error::{Code, Failure};
 
 /// The variable in which a command finds where the file is.

@@ -12,11 +12,11 @@ use incumbent::kubernetes::{
 use rustix::process::Signal;
 
 use super::args::{Program, parse_grace};
-use super::candidate::{foreign, unguarded};
 use super::guard::Cgroup;
 use super::guard::Duties;
 use super::guard::Order;
 use super::guard::{Event, Ward};
+use super::guard::{foreign, unguarded};
 use super::signals::{Signals, Told, exit_code, stand_still};
 use crate::candidate::StatusLine;
 use crate::error::{Code, Failure};

@@ -8,12 +8,13 @@ use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
 use super::args::OnExit;
-use super::candidate::{Campaigner, foreign, unguarded};
+use super::candidate::Campaigner;
 use super::deadline::DeadlineFile;
 use super::guard::Order;
 use super::guard::{Event, Ward};
+use super::guard::{foreign, unguarded};
 use super::signals::{Told, exit_code, stand_still};
-use super::sleep_until;
+use super::timer::sleep_until;
 use crate::error::Failure;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -53,7 +54,7 @@ impl Office {
 }
 
 impl Campaigner {
-    pub(super) async fn keep(&mut self) -> Result<u8, Failure> {
+    pub async fn keep(&mut self) -> Result<u8, Failure> {
         let mut office: Option<Office> = None;
         loop {
             let mut ward = self.start(&[], None)?;

@@ -13,33 +13,27 @@ mod grace;
 mod guard;
 mod keep_running;
 mod lookup;
+mod prepare;
 mod signals;
 mod terminal;
+mod timer;
 mod uptime;
 mod watchdog;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use incumbent::clock::{self, BootClock, Instant};
-use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
-
+use self::args::OnExit;
 pub use self::args::Run;
-use self::args::{OnExit, Program};
 use self::candidate::Campaigner;
 use self::deadline::DeadlineFile;
 use self::for_life::ForLife;
 pub use self::for_life::Life;
 use self::grace::Grace;
-use self::signals::{Signals, exit_code};
+use self::signals::exit_code;
 use self::watchdog::Pulse;
 use crate::error::{Code, Failure};
 use crate::lock_args::{At, Locks};
-
-/// Waits until then. Cancel safe.
-async fn sleep_until(instant: Instant) {
-    clock::sleep_until(BootClock, instant).await;
-}
 
 /// For tests: what is reckoned from a lease and a grace, whatever they are.
 #[cfg(test)]
@@ -53,27 +47,9 @@ pub fn reckon(lease: std::time::Duration, asked: std::time::Duration) {
 /// Does what the program was started for by itself, if it was.
 pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
-        guard::WORD => Some(guard::watch(args)),
+        guard::GUARD_WORD => Some(guard::watch(args)),
         guard::EXEC_WORD => Some(guard::become_command(args)),
         _ => None,
-    }
-}
-
-impl Program {
-    /// What must be so before its office is stood for: it can be run, and signals and orphans come to us. Else the exit code.
-    fn prepare(&self) -> Result<Result<Signals, ExitCode>, Failure> {
-        if let Some(program) = self.command.first()
-            && let Err(missing) = lookup::check(program)
-        {
-            eprintln!("incumbent: {}", missing.message);
-            return Ok(Err(ExitCode::from(missing.code)));
-        }
-        let signals = Signals::listen()?;
-        // What leaves the tree of a guard that was killed comes to us.
-        set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
-        // A command of the same user cannot read our memory and environment, which prove to the lock who we are.
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-        Ok(Ok(signals))
     }
 }
 
@@ -95,8 +71,14 @@ impl Run {
         uptime::check();
         let (candidate, _) = self.candidacy.stand(entrance, Some(grace.total()))?;
         let pulse = Pulse::start(candidate.election.clone());
-        let campaigner = Campaigner { candidate, signals, file, grace, pulse, options: self };
-        campaigner.run().await.map(ExitCode::from)
+        let keep = self.keep;
+        let mut campaigner = Campaigner { candidate, signals, file, grace, pulse, options: self };
+        let code = match keep {
+            true => campaigner.keep().await,
+            false => campaigner.campaign().await,
+        };
+        campaigner.candidate.leave().await;
+        code.map(ExitCode::from)
     }
 
     /// The same for a leader for life, whose flags are fewer.

@@ -10,7 +10,7 @@ use incumbent::clock::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::sleep_until;
+use super::timer::sleep_until;
 
 const AGAIN: Duration = Duration::from_millis(500);
 

@@ -15,17 +15,17 @@ use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 
-use super::super::deadline::DEADLINE_FILE;
-use super::super::signals::{hung_up, stand_still};
-use super::super::sleep_until;
-use super::super::terminal::Terminal;
-use super::Duties;
 use super::cgroup::Cgroup;
 use super::channel;
+use super::config::{Duties, OURSELVES, WORD};
 use super::messages::{Order, Report, Until};
 use super::tree;
 use crate::candidate::NOTIFY_SOCKET;
 use crate::output;
+use crate::run::deadline::DEADLINE_FILE;
+use crate::run::signals::{hung_up, stand_still};
+use crate::run::terminal::Terminal;
+use crate::run::timer::sleep_until;
 
 /// A command that runs, with all that it starts.
 pub struct Ward {
@@ -88,13 +88,13 @@ impl Ward {
         let (ours, theirs) = StdStream::pair()?;
         channel::send_fd(&ours, stdin().as_fd())?;
         let terminal = Terminal::of_campaigner();
-        let mut guard = Command::new(super::OURSELVES);
+        let mut guard = Command::new(OURSELVES);
         for variable in withheld {
             guard.env_remove(variable);
         }
         let child = guard
             .arg0("incumbent")
-            .arg(super::WORD)
+            .arg(WORD)
             .args(duties.to_args())
             .args(command)
             .env_remove(NOTIFY_SOCKET)

@@ -9,6 +9,8 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use crate::run::signals::is_in;
+
 /// How often to look whether the command is ready for a signal: nothing tells it.
 const READY: Duration = Duration::from_millis(10);
 
@@ -137,24 +139,9 @@ fn is_ready(process: Pid, signal: Signal) -> bool {
     ["SigCgt:", "SigIgn:", "SigBlk:"].iter().any(|field| is_in(&status, field, signal))
 }
 
-/// Whether the set of signals in this field of a `status` file has the signal.
-pub fn is_in(status: &str, field: &str, signal: Signal) -> bool {
-    let set = status.lines().find_map(|line| line.strip_prefix(field));
-    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
-    set >> (signal.as_raw() - 1) & 1 == 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sets_of_signals_are_read() {
-        let status = "Name:\tx\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000a00\n";
-        assert!(is_in(status, "SigIgn:", Signal::HUP));
-        assert!(is_in(status, "SigCgt:", Signal::USR1) && is_in(status, "SigCgt:", Signal::USR2));
-        assert!(!is_in(status, "SigCgt:", Signal::TERM) && !is_in("", "SigIgn:", Signal::HUP));
-    }
 
     #[test]
     fn what_was_won_and_lost_unheard_is_forgotten() {

@@ -15,7 +15,7 @@ use rustix::process::{
 };
 
 use super::cgroup::Cgroup;
-use crate::output::printable;
+use crate::text::printable;
 
 /// How long to give the kernel to end what was killed, before looking for what was forked meanwhile.
 const PASS: Duration = Duration::from_millis(2);

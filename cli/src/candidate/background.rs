@@ -1,0 +1,12 @@
+//! Tasks beside the work of a candidate.
+
+use tokio::task::JoinHandle;
+
+/// A task that ends with whoever has it.
+pub struct Attendant(pub JoinHandle<()>);
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

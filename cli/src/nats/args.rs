@@ -1,0 +1,133 @@
+//! Flags and variables of a connection to NATS.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::error::{Code, Failure};
+
+/// How long to wait for an answer, unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the server is, and who we are there. A flag beats its variable, which beats the context.
+#[derive(Clone, Default, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct Connection {
+    /// The NATS servers, separated by commas [env: NATS_URL] [default: nats://127.0.0.1:4222].
+    #[arg(short, long, global = true, value_name = "URL")]
+    pub server: Option<String>,
+    /// A file with the user's credentials [env: NATS_CREDS].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub creds: Option<String>,
+    /// A file with the user's NKey seed [env: NATS_NKEY].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub nkey: Option<String>,
+    /// The user; without a password, a token [env: NATS_USER].
+    #[arg(long, global = true)]
+    pub user: Option<String>,
+    /// The user's password; the variable keeps it out of the list of processes [env: NATS_PASSWORD].
+    #[arg(long, global = true)]
+    pub password: Option<String>,
+    /// A file with our TLS certificate [env: NATS_CERT].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub tlscert: Option<String>,
+    /// A file with the key of our TLS certificate [env: NATS_KEY].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub tlskey: Option<String>,
+    /// A file with the certificates of the authorities to trust [env: NATS_CA].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub tlsca: Option<String>,
+    /// A context of the `nats` program [env: NATS_CONTEXT] [default: the one that is selected there]; with Kubernetes, of
+    /// the kubeconfig [default: its current one].
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The JetStream domain.
+    #[arg(long, global = true, value_name = "DOMAIN", conflicts_with = "js_api_prefix")]
+    pub js_domain: Option<String>,
+    /// The prefix of the JetStream API.
+    #[arg(long, global = true, value_name = "PREFIX")]
+    pub js_api_prefix: Option<String>,
+    /// How long to wait for the connection, and for each answer [env: NATS_TIMEOUT] [default: 5s].
+    #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub timeout: Option<Duration>,
+    /// Whether neither variables nor a context add to what is told.
+    #[arg(skip)]
+    pub told_whole: bool,
+}
+
+/// Flags may hold a password or a token, and so may a server's address.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("context", &self.context)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// What the variables of the environment say.
+    pub fn variables() -> Result<Self, Failure> {
+        Ok(Self {
+            server: variable("NATS_URL"),
+            creds: variable("NATS_CREDS"),
+            nkey: variable("NATS_NKEY"),
+            user: variable("NATS_USER"),
+            password: variable("NATS_PASSWORD"),
+            tlscert: variable("NATS_CERT"),
+            tlskey: variable("NATS_KEY"),
+            tlsca: variable("NATS_CA"),
+            context: variable("NATS_CONTEXT"),
+            timeout: timeout_variable()?,
+            ..Self::default()
+        })
+    }
+
+    /// How long a flag or variable says to wait.
+    pub fn told_timeout(&self) -> Option<Duration> {
+        self.timeout.or_else(|| timeout_variable().ok().flatten())
+    }
+
+    /// A flag that is given and says something of NATS.
+    pub fn given(&self) -> Option<&'static str> {
+        let Self {
+            server,
+            creds,
+            nkey,
+            user,
+            password,
+            tlscert,
+            tlskey,
+            tlsca,
+            context: _, // a kubeconfig has them, too
+            js_domain,
+            js_api_prefix,
+            timeout: _,
+            told_whole: _,
+        } = self;
+        let flags = [
+            ("--server", server),
+            ("--creds", creds),
+            ("--nkey", nkey),
+            ("--user", user),
+            ("--password", password),
+            ("--tlscert", tlscert),
+            ("--tlskey", tlskey),
+            ("--tlsca", tlsca),
+            ("--js-domain", js_domain),
+            ("--js-api-prefix", js_api_prefix),
+        ];
+        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn timeout_variable() -> Result<Option<Duration>, Failure> {
+    let Some(text) = variable("NATS_TIMEOUT") else { return Ok(None) };
+    let unread = |error| Failure::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"));
+    humantime::parse_duration(&text).map(Some).map_err(unread)
+}

@@ -1,0 +1,111 @@
+//! The bucket of the elections: its flags, and how to open it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use incumbent::lock_url::NamedBucket;
+use incumbent::nats::{Bucket, DEFAULT_BUCKET, Finding};
+
+use super::args::Connection;
+use super::session::Session;
+use crate::error::Failure;
+
+/// The bucket of the elections.
+#[derive(Debug, Args)]
+pub struct BucketPlace {
+    #[command(flatten)]
+    connection: Connection,
+    /// The key-value bucket of the elections [default: CHORIA_LEADER_ELECTION].
+    #[arg(long, global = true, help_heading = "Connection")]
+    bucket: Option<String>,
+}
+
+impl BucketPlace {
+    /// The one that a URL names.
+    pub fn named(named: NamedBucket, timeout: Duration) -> Self {
+        let file = |path: PathBuf| path.to_string_lossy().into_owned();
+        let servers = named.servers.iter().map(|server| server.clone().into_inner().to_string());
+        let connection = Connection {
+            server: Some(servers.collect::<Vec<_>>().join(",")),
+            creds: named.creds.map(file),
+            tlsca: named.ca.map(file),
+            js_domain: named.domain,
+            timeout: Some(timeout),
+            told_whole: true,
+            ..Connection::default()
+        };
+        Self { connection, bucket: Some(named.bucket) }
+    }
+
+    /// Connects.
+    pub async fn session(&self) -> Result<Session, Failure> {
+        Session::connect(&self.connection).await
+    }
+
+    /// How long a flag or variable says to wait.
+    pub fn told_timeout(&self) -> Option<Duration> {
+        self.connection.told_timeout()
+    }
+
+    /// How long the flag says to wait, which is not for NATS alone.
+    pub fn timeout_flag(&self) -> Option<Duration> {
+        self.connection.timeout
+    }
+
+    /// The context that the flag names, which is not for NATS alone.
+    pub fn context_flag(&self) -> Option<&str> {
+        self.connection.context.as_deref()
+    }
+
+    /// The bucket's name.
+    pub fn bucket(&self) -> &str {
+        self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
+    }
+
+    /// What is to be mended in the bucket. It need not be one that an election can use.
+    pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, Failure> {
+        let bucket = Bucket::deferred(session.connection(), session.config(self.bucket()))?;
+        Ok(bucket.health().await?)
+    }
+
+    /// A flag that is given and says something of NATS.
+    pub fn given(&self) -> Option<&'static str> {
+        self.bucket.as_ref().map(|_| "--bucket").or_else(|| self.connection.given())
+    }
+
+    /// Opens the bucket, or makes it with this TTL unless it must be there.
+    pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, Failure> {
+        let session = self.session().await?;
+        let mut config = session.config(self.bucket());
+        if let Some(ttl) = ttl {
+            config = config.ttl(ttl);
+        }
+        Ok(match must_exist {
+            true => Bucket::open_with(session.connection(), config).await?,
+            false => Bucket::create_or_open(session.connection(), config).await?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::Context;
+    use super::*;
+
+    #[test]
+    fn no_debug_output_holds_a_secret() {
+        let secret = || Some("s3cret".to_owned());
+        let connection = Connection {
+            server: Some("nats://me:s3cret@host".to_owned()),
+            user: secret(),
+            password: secret(),
+            ..Connection::default()
+        };
+        let place = BucketPlace { connection: connection.clone(), bucket: None };
+        let mut context = Context::default();
+        context.password = "s3cret".to_owned();
+        let told = format!("{connection:?} {place:?} {context:?}");
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+}

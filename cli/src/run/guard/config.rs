@@ -1,0 +1,59 @@
+//! What a guard is started with.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::cgroup::Cgroup;
+use super::messages::Until;
+
+/// This program, even when its file has been replaced or removed since it started.
+pub const OURSELVES: &str = "/proc/self/exe";
+
+/// How a campaigner asks for this process.
+pub const WORD: &str = "run-guard";
+
+/// What it is started with.
+pub struct Duties {
+    /// How long the tree may take to stop when nobody says until when.
+    pub grace: Duration,
+    /// How to ask it to stop.
+    pub signal: Signal,
+    pub cgroup: Option<Cgroup>,
+    /// The directory to remove when the campaigner cannot any more.
+    pub directory: Option<PathBuf>,
+    /// How long the command may run unless a later order comes; for ever if there is none.
+    pub until: Option<Until>,
+}
+
+impl Duties {
+    pub fn to_args(&self) -> [OsString; 5] {
+        let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
+        [
+            self.grace.as_millis().to_string().into(),
+            self.signal.as_raw().to_string().into(),
+            path(self.cgroup.as_ref().map(|cgroup| cgroup.path().into())),
+            path(self.directory.clone().map(Into::into)),
+            until_argument(self.until),
+        ]
+    }
+
+    pub fn from_args(args: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut number = || args.next()?.to_str()?.parse().ok();
+        let grace = Duration::from_millis(number()?);
+        let signal = Signal::from_named_raw(i32::try_from(number()?).ok()?)?;
+        let mut path = || args.next().map(|path| (path != "-").then_some(PathBuf::from(path)));
+        let (cgroup, directory) = (path()?.map(Cgroup::at), path()?);
+        let until = match args.next()?.to_str()? {
+            "-" => None,
+            until => Some(until.parse().ok()?),
+        };
+        Some(Self { grace, signal, cgroup, directory, until })
+    }
+}
+
+pub fn until_argument(until: Option<Until>) -> OsString {
+    until.map_or_else(|| "-".into(), |until| until.to_string().into())
+}
