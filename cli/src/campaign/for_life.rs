@@ -7,9 +7,9 @@ use incumbent::kubernetes::{LifeState, leader_for_life};
 use serde_json::{Value, json};
 
 use super::output::Output;
-use crate::candidate::{Candidacy, Ends};
+use crate::candidate::{CandidateArgs, StopSignals};
 use crate::error::{Code, Failure};
-use crate::lock_args::Locks;
+use crate::lock_args::LifeObjects;
 
 /// What is printed.
 enum Line {
@@ -20,13 +20,13 @@ enum Line {
 
 /// Stands until interrupted; again where the lock was taken. The lock stays with the pod.
 pub async fn run(
-    candidacy: &Candidacy,
-    locks: &Locks,
+    args: &CandidateArgs,
+    locks: &LifeObjects,
     output: Output,
-    ends: &mut Ends,
+    signals: &mut StopSignals,
 ) -> Result<(), Failure> {
-    let name = &*candidacy.name;
-    if let Some(flag) = candidacy.given() {
+    let name = &*args.name;
+    if let Some(flag) = args.given() {
         let message = format!("{flag} says nothing with --kind for-life");
         return Err(Failure::new(Code::Usage, message));
     }
@@ -35,7 +35,7 @@ pub async fn run(
         let mut told = String::new();
         loop {
             let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
-            if let Some(pod) = candidacy.identity() {
+            if let Some(pod) = args.identity() {
                 candidate = candidate.pod(pod);
             }
             let mut news = candidate.status();
@@ -60,7 +60,7 @@ pub async fn run(
     };
     tokio::select! {
         end = stand => end,
-        signal = ends.next() => Err(Failure::Signal(signal)),
+        signal = signals.next() => Err(Failure::Signal(signal)),
     }
 }
 

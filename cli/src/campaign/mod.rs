@@ -10,9 +10,9 @@ use incumbent::Change;
 use serde_json::json;
 
 use self::output::Output;
-use crate::candidate::{Candidacy, Ends, describe};
+use crate::candidate::{CandidateArgs, StopSignals, describe};
 use crate::error::{EXIT_CODES, Failure};
-use crate::lock_args::{At, Place};
+use crate::lock_args::{LockArgs, SelectedLock};
 
 /// Stand in the election NAME, and print each transition until interrupted.
 ///
@@ -30,26 +30,26 @@ pub struct Campaign {
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
-    candidacy: Candidacy,
+    candidate: CandidateArgs,
     #[command(flatten)]
-    place: Place,
+    lock: LockArgs,
 }
 
 impl Campaign {
     pub async fn run(self) -> Result<(), Failure> {
-        let mut ends = Ends::listen()?;
-        if let At::ForLife(locks) = self.place.at().await? {
-            return for_life::run(&self.candidacy, &locks, self.output, &mut ends).await;
+        let mut signals = StopSignals::listen()?;
+        if let SelectedLock::ForLife(locks) = self.lock.at().await? {
+            return for_life::run(&self.candidate, &locks, self.output, &mut signals).await;
         }
-        let entrance = match self.candidacy.open(&self.place, ends.next()).await? {
-            Ok(entrance) => entrance,
+        let opened = match self.candidate.open(&self.lock, signals.next()).await? {
+            Ok(opened) => opened,
             Err(signal) => return Err(Failure::Signal(signal)),
         };
-        let (mut candidate, mut changes) = self.candidacy.stand(entrance, None)?;
+        let (mut candidate, mut changes) = self.candidate.stand(opened, None)?;
         let end = loop {
             tokio::select! {
                 biased;
-                signal = ends.next() => break Failure::Signal(signal),
+                signal = signals.next() => break Failure::Signal(signal),
                 change = changes.next() => {
                     candidate.status.clear();
                     match change {

@@ -3,9 +3,9 @@
 use tokio::task::JoinHandle;
 
 /// A task that ends with whoever has it.
-pub struct Attendant(pub JoinHandle<()>);
+pub struct BackgroundTask(pub JoinHandle<()>);
 
-impl Drop for Attendant {
+impl Drop for BackgroundTask {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -13,7 +13,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::background::Attendant;
+use super::background::BackgroundTask;
 use super::connections;
 use super::health::Health;
 use crate::error::{Code, Failure};
@@ -25,21 +25,21 @@ const BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// HTTP at an address of ours. It answers from the beginning, also before anything is known that could be told there.
+/// HTTP at an address of ours. It answers from the beginning, also before anything is known that could be state there.
 pub struct Server {
-    standing: Arc<OnceLock<Standing>>,
-    _serves: Attendant,
+    started: Arc<OnceLock<StartedElection>>,
+    _serves: BackgroundTask,
 }
 
-/// What is told once there is a campaign.
-struct Standing {
+/// What is state once there is a campaign.
+struct StartedElection {
     election: Election,
     health: Arc<Health>,
 }
 
 #[derive(Clone)]
-struct Told {
-    standing: Arc<OnceLock<Standing>>,
+struct HttpState {
+    started: Arc<OnceLock<StartedElection>>,
     metrics: PrometheusHandle,
 }
 
@@ -59,7 +59,7 @@ impl Server {
         if let Ok(address) = socket.local_addr() {
             tracing::info!(%address, "serving HTTP");
         }
-        let standing = Arc::new(OnceLock::new());
+        let started = Arc::new(OnceLock::new());
         let routes = Router::new()
             .route("/leader", get(leader))
             .route("/redirect/{*path}", any(redirect))
@@ -67,14 +67,14 @@ impl Server {
             .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
             .route("/metrics", get(render))
-            .with_state(Told { standing: Arc::clone(&standing), metrics });
-        let serves = Attendant(tokio::spawn(connections::serve(socket, routes)));
-        Ok(Self { standing, _serves: serves })
+            .with_state(HttpState { started: Arc::clone(&started), metrics });
+        let serves = BackgroundTask(tokio::spawn(connections::serve(socket, routes)));
+        Ok(Self { started, _serves: serves })
     }
 
-    /// From now on this campaign is told of.
+    /// From now on this campaign is state of.
     pub fn tell(&self, election: Election, health: Arc<Health>) {
-        let _ = self.standing.set(Standing { election, health }); // an error: there is one already
+        let _ = self.started.set(StartedElection { election, health }); // an error: there is one already
     }
 }
 
@@ -87,8 +87,8 @@ fn parse(text: &str) -> Result<SocketAddr, Failure> {
     })
 }
 
-async fn leader(State(told): State<Told>) -> Json<Value> {
-    let election = told.standing.get().map(|standing| &standing.election);
+async fn leader(State(state): State<HttpState>) -> Json<Value> {
+    let election = state.started.get().map(|started| &started.election);
     let leader = election.and_then(Election::leader);
     let leader = leader.as_ref();
     let said = leader.and_then(|leader| leader.advertisement.as_deref());
@@ -108,8 +108,8 @@ async fn leader(State(told): State<Told>) -> Json<Value> {
 }
 
 /// Whatever the method: 307 keeps it, and the body.
-async fn redirect(State(told): State<Told>, uri: Uri) -> Response {
-    let leader = told.standing.get().and_then(|standing| standing.election.fresh_leader());
+async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
+    let leader = state.started.get().and_then(|started| started.election.fresh_leader());
     let said = leader.as_ref().and_then(|leader| leader.advertisement.as_deref());
     let path = uri.path_and_query().map_or("", |asked| asked.as_str());
     let path = path.strip_prefix("/redirect").unwrap_or_default();
@@ -129,26 +129,26 @@ async fn redirect(State(told): State<Told>, uri: Uri) -> Response {
 }
 
 /// Whether the process is well: a lock out of reach is no reason to start it anew, nor is one that was not reached yet.
-async fn livez(State(told): State<Told>) -> (StatusCode, String) {
-    answer(match told.standing.get() {
+async fn livez(State(state): State<HttpState>) -> (StatusCode, String) {
+    answer(match state.started.get() {
         None => Ok("ok: connecting to the lock".to_owned()),
-        Some(Standing { election, health }) => health.is_alive(election),
+        Some(StartedElection { election, health }) => health.is_alive(election),
     })
 }
 
 /// Whether it takes part: it could lead if nobody else did.
-async fn readyz(State(told): State<Told>) -> (StatusCode, String) {
-    answer(match told.standing.get() {
+async fn readyz(State(state): State<HttpState>) -> (StatusCode, String) {
+    answer(match state.started.get() {
         None => Err("connecting to the lock".to_owned()),
-        Some(Standing { election, health }) => health.is_ready(election),
+        Some(StartedElection { election, health }) => health.is_ready(election),
     })
 }
 
 /// Both at once, but for the lock's first answer.
-async fn healthz(State(told): State<Told>) -> (StatusCode, String) {
-    answer(match told.standing.get() {
+async fn healthz(State(state): State<HttpState>) -> (StatusCode, String) {
+    answer(match state.started.get() {
         None => Err("connecting to the lock".to_owned()),
-        Some(Standing { election, health }) => health.judge(election),
+        Some(StartedElection { election, health }) => health.judge(election),
     })
 }
 
@@ -160,9 +160,9 @@ fn answer(judged: Result<String, String>) -> (StatusCode, String) {
     (status, line + "\n")
 }
 
-async fn render(State(told): State<Told>) -> impl IntoResponse {
-    told.metrics.run_upkeep();
-    ([(header::CONTENT_TYPE, METRICS)], told.metrics.render())
+async fn render(State(state): State<HttpState>) -> impl IntoResponse {
+    state.metrics.run_upkeep();
+    ([(header::CONTENT_TYPE, METRICS)], state.metrics.render())
 }
 
 #[cfg(test)]

@@ -15,19 +15,19 @@ use clap::Args;
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, StartError, new_election};
 
-use self::background::Attendant;
+use self::background::BackgroundTask;
 use self::health::Health;
 use crate::error::Failure;
-use crate::lock_args::{Opened, Place, Standing};
+use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock};
 use crate::output;
 
-pub use signals::Ends;
+pub use signals::StopSignals;
 pub use status_line::{StatusLine, describe};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// Who stands where.
 #[derive(Debug, Args)]
-pub struct Candidacy {
+pub struct CandidateArgs {
     /// The election.
     #[arg(index = 1)]
     pub name: String,
@@ -54,7 +54,7 @@ pub struct Candidacy {
     #[arg(long, value_name = "KEY=VALUE", requires = "advertise", value_parser = pair)]
     metadata: Vec<(String, String)>,
     #[command(flatten)]
-    standing: Standing,
+    lease: LeaseArgs,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -62,22 +62,22 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// A lock that is open, before standing in an election of it.
-pub struct Entrance {
-    opened: Opened,
+/// A lock that is open, before lease in an election of it.
+pub struct OpenedElection {
+    opened: OpenedLock,
     http: Option<http::Server>,
     status: StatusLine,
 }
 
 /// A part in an election, told of on a terminal, by HTTP and to systemd.
-pub struct Candidate {
+pub struct RunningCandidate {
     pub election: Election,
     pub status: StatusLine,
-    attendants: Vec<Attendant>,
+    tasks: Vec<BackgroundTask>,
     http: Option<http::Server>,
 }
 
-impl Candidacy {
+impl CandidateArgs {
     /// The name to show, where it is told.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
@@ -87,16 +87,16 @@ impl Candidacy {
     pub fn given(&self) -> Option<&'static str> {
         let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
         let given = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
-        given.or_else(|| self.standing.given())
+        given.or_else(|| self.lease.given())
     }
 
     /// Opens the lock as soon as its server is in reach, unless `end` comes first.
     pub async fn open<T>(
         &self,
-        place: &Place,
+        lock: &LockArgs,
         end: impl Future<Output = T>,
-    ) -> Result<Result<Entrance, T>, Failure> {
-        let told = TimingOptions { lease: self.standing.lease, ..TimingOptions::default() };
+    ) -> Result<Result<OpenedElection, T>, Failure> {
+        let told = TimingOptions { lease: self.lease.lease, ..TimingOptions::default() };
         Timing::new(told, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
             Some(address) => Some(http::Server::start(address).await?),
@@ -115,12 +115,12 @@ impl Candidacy {
             told = Some(why);
         };
         let opened = tokio::select! {
-            opened = place.open(&self.name, &self.standing, |why| waits(&mut status, why)) => Ok(opened),
+            opened = lock.open(&self.name, &self.lease, |why| waits(&mut status, why)) => Ok(opened),
             end = end => Err(end),
         };
         status.clear();
         match opened {
-            Ok(opened) => Ok(Ok(Entrance { opened: opened?, http, status })),
+            Ok(opened) => Ok(Ok(OpenedElection { opened: opened?, http, status })),
             Err(end) => Ok(Err(end)),
         }
     }
@@ -128,9 +128,9 @@ impl Candidacy {
     /// Begins to stand, and tells every change from then on.
     pub fn stand(
         &self,
-        at: Entrance,
+        at: OpenedElection,
         grace: Option<Duration>,
-    ) -> Result<(Candidate, Changes<incumbent::Change>), Failure> {
+    ) -> Result<(RunningCandidate, Changes<incumbent::Change>), Failure> {
         let mut builder = new_election(&self.name, at.opened.lock);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
@@ -152,28 +152,28 @@ impl Candidacy {
         }
         let (election, changes) = builder.start_with_changes()?;
         let health = Arc::new(Health::new(at.opened.lease));
-        let attendants = vec![Attendant(tokio::spawn(follow(election.clone(), health.clone())))];
+        let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
         if let Some(server) = &at.http {
             server.tell(election.clone(), health);
         }
-        Ok((Candidate { election, status: at.status, attendants, http: at.http }, changes))
+        Ok((RunningCandidate { election, status: at.status, tasks, http: at.http }, changes))
     }
 }
 
-impl Entrance {
+impl OpenedElection {
     /// How long one write entitles to lead.
     pub fn lease(&self) -> Duration {
         self.opened.lease
     }
 }
 
-impl Candidate {
+impl RunningCandidate {
     /// Stops in order: what works must have stopped.
     pub async fn leave(&mut self) {
         self.status.clear();
         systemd::stopping();
         self.election.stop().await;
-        self.attendants.clear();
+        self.tasks.clear();
         self.http = None;
     }
 }

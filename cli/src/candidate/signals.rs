@@ -1,16 +1,16 @@
-//! The signals that end a candidacy.
+//! The signals that end a candidate.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end it.
-pub struct Ends {
+pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Ends {
+impl StopSignals {
     /// From now on they end nothing by themselves.
     pub fn listen() -> io::Result<Self> {
         let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());

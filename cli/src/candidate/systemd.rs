@@ -8,12 +8,12 @@ use sd_notify::{NotifyState, notify};
 pub const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// The status that was last told.
-pub struct Told(String);
+pub struct ServiceStatus(String);
 
 /// It campaigns.
-pub fn ready(status: String) -> Told {
+pub fn ready(status: String) -> ServiceStatus {
     send(&[NotifyState::Ready, NotifyState::Status(&status)]);
-    Told(status)
+    ServiceStatus(status)
 }
 
 /// It is about to end.
@@ -21,7 +21,7 @@ pub fn stopping() {
     send(&[NotifyState::Stopping, NotifyState::Status("leaving the election")]);
 }
 
-impl Told {
+impl ServiceStatus {
     /// Who leads now. It must be one line: each line is an order to systemd.
     pub fn update(&mut self, status: String) {
         if status != self.0 {

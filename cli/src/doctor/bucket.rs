@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::report::{Level, Report};
 use crate::error::{Code, Failure};
-use crate::nats::{BucketPlace, Session};
+use crate::nats::{BucketArgs, Session};
 
 /// The most messages that are read.
 const MOST: usize = 1_000;
 
 /// What the library itself finds in the bucket.
-pub async fn health(session: &Session, place: &BucketPlace, report: &mut Report) {
+pub async fn health(session: &Session, bucket: &BucketArgs, report: &mut Report) {
     const CHECK: &str = "bucket";
-    match place.health(session).await {
+    match bucket.health(session).await {
         Ok(findings) if findings.is_empty() => {
             report.ok(CHECK, "its settings are as elections need them")
         }

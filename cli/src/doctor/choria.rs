@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::report::Report;
 use crate::elections::unmarked;
-use crate::nats::{BucketPlace, Session};
+use crate::nats::{BucketArgs, Session};
 
 const CHECK: &str = "choria";
 
@@ -20,13 +20,13 @@ const MEND: &str = "where Choria's candidates take part, give every candidate --
 /// Looks at the entries and at the bucket. `told`: it was said that they take part.
 pub async fn examine(
     session: &Session,
-    place: &BucketPlace,
+    bucket: &BucketArgs,
     info: &Value,
     told: bool,
     report: &mut Report,
 ) {
     let made = if is_made_by_choria(info) { "Choria made the bucket" } else { "" };
-    let found = match unmarked(session, place).await {
+    let found = match unmarked(session, bucket).await {
         Ok(found) => found,
         Err(failure) => {
             return report.unknown(CHECK, format!("the entries cannot be read: {failure}"));

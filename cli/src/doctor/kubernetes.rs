@@ -13,7 +13,7 @@ use super::report::{Level, Report};
 use super::rights::{self, Lacks};
 use super::server::{self, ASKED};
 use crate::error::Failure;
-use crate::lock_args::{Kind, Locks, Objects, timing};
+use crate::lock_args::{ElectionObjects, Kind, LifeObjects, timing};
 use crate::text::one_line;
 use crate::text::printable;
 use crate::time_format;
@@ -30,7 +30,7 @@ struct Need<'a> {
 
 /// Examines elections with leases.
 pub async fn elections(
-    objects: &Objects,
+    objects: &ElectionObjects,
     name: Option<&str>,
     role: Role,
     lease: Option<Duration>,
@@ -77,7 +77,7 @@ pub async fn elections(
 
 /// Examines leaders for life.
 pub async fn for_life(
-    locks: &Locks,
+    locks: &LifeObjects,
     name: Option<&str>,
     role: Role,
     report: &mut Report,

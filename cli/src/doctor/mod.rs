@@ -24,7 +24,7 @@ use clap::Args;
 
 use crate::error::{Code, Failure};
 use crate::lock_args::check_name;
-use crate::lock_args::{At, Place, misplaced};
+use crate::lock_args::{LockArgs, SelectedLock, misplaced};
 use crate::nats::PATIENCE;
 use crate::output::Format;
 use context::{Exam, Role};
@@ -80,7 +80,7 @@ pub struct Doctor {
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
-    place: Place,
+    lock: LockArgs,
 }
 
 impl Doctor {
@@ -97,25 +97,27 @@ impl Doctor {
             monitor: self.monitor.as_deref(),
             with_choria: self.with_choria,
         };
-        match self.place.at().await? {
-            At::Nats(place) => {
-                let patience = place.told_timeout().unwrap_or(PATIENCE);
-                nats::examine(place, exam(patience), &mut report).await?;
+        match self.lock.at().await? {
+            SelectedLock::Nats(bucket) => {
+                let patience = bucket.told_timeout().unwrap_or(PATIENCE);
+                nats::examine(bucket, exam(patience), &mut report).await?;
             }
-            At::Url(..) | At::Kubernetes(_) | At::ForLife(_) if self.with_choria => {
+            SelectedLock::Url(..) | SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_)
+                if self.with_choria =>
+            {
                 return Err(misplaced("--with-choria", "nats"));
             }
-            At::Url(url, patience) => {
+            SelectedLock::Url(url, patience) => {
                 urls::examine(&url, exam(patience.unwrap_or(PATIENCE)), &mut report).await?;
             }
-            At::Kubernetes(_) | At::ForLife(_) if self.monitor.is_some() => {
+            SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));
             }
-            At::Kubernetes(objects) => {
+            SelectedLock::Kubernetes(objects) => {
                 let (name, role, lease) = (self.name.as_deref(), self.role, self.lease);
                 kubernetes::elections(&objects, name, role, lease, &mut report).await?;
             }
-            At::ForLife(locks) => {
+            SelectedLock::ForLife(locks) => {
                 if self.lease.is_some() {
                     let message = "--lease says nothing with --kind for-life";
                     return Err(Failure::new(Code::Usage, message));

@@ -5,16 +5,16 @@ use super::report::Report;
 use super::server::{self, Asked};
 use super::{bucket, choria, disk, rights};
 use crate::error::{Code, Failure};
-use crate::nats::{BucketPlace, Session};
+use crate::nats::{BucketArgs, Session};
 
 /// Examines the server and the bucket.
 pub async fn examine(
-    place: &BucketPlace,
+    bucket: &BucketArgs,
     exam: Exam<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    match place.session().await {
-        Ok(session) => of_session(place, &session, exam, report).await?,
+    match bucket.session().await {
+        Ok(session) => of_session(bucket, &session, exam, report).await?,
         Err(Failure::Told { code: Code::Unreachable | Code::Denied, message }) => {
             report.error("server", message);
         }
@@ -27,21 +27,21 @@ pub async fn examine(
 }
 
 async fn of_session(
-    place: &BucketPlace,
+    bucket: &BucketArgs,
     session: &Session,
     exam: Exam<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let asked = Asked::ask(session, place.bucket()).await?;
+    let asked = Asked::ask(session, bucket.bucket()).await?;
     server::version(session, &asked, report).await;
     asked.jetstream(report);
     asked.clock(report);
     asked.round_trip(exam.lease, exam.with_choria, report);
-    rights::examine(session, place, exam.name, exam.role, &asked, report).await?;
+    rights::examine(session, bucket, exam.name, exam.role, &asked, report).await?;
     if let Some(info) = &asked.info {
-        bucket::health(session, place, report).await;
-        bucket::identities(session, place.bucket(), info, report).await;
-        choria::examine(session, place, info, exam.with_choria, report).await;
+        bucket::health(session, bucket, report).await;
+        bucket::identities(session, bucket.bucket(), info, report).await;
+        choria::examine(session, bucket, info, exam.with_choria, report).await;
         disk::persistence(info, exam.monitor.is_some(), report);
     }
     Ok(())

@@ -12,7 +12,7 @@ use super::context::Role;
 use super::report::Report;
 use super::server::Asked;
 use crate::error::Failure;
-use crate::nats::{BucketPlace, Session};
+use crate::nats::{BucketArgs, Session};
 
 pub const CHECK: &str = "rights";
 
@@ -63,13 +63,13 @@ enum Written {
 
 pub async fn examine(
     session: &Session,
-    place: &BucketPlace,
+    bucket: &BucketArgs,
     name: Option<&str>,
     role: Role,
     asked: &Asked,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let rights = rights(session, place.bucket(), name.unwrap_or(NOBODYS), asked.info.as_ref());
+    let rights = rights(session, bucket.bucket(), name.unwrap_or(NOBODYS), asked.info.as_ref());
     let mut refused = session.refusals();
     let client = session.client();
     let mut heard = Vec::new();

@@ -1,4 +1,4 @@
-//! Locks that are named by URLs, each by itself.
+//! LifeObjects that are named by URLs, each by itself.
 
 use incumbent::LockUrl;
 use incumbent::lock::Need;
@@ -8,8 +8,8 @@ use super::context::Exam;
 use super::report::Report;
 use super::{kubernetes, nats, objects, peers, postgres, sqlite};
 use crate::error::{Code, Failure};
-use crate::lock_args::{Objects, misplaced};
-use crate::nats::BucketPlace;
+use crate::lock_args::{ElectionObjects, misplaced};
+use crate::nats::BucketArgs;
 use crate::text::one_line;
 
 /// Examines each lock of a URL.
@@ -40,11 +40,11 @@ async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), Fa
         }
         Named::Nats(bucket) => {
             let exam = Exam { with_choria: bucket.with_choria, ..exam };
-            nats::examine(&BucketPlace::named(bucket, exam.patience), exam, report).await?
+            nats::examine(&BucketArgs::named(bucket, exam.patience), exam, report).await?
         }
         Named::Kubernetes(named) => {
             let cluster = named.cluster().await.map_err(Failure::from)?;
-            let objects = Objects::named(cluster, named.kind(), exam.patience);
+            let objects = ElectionObjects::named(cluster, named.kind(), exam.patience);
             let name = named.object().or(exam.name);
             let lease = exam.lease.or(named.timing().map(|timing| timing.lease()));
             kubernetes::elections(&objects, name, exam.role, lease, report).await?;

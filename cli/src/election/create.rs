@@ -5,7 +5,7 @@ use incumbent::lock_url::Named;
 
 use crate::error::{Code, Failure};
 use crate::lock_args::check_name;
-use crate::lock_args::{At, Objects, Place};
+use crate::lock_args::{ElectionObjects, LockArgs, SelectedLock};
 use crate::output;
 use crate::text::one_line;
 
@@ -22,30 +22,30 @@ pub struct Create {
 }
 
 impl Create {
-    pub async fn run(self, place: &Place) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
         let name = self.name.as_str();
         check_name(name)?;
-        match place.at().await? {
-            At::Kubernetes(objects) => object(&objects, name).await,
-            At::ForLife(_) => {
+        match lock.at().await? {
+            SelectedLock::Kubernetes(objects) => object(&objects, name).await,
+            SelectedLock::ForLife(_) => {
                 let message = "a leader for life makes its lock itself: there is nothing to make";
                 Err(Failure::new(Code::Usage, message))
             }
-            At::Nats(place) => {
-                let bucket = place.open(None, false).await?;
+            SelectedLock::Nats(args) => {
+                let bucket = args.open(None, false).await?;
                 output::line(format!(
                     "bucket {} is there: {name} needs nothing else",
                     bucket.name()
                 ))
             }
-            At::Url(url, timeout) => {
+            SelectedLock::Url(url, timeout) => {
                 let timeout = timeout.unwrap_or(crate::nats::PATIENCE);
                 let mut others = 0;
                 for lock in url.named() {
                     match lock.named {
                         Ok(Named::Kubernetes(named)) => {
                             let cluster = named.cluster().await.map_err(Failure::from)?;
-                            let objects = Objects::named(cluster, named.kind(), timeout);
+                            let objects = ElectionObjects::named(cluster, named.kind(), timeout);
                             object(&objects, named.object().unwrap_or(name)).await?;
                         }
                         Ok(_) => others += 1,
@@ -62,7 +62,7 @@ impl Create {
     }
 }
 
-async fn object(objects: &Objects, name: &str) -> Result<(), Failure> {
+async fn object(objects: &ElectionObjects, name: &str) -> Result<(), Failure> {
     objects.check_name(name)?;
     let kind = objects.kind().name();
     match objects.records.create(name, objects.timeout).await {

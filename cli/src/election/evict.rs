@@ -9,7 +9,7 @@ use crate::elections::Feed;
 use crate::elections::Offices;
 use crate::elections::{Holder, Holding, Office, shown};
 use crate::error::{Code, Failure};
-use crate::lock_args::Place;
+use crate::lock_args::LockArgs;
 use crate::text;
 use crate::{output, prompt, time_format};
 
@@ -40,9 +40,9 @@ pub struct Evict {
 }
 
 impl Evict {
-    pub async fn run(self, place: &Place) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
         let name = self.name.as_str();
-        let offices = Offices::open(place, Some(name)).await?;
+        let offices = Offices::open(lock, Some(name)).await?;
         let nobody = || Failure::new(Code::NotFound, format!("election {name}: nobody leads"));
         let office = offices.read(name).await?.ok_or_else(nobody)?;
         let holder = office.holder().cloned().ok_or_else(nobody)?;

@@ -11,10 +11,10 @@ use incumbent::kubernetes::leader_for_life;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::candidate::{Candidacy, Ends};
+use crate::candidate::{CandidateArgs, StopSignals};
 use crate::error::{Code, Failure};
 use crate::lock_args::check_name;
-use crate::lock_args::{At, Locks, Place};
+use crate::lock_args::{LifeObjects, LockArgs, SelectedLock};
 use crate::text;
 use crate::{output, time_format};
 
@@ -45,7 +45,7 @@ pub struct KeepFile {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
     #[command(flatten)]
-    candidacy: Candidacy,
+    candidate: CandidateArgs,
 }
 
 /// What the file says.
@@ -67,12 +67,12 @@ impl Drop for Kept<'_> {
 }
 
 impl KeepFile {
-    pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        check_name(&self.candidacy.name)?;
+    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+        check_name(&self.candidate.name)?;
         if let Some(max_age) = self.check {
             return self.check(max_age);
         }
-        let mut ends = Ends::listen()?;
+        let mut signals = StopSignals::listen()?;
         // Whoever cannot write must not lead.
         let unwritable = |error: io::Error| {
             let message = format!("cannot keep {}: {error}", self.path.display());
@@ -80,15 +80,15 @@ impl KeepFile {
         };
         drop(temporary(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
-        if let At::ForLife(locks) = place.at().await? {
-            return self.keep_for_life(&locks, &mut ends).await;
+        if let SelectedLock::ForLife(locks) = lock.at().await? {
+            return self.keep_for_life(&locks, &mut signals).await;
         }
-        let entrance = match self.candidacy.open(place, ends.next()).await? {
-            Ok(entrance) => entrance,
+        let opened = match self.candidate.open(lock, signals.next()).await? {
+            Ok(opened) => opened,
             Err(signal) => return Err(Failure::Signal(signal)),
         };
-        let interval = self.interval.unwrap_or(entrance.lease() / 4).max(SHORTEST_INTERVAL);
-        let (mut candidate, _) = self.candidacy.stand(entrance, None)?;
+        let interval = self.interval.unwrap_or(opened.lease() / 4).max(SHORTEST_INTERVAL);
+        let (mut candidate, _) = self.candidate.stand(opened, None)?;
         let election = candidate.election.clone();
         let keep = async {
             while let Ok(leadership) = election.won().await {
@@ -103,22 +103,26 @@ impl KeepFile {
         };
         let end = tokio::select! {
             failure = keep => failure,
-            signal = ends.next() => Failure::Signal(signal),
+            signal = signals.next() => Failure::Signal(signal),
         };
         candidate.leave().await;
         Err(end)
     }
 
     /// Keeps the file once this pod leads for life, until it does not.
-    async fn keep_for_life(&self, locks: &Locks, ends: &mut Ends) -> Result<(), Failure> {
-        let name = &*self.candidacy.name;
-        if let Some(flag) = self.candidacy.given() {
+    async fn keep_for_life(
+        &self,
+        locks: &LifeObjects,
+        signals: &mut StopSignals,
+    ) -> Result<(), Failure> {
+        let name = &*self.candidate.name;
+        if let Some(flag) = self.candidate.given() {
             let message = format!("{flag} says nothing with --kind for-life");
             return Err(Failure::new(Code::Usage, message));
         }
         locks.check_name(name)?;
         let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
-        if let Some(pod) = self.candidacy.identity() {
+        if let Some(pod) = self.candidate.identity() {
             candidate = candidate.pod(pod);
         }
         let keep = async {
@@ -139,7 +143,7 @@ impl KeepFile {
         };
         tokio::select! {
             end = keep => end,
-            signal = ends.next() => Err(Failure::Signal(signal)),
+            signal = signals.next() => Err(Failure::Signal(signal)),
         }
     }
 
@@ -148,7 +152,7 @@ impl KeepFile {
         let _kept = Kept(&self.path);
         for count in 0.. {
             let content = Content {
-                election: self.candidacy.name.clone(),
+                election: self.candidate.name.clone(),
                 leader: leader.to_owned(),
                 timestamp: time_format::rfc3339(OffsetDateTime::now_utc()),
                 count,
@@ -162,7 +166,7 @@ impl KeepFile {
     }
 
     fn check(&self, max_age: Duration) -> Result<(), Failure> {
-        let (name, path) = (&self.candidacy.name, self.path.display());
+        let (name, path) = (&self.candidate.name, self.path.display());
         let tell = |code, line: String| {
             output::line(line)?;
             Err(Failure::Silent(code))

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use crate::elections::Offices;
 use crate::elections::{Holding, Office};
 use crate::error::{Code, Failure};
-use crate::lock_args::Place;
+use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
@@ -35,8 +35,8 @@ pub struct Info {
 }
 
 impl List {
-    pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        let offices = Offices::open(place, None).await?.all().await?;
+    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+        let offices = Offices::open(lock, None).await?.all().await?;
         if self.printing.output == Format::Json {
             return output::json(&offices.iter().map(Office::json).collect::<Vec<_>>());
         }
@@ -46,8 +46,8 @@ impl List {
 }
 
 impl Info {
-    pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        let view = Offices::open(place, self.name.as_deref()).await?;
+    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+        let view = Offices::open(lock, self.name.as_deref()).await?;
         let offices = match &self.name {
             Some(name) => view.read(name).await?.into_iter().collect(),
             None => view.all().await?,

@@ -9,14 +9,14 @@ mod watch;
 use clap::{Args, Subcommand};
 
 use crate::error::{EXIT_CODES, Failure};
-use crate::lock_args::Place;
+use crate::lock_args::LockArgs;
 
 /// See who leads, and act on it.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Election {
     #[command(flatten)]
-    place: Place,
+    lock: LockArgs,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -35,12 +35,12 @@ enum Verb {
 impl Election {
     pub async fn run(self) -> Result<(), Failure> {
         match self.verb {
-            Verb::List(verb) => verb.run(&self.place).await,
-            Verb::Info(verb) => verb.run(&self.place).await,
-            Verb::Watch(verb) => verb.run(&self.place).await,
-            Verb::Create(verb) => verb.run(&self.place).await,
-            Verb::Evict(verb) => verb.run(&self.place).await,
-            Verb::File(verb) => verb.run(&self.place).await,
+            Verb::List(verb) => verb.run(&self.lock).await,
+            Verb::Info(verb) => verb.run(&self.lock).await,
+            Verb::Watch(verb) => verb.run(&self.lock).await,
+            Verb::Create(verb) => verb.run(&self.lock).await,
+            Verb::Evict(verb) => verb.run(&self.lock).await,
+            Verb::File(verb) => verb.run(&self.lock).await,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::elections::Offices;
 use crate::elections::{Event, Feed};
 use crate::elections::{Holder, Holding, shown};
 use crate::error::{Code, Failure};
-use crate::lock_args::Place;
+use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
@@ -25,8 +25,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub async fn run(self, place: &Place) -> Result<(), Failure> {
-        let offices = Offices::open(place, self.name.as_deref()).await?;
+    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+        let offices = Offices::open(lock, self.name.as_deref()).await?;
         let mut feed = Feed::open(&offices, self.name.as_deref()).await?;
         let mut trouble = false;
         loop {

@@ -152,7 +152,7 @@ impl<'a> Feed<'a> {
         self.known.insert(office.election.clone(), Known { office, since, lapsed });
     }
 
-    /// Ends the terms of those who have not renewed in time.
+    /// StopSignals the terms of those who have not renewed in time.
     fn lapse(&mut self) {
         let now = Instant::now();
         for known in self.known.values_mut().filter(|known| known.lapses_at() <= Some(now)) {

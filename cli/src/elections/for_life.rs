@@ -11,11 +11,11 @@ use super::status::{Holder, Holding, OfPod, Office};
 use super::watcher::Heard;
 use super::watcher::{WatchEar, Watched};
 use crate::error::{Code, Failure};
-use crate::lock_args::Locks;
+use crate::lock_args::LifeObjects;
 use crate::time_format;
 
 /// The locks of a namespace.
-pub struct LifeOffices(pub Locks);
+pub struct LifeOffices(pub LifeObjects);
 
 /// What is watched of them.
 pub struct WatchedLocks {

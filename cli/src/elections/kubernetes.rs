@@ -11,11 +11,11 @@ use super::status::{Holder, Holding, Office};
 use super::watcher::Heard;
 use super::watcher::{WatchEar, Watched};
 use crate::error::Failure;
-use crate::lock_args::{Objects, Records};
+use crate::lock_args::{ElectionObjects, Records};
 use crate::time_format;
 
 /// The elections of a namespace.
-pub struct ObjectOffices(pub Objects);
+pub struct ObjectOffices(pub ElectionObjects);
 
 /// What is watched of them.
 pub struct WatchedObjects {

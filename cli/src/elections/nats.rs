@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use super::status::{Holder, Holding, Office};
 use super::watcher::Heard;
 use crate::error::{Code, Failure};
-use crate::nats::{Bounded, BucketPlace, Session};
+use crate::nats::{Bounded, BucketArgs, Session};
 use crate::text::one_line;
 use crate::time_format;
 
@@ -25,9 +25,9 @@ const READS: usize = 32;
 const SAMPLE: usize = 200;
 
 /// The elections whose holder has left no mark of this library, among the first ones of a bucket.
-pub async fn unmarked(session: &Session, place: &BucketPlace) -> Result<Vec<String>, Failure> {
-    let store = session.store(place.bucket()).await?;
-    let offices = BucketOffices { session: session.clone(), place, store };
+pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<String>, Failure> {
+    let store = session.store(bucket.bucket()).await?;
+    let offices = BucketOffices { session: session.clone(), bucket, store };
     let mut names = offices.names().await?;
     names.truncate(SAMPLE);
     let reads = stream::iter(&names).map(|name| offices.read(name)).buffered(READS);
@@ -39,7 +39,7 @@ pub async fn unmarked(session: &Session, place: &BucketPlace) -> Result<Vec<Stri
 /// The elections of a bucket.
 pub struct BucketOffices<'a> {
     pub session: Session,
-    place: &'a BucketPlace,
+    bucket: &'a BucketArgs,
     store: kv::Store,
 }
 
@@ -53,14 +53,14 @@ pub struct BucketEar {
 }
 
 impl<'a> BucketOffices<'a> {
-    pub async fn open(place: &'a BucketPlace) -> Result<Self, Failure> {
-        let session = place.session().await?;
-        let store = session.store(place.bucket()).await?;
-        Ok(Self { session, place, store })
+    pub async fn open(bucket: &'a BucketArgs) -> Result<Self, Failure> {
+        let session = bucket.session().await?;
+        let store = session.store(bucket.bucket()).await?;
+        Ok(Self { session, bucket, store })
     }
 
     pub fn bucket(&self) -> &str {
-        self.place.bucket()
+        self.bucket.bucket()
     }
 
     /// The longest lease, as far as the bucket tells.
@@ -72,7 +72,7 @@ impl<'a> BucketOffices<'a> {
 
     /// What is to be mended in the bucket.
     pub async fn findings(&self) -> Result<Vec<Finding>, Failure> {
-        self.place.health(&self.session).await
+        self.bucket.health(&self.session).await
     }
 
     /// The names that have an entry, or had one.

@@ -12,7 +12,7 @@ use super::nats::{BucketEar, BucketOffices};
 use super::status::{Holder, Office};
 use super::watcher::Heard;
 use crate::error::{Code, Failure};
-use crate::lock_args::{At, Place, check_name, open_within};
+use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
 use crate::nats::PATIENCE;
 use crate::text;
 use crate::{output, time_format};
@@ -35,21 +35,21 @@ pub enum Ear {
 
 impl<'a> Offices<'a> {
     /// Opens the lock; `only` must be the name of an election there.
-    pub async fn open(place: &'a Place, only: Option<&str>) -> Result<Self, Failure> {
-        let at = place.at().await?;
+    pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, Failure> {
+        let at = lock.at().await?;
         if let Some(name) = only {
             check_name(name)?;
             match &at {
-                At::Nats(_) | At::Url(..) => {}
-                At::Kubernetes(objects) => objects.check_name(name)?,
-                At::ForLife(locks) => locks.check_name(name)?,
+                SelectedLock::Nats(_) | SelectedLock::Url(..) => {}
+                SelectedLock::Kubernetes(objects) => objects.check_name(name)?,
+                SelectedLock::ForLife(locks) => locks.check_name(name)?,
             }
         }
         Ok(match at {
-            At::Nats(place) => Self::Bucket(Box::new(BucketOffices::open(place).await?)),
-            At::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
-            At::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
-            At::Url(url, timeout) => {
+            SelectedLock::Nats(lock) => Self::Bucket(Box::new(BucketOffices::open(lock).await?)),
+            SelectedLock::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
+            SelectedLock::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
+            SelectedLock::Url(url, timeout) => {
                 let timeout = timeout.unwrap_or(PATIENCE);
                 let offices = LockOffices {
                     lock: open_within(&url.clone().make_nothing(), timeout).await?,
@@ -184,7 +184,7 @@ impl<'a> Offices<'a> {
 
     /// The same for programs.
     pub fn json(&self) -> Map<String, Value> {
-        let place = match self {
+        let fields = match self {
             Self::Bucket(offices) => json!({"bucket": offices.bucket()}),
             Self::Objects(ObjectOffices(objects)) => {
                 json!({"namespace": objects.namespace(), "kind": objects.kind().name()})
@@ -194,7 +194,7 @@ impl<'a> Offices<'a> {
                 json!({"namespace": locks.namespace(), "kind": "ForLife", "carrier": locks.kind.name()})
             }
         };
-        place.as_object().cloned().unwrap_or_default()
+        fields.as_object().cloned().unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use incumbent::nats::{Bucket, Storage};
 use serde_json::{Map, Value, json};
 
-use super::settings::{Settings, Told};
+use super::settings::{BucketSettings, Settings};
 use crate::error::{Code, Failure};
 use crate::nats::Session;
 use crate::output::{self, Format};
@@ -121,11 +121,11 @@ impl Add {
 impl List {
     pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
         let infos = all(session).await?;
-        let buckets: Vec<Told<'_>> = infos
+        let buckets: Vec<BucketSettings<'_>> = infos
             .iter()
             .filter_map(|info| {
                 let name = info.pointer("/config/name").and_then(Value::as_str)?;
-                Some(Told { bucket: name.strip_prefix("KV_")?, info })
+                Some(BucketSettings { bucket: name.strip_prefix("KV_")?, info })
             })
             .collect();
         if self.names {
@@ -137,7 +137,7 @@ impl List {
             };
         }
         if format == Format::Json {
-            return output::json(&buckets.iter().map(Told::json).collect::<Vec<_>>());
+            return output::json(&buckets.iter().map(BucketSettings::json).collect::<Vec<_>>());
         }
         output::table(
             ["bucket", "entries", "size", "ttl", "history", "replicas", "created", "description"],
@@ -210,7 +210,7 @@ async fn all(session: &Session) -> Result<Vec<Value>, Failure> {
 }
 
 fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
-    let told = Told { bucket, info };
+    let told = BucketSettings { bucket, info };
     if format == Format::Json {
         return output::json(&told.json());
     }

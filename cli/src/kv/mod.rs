@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::error::{Code, EXIT_CODES, Failure};
 use crate::lock_args::is_key;
-use crate::nats::{Connection, Session};
+use crate::nats::{ConnectionArgs, Session};
 use crate::output::Format;
 
 /// Look into key-value buckets, and change them.
@@ -24,7 +24,7 @@ use crate::output::Format;
 #[command(after_help = EXIT_CODES)]
 pub struct Kv {
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs,
     /// How to print results.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,

@@ -74,12 +74,12 @@ fn nanoseconds(span: Duration) -> Value {
 }
 
 /// What the server says of a bucket.
-pub struct Told<'a> {
+pub struct BucketSettings<'a> {
     pub bucket: &'a str,
     pub info: &'a Value,
 }
 
-impl Told<'_> {
+impl BucketSettings<'_> {
     pub fn text(&self, pointer: &str) -> Option<&str> {
         self.info.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
     }

@@ -14,7 +14,7 @@ use incumbent::kubernetes::{
 use incumbent::lock::{Lock, LockError, Reading};
 
 use super::kind::{Kind, LifeKind};
-use super::opened::Opened;
+use super::opened::OpenedLock;
 use crate::error::{Code, Failure};
 use crate::nats::PATIENCE;
 use crate::text::one_line;
@@ -22,7 +22,7 @@ use crate::text::one_line;
 /// A namespace, and who we are there.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
-pub struct Namespace {
+pub struct NamespaceArgs {
     /// With Kubernetes: the namespace of the objects [env: POD_NAMESPACE] [default: that of the kubeconfig's context or of
     /// the pod].
     #[arg(short, long, global = true)]
@@ -36,7 +36,7 @@ pub struct Namespace {
 /// Where the objects of the elections are.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
-pub struct ObjectPlace {
+pub struct KubernetesArgs {
     /// With Kubernetes: the kind of the objects [default: lease].
     #[arg(long, global = true, value_enum)]
     kind: Option<Kind>,
@@ -44,17 +44,17 @@ pub struct ObjectPlace {
     #[arg(long, global = true, value_enum)]
     carrier: Option<LifeKind>,
     #[command(flatten)]
-    namespace: Namespace,
+    namespace: NamespaceArgs,
 }
 
 /// What is asked of Kubernetes: elections with leases, or leaders for life.
-pub enum InNamespace {
-    Elections(Objects),
-    ForLife(Locks),
+pub enum KubernetesLock {
+    Elections(ElectionObjects),
+    ForLife(LifeObjects),
 }
 
 /// The locks of leaders for life in a namespace.
-pub struct Locks {
+pub struct LifeObjects {
     pub cluster: Cluster,
     pub kind: LifeKind,
     pub locks: Arc<LifeLocks>,
@@ -62,7 +62,7 @@ pub struct Locks {
 }
 
 /// The objects of a namespace.
-pub struct Objects {
+pub struct ElectionObjects {
     cluster: Cluster,
     kind: Kind,
     pub records: Arc<dyn Records>,
@@ -155,7 +155,7 @@ impl<C: Carrier> Records for ObjectLock<C> {
     }
 }
 
-impl Namespace {
+impl NamespaceArgs {
     /// Reads where the API server is; does not ask it. `context`: of the kubeconfig.
     pub async fn open(&self, context: Option<&str>) -> Result<Cluster, Failure> {
         let cluster = match (&self.kubeconfig, context) {
@@ -170,10 +170,10 @@ impl Namespace {
     }
 }
 
-impl ObjectPlace {
+impl KubernetesArgs {
     /// A flag that is given and says something of Kubernetes.
     pub fn given(&self) -> Option<&'static str> {
-        let Self { kind, carrier, namespace: Namespace { namespace, kubeconfig } } = self;
+        let Self { kind, carrier, namespace: NamespaceArgs { namespace, kubeconfig } } = self;
         let flags = [
             ("--kind", kind.is_some()),
             ("--carrier", carrier.is_some()),
@@ -188,7 +188,7 @@ impl ObjectPlace {
         &self,
         context: Option<&str>,
         timeout: Option<Duration>,
-    ) -> Result<InNamespace, Failure> {
+    ) -> Result<KubernetesLock, Failure> {
         let kind = self.kind.unwrap_or_default();
         if self.carrier.is_some() && kind != Kind::ForLife {
             let message = "--carrier says nothing without --kind for-life";
@@ -199,13 +199,13 @@ impl ObjectPlace {
         if kind == Kind::ForLife {
             let kind = self.carrier.unwrap_or_default();
             let locks = Arc::new(cluster.life_locks(&kind.carrier()));
-            return Ok(InNamespace::ForLife(Locks { cluster, kind, locks, timeout }));
+            return Ok(KubernetesLock::ForLife(LifeObjects { cluster, kind, locks, timeout }));
         }
-        Ok(InNamespace::Elections(Objects::of(cluster, kind, timeout)))
+        Ok(KubernetesLock::Elections(ElectionObjects::of(cluster, kind, timeout)))
     }
 }
 
-impl Locks {
+impl LifeObjects {
     pub fn namespace(&self) -> &str {
         self.cluster.namespace()
     }
@@ -244,7 +244,7 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
     Err(Failure::new(Code::NotFound, message))
 }
 
-impl Objects {
+impl ElectionObjects {
     /// Those that a URL names, of a kind as it says it.
     pub fn named(cluster: Cluster, kind: &str, timeout: Duration) -> Self {
         Self::of(cluster, Kind::from_str(kind, false).unwrap_or_default(), timeout)
@@ -295,7 +295,7 @@ impl Objects {
         name: &str,
         object: Option<&str>,
         lease: Option<Duration>,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<OpenedLock, Failure> {
         let timing = timing(lease)?;
         let (cluster, object) = (&self.cluster, object.unwrap_or(name));
         let lock: Arc<dyn Lock> = match self.kind {
@@ -314,7 +314,7 @@ impl Objects {
         if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
             self.check_namespace().await?;
         }
-        Ok(Opened { lock, lease: timing.lease(), told: None, with_choria: false })
+        Ok(OpenedLock { lock, lease: timing.lease(), told: None, with_choria: false })
     }
 }
 

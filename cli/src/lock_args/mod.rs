@@ -17,14 +17,15 @@ use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
 use crate::error::{Code, Failure};
-use crate::nats::BucketPlace;
+use crate::nats::BucketArgs;
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
-    InNamespace, Locks, Namespace, Objects, Records, check_life_name, namespace_is_there, timing,
+    ElectionObjects, KubernetesLock, LifeObjects, NamespaceArgs, Records, check_life_name,
+    namespace_is_there, timing,
 };
 pub use name::{check_name, is_key};
-pub use opened::Opened;
+pub use opened::OpenedLock;
 
 /// When to look again for a server that is out of reach.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
@@ -35,7 +36,7 @@ const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
 
 /// Where the elections are held. What only the other lock understands is refused, not ignored.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct LockArgs {
     /// What the elections are held with: `nats`, `kubernetes`, or a URL.
     ///
     /// `nats`: entries of a NATS key-value bucket, which the flags below name. `kubernetes`: objects of a namespace, as
@@ -53,24 +54,24 @@ pub struct Place {
         hide_env_values = true,
         help_heading = "Lock"
     )]
-    lock: Told,
+    lock: Redacted,
     #[command(flatten)]
-    objects: kubernetes::ObjectPlace,
+    objects: kubernetes::KubernetesArgs,
     #[command(flatten)]
-    bucket: BucketPlace,
+    bucket: BucketArgs,
 }
 
 /// What was told, which may have a password.
 #[derive(Clone)]
-struct Told(String);
+struct Redacted(String);
 
-impl From<&str> for Told {
+impl From<&str> for Redacted {
     fn from(told: &str) -> Self {
         Self(told.to_owned())
     }
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for Redacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -84,7 +85,7 @@ enum LockKind {
 }
 
 impl LockKind {
-    fn parse(Told(text): &Told) -> Result<Self, Failure> {
+    fn parse(Redacted(text): &Redacted) -> Result<Self, Failure> {
         match &**text {
             "nats" => Ok(Self::Nats),
             "kubernetes" => Ok(Self::Kubernetes),
@@ -101,7 +102,7 @@ impl LockKind {
 
 /// How a lock is used by those who stand.
 #[derive(Debug, Args)]
-pub struct Standing {
+pub struct LeaseArgs {
     /// How long one write entitles to lead, as in 5s or 500ms. With NATS it is the TTL of a bucket that is made, too
     /// [default: the bucket's TTL, 60s for one that is made]. With Kubernetes it is whole seconds [default: 15s]. In a
     /// database it is the longest lease of tables that are made, too [default: the longest of the tables, 60s].
@@ -120,21 +121,21 @@ pub struct Standing {
 }
 
 /// The lock that was chosen.
-pub enum At<'a> {
-    Nats(&'a BucketPlace),
-    Kubernetes(Objects),
-    ForLife(Locks),
+pub enum SelectedLock<'a> {
+    Nats(&'a BucketArgs),
+    Kubernetes(ElectionObjects),
+    ForLife(LifeObjects),
     /// With how long to wait for an answer, where that is told.
     Url(LockUrl, Option<Duration>),
 }
 
-impl Place {
+impl LockArgs {
     /// The lock that was chosen; asks nobody.
-    pub async fn at(&self) -> Result<At<'_>, Failure> {
+    pub async fn at(&self) -> Result<SelectedLock<'_>, Failure> {
         match LockKind::parse(&self.lock)? {
             LockKind::Nats => match self.objects.given() {
                 Some(flag) => Err(misplaced(flag, "kubernetes")),
-                None => Ok(At::Nats(&self.bucket)),
+                None => Ok(SelectedLock::Nats(&self.bucket)),
             },
             LockKind::Kubernetes => match self.bucket.given() {
                 Some(flag) => Err(misplaced(flag, "nats")),
@@ -142,15 +143,15 @@ impl Place {
                     let (context, timeout) =
                         (self.bucket.context_flag(), self.bucket.timeout_flag());
                     Ok(match self.objects.open(context, timeout).await? {
-                        InNamespace::Elections(objects) => At::Kubernetes(objects),
-                        InNamespace::ForLife(locks) => At::ForLife(locks),
+                        KubernetesLock::Elections(objects) => SelectedLock::Kubernetes(objects),
+                        KubernetesLock::ForLife(locks) => SelectedLock::ForLife(locks),
                     })
                 }
             },
             LockKind::Url(url) => match (self.objects.given(), self.bucket.given()) {
                 (Some(flag), _) => Err(misplaced(flag, "kubernetes")),
                 (_, Some(flag)) => Err(misplaced(flag, "nats")),
-                (None, None) => Ok(At::Url(url, self.bucket.timeout_flag())),
+                (None, None) => Ok(SelectedLock::Url(url, self.bucket.timeout_flag())),
             },
         }
     }
@@ -160,14 +161,14 @@ impl Place {
     pub async fn open(
         &self,
         name: &str,
-        how: &Standing,
+        how: &LeaseArgs,
         mut waits: impl FnMut(&Failure),
-    ) -> Result<Opened, Failure> {
+    ) -> Result<OpenedLock, Failure> {
         check_name(name)?;
         let at = self.at().await?;
         let patient = match &at {
-            At::Nats(place) => place.told_timeout().is_none(),
-            At::Kubernetes(_) | At::ForLife(_) | At::Url(..) => {
+            SelectedLock::Nats(args) => args.told_timeout().is_none(),
+            SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) | SelectedLock::Url(..) => {
                 self.bucket.timeout_flag().is_none()
             }
         };
@@ -179,8 +180,8 @@ impl Place {
     }
 }
 
-impl At<'_> {
-    async fn open(&self, name: &str, how: &Standing) -> Result<Opened, Failure> {
+impl SelectedLock<'_> {
+    async fn open(&self, name: &str, how: &LeaseArgs) -> Result<OpenedLock, Failure> {
         match self {
             Self::Nats(_) | Self::Url(..) if how.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
@@ -191,11 +192,11 @@ impl At<'_> {
             }
             Self::Kubernetes(_) if how.with_choria => Err(misplaced("--with-choria", "nats")),
             Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
-            Self::Nats(place) => {
-                let bucket = place.open(how.lease, how.no_create).await?;
+            Self::Nats(args) => {
+                let bucket = args.open(how.lease, how.no_create).await?;
                 let lease = how.lease.unwrap_or(bucket.ttl());
                 let lock = Arc::new(bucket.lock());
-                Ok(Opened { lock, lease, told: how.lease, with_choria: how.with_choria })
+                Ok(OpenedLock { lock, lease, told: how.lease, with_choria: how.with_choria })
             }
             Self::Kubernetes(objects) => {
                 objects.stand(name, how.object.as_deref(), how.lease).await
@@ -212,7 +213,7 @@ impl At<'_> {
                 let known = lock.timing().lease;
                 let lease = how.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
                 let told = how.lease.filter(|told| known != Some(*told));
-                Ok(Opened { lock, lease, told, with_choria: false })
+                Ok(OpenedLock { lock, lease, told, with_choria: false })
             }
             // Whoever stands for life does not come here.
             Self::ForLife(_) => {
@@ -222,7 +223,7 @@ impl At<'_> {
     }
 }
 
-impl Standing {
+impl LeaseArgs {
     /// A flag that says something of leases.
     pub fn given(&self) -> Option<&'static str> {
         let flags = [

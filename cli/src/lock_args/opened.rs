@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::Lock;
 
 /// A lock that is there, before standing in an election of it.
-pub struct Opened {
+pub struct OpenedLock {
     pub lock: Arc<dyn Lock>,
     /// How long one write entitles to lead.
     pub lease: Duration,

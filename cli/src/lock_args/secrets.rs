@@ -2,7 +2,7 @@
 
 use std::env;
 
-use super::{LockKind, Place};
+use super::{LockArgs, LockKind};
 
 const LOCK: &str = "INCUMBENT_LOCK";
 const NATS_URL: &str = "NATS_URL";
@@ -48,7 +48,7 @@ const OF_URLS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-impl Place {
+impl LockArgs {
     /// Those of the lock that was chosen. What is only of other locks is the command's own.
     pub fn secrets(&self) -> Vec<&'static str> {
         let is_nats = matches!(LockKind::parse(&self.lock), Ok(LockKind::Nats));

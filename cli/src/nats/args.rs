@@ -12,8 +12,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the server is, and who we are there. A flag beats its variable, which beats the context.
 #[derive(Clone, Default, Args)]
-#[command(next_help_heading = "Connection")]
-pub struct Connection {
+#[command(next_help_heading = "ConnectionArgs")]
+pub struct ConnectionArgs {
     /// The NATS servers, separated by commas [env: NATS_URL] [default: nats://127.0.0.1:4222].
     #[arg(short, long, global = true, value_name = "URL")]
     pub server: Option<String>,
@@ -57,16 +57,16 @@ pub struct Connection {
 }
 
 /// Flags may hold a password or a token, and so may a server's address.
-impl fmt::Debug for Connection {
+impl fmt::Debug for ConnectionArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
+        f.debug_struct("ConnectionArgs")
             .field("context", &self.context)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// What the variables of the environment say.
     pub fn variables() -> Result<Self, Failure> {
         Ok(Self {

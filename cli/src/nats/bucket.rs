@@ -7,33 +7,33 @@ use clap::Args;
 use incumbent::lock_url::NamedBucket;
 use incumbent::nats::{Bucket, DEFAULT_BUCKET, Finding};
 
-use super::args::Connection;
+use super::args::ConnectionArgs;
 use super::session::Session;
 use crate::error::Failure;
 
 /// The bucket of the elections.
 #[derive(Debug, Args)]
-pub struct BucketPlace {
+pub struct BucketArgs {
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs,
     /// The key-value bucket of the elections [default: CHORIA_LEADER_ELECTION].
-    #[arg(long, global = true, help_heading = "Connection")]
+    #[arg(long, global = true, help_heading = "ConnectionArgs")]
     bucket: Option<String>,
 }
 
-impl BucketPlace {
+impl BucketArgs {
     /// The one that a URL names.
     pub fn named(named: NamedBucket, timeout: Duration) -> Self {
         let file = |path: PathBuf| path.to_string_lossy().into_owned();
         let servers = named.servers.iter().map(|server| server.clone().into_inner().to_string());
-        let connection = Connection {
+        let connection = ConnectionArgs {
             server: Some(servers.collect::<Vec<_>>().join(",")),
             creds: named.creds.map(file),
             tlsca: named.ca.map(file),
             js_domain: named.domain,
             timeout: Some(timeout),
             told_whole: true,
-            ..Connection::default()
+            ..ConnectionArgs::default()
         };
         Self { connection, bucket: Some(named.bucket) }
     }
@@ -96,16 +96,16 @@ mod tests {
     #[test]
     fn no_debug_output_holds_a_secret() {
         let secret = || Some("s3cret".to_owned());
-        let connection = Connection {
+        let connection = ConnectionArgs {
             server: Some("nats://me:s3cret@host".to_owned()),
             user: secret(),
             password: secret(),
-            ..Connection::default()
+            ..ConnectionArgs::default()
         };
-        let place = BucketPlace { connection: connection.clone(), bucket: None };
+        let args = BucketArgs { connection: connection.clone(), bucket: None };
         let mut context = Context::default();
         context.password = "s3cret".to_owned();
-        let told = format!("{connection:?} {place:?} {context:?}");
+        let told = format!("{connection:?} {args:?} {context:?}");
         assert!(!told.contains("s3cret"), "{told}");
     }
 }

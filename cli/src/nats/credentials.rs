@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use async_nats::ConnectOptions;
 
-use super::args::Connection;
+use super::args::ConnectionArgs;
 use super::context::Context;
 use crate::error::{Code, Failure};
 
@@ -27,8 +27,8 @@ enum Proof {
 impl Credentials {
     /// What the first layer says that says anything.
     pub fn choose(
-        flags: &Connection,
-        variables: &Connection,
+        flags: &ConnectionArgs,
+        variables: &ConnectionArgs,
         context: Context,
     ) -> Result<Self, Failure> {
         let password = flags.password.as_ref().or(variables.password.as_ref());

@@ -7,6 +7,6 @@ mod credentials;
 mod session;
 mod settings;
 
-pub use args::{Connection, PATIENCE};
-pub use bucket::BucketPlace;
+pub use args::{ConnectionArgs, PATIENCE};
+pub use bucket::BucketArgs;
 pub use session::{Bounded, Session};

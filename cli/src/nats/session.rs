@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::args::Connection;
+use super::args::ConnectionArgs;
 use super::settings::Settings;
 use crate::error::{Code, Failure};
 use crate::text::one_line;
@@ -86,7 +86,7 @@ pub enum Bounded {
 
 impl Session {
     /// Connects, and says what is in the way in one line that holds no secret.
-    pub async fn connect(flags: &Connection) -> Result<Self, Failure> {
+    pub async fn connect(flags: &ConnectionArgs) -> Result<Self, Failure> {
         let settings = Settings::of(flags)?;
         let addresses = settings.bare_addresses()?;
         let options = settings

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 
-use super::args::{Connection, PATIENCE};
+use super::args::{ConnectionArgs, PATIENCE};
 use super::context::{self, Context};
 use super::credentials::{Credentials, readable};
 use crate::error::{Code, Failure};
@@ -25,11 +25,11 @@ pub struct Settings {
 
 impl Settings {
     /// What the flags, the variables and the context come to.
-    pub fn of(flags: &Connection) -> Result<Self, Failure> {
+    pub fn of(flags: &ConnectionArgs) -> Result<Self, Failure> {
         if flags.told_whole {
-            return Self::merge(flags, &Connection::default(), Context::default());
+            return Self::merge(flags, &ConnectionArgs::default(), Context::default());
         }
-        let variables = Connection::variables()?;
+        let variables = ConnectionArgs::variables()?;
         let named = flags.context.as_deref().or(variables.context.as_deref());
         let context = context::load(named)?;
         Self::merge(flags, &variables, context)
@@ -38,8 +38,8 @@ impl Settings {
     /// The first layer that says something is the one that counts. Who we are is one thing: a layer that says it with a
     /// file of credentials is not mixed with another that says it with a password.
     fn merge(
-        flags: &Connection,
-        variables: &Connection,
+        flags: &ConnectionArgs,
+        variables: &ConnectionArgs,
         context: Context,
     ) -> Result<Self, Failure> {
         let origin = context.origin.clone();

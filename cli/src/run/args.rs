@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
-use crate::candidate::Candidacy;
-use crate::lock_args::Place;
+use crate::candidate::CandidateArgs;
+use crate::lock_args::LockArgs;
 
 /// The program that a leader runs.
 #[derive(Debug, Args)]
@@ -51,15 +51,15 @@ pub struct Run {
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,
     #[command(flatten)]
-    pub candidacy: Candidacy,
+    pub candidate: CandidateArgs,
     #[command(flatten)]
-    pub place: Place,
+    pub lock: LockArgs,
 }
 
 impl Run {
     /// What COMMAND does not inherit.
     pub fn withheld(&self) -> Vec<&'static str> {
-        let mut secrets = self.place.secrets();
+        let mut secrets = self.lock.secrets();
         secrets.retain(|name| self.pass_env.iter().all(|passed| passed != name));
         secrets
     }

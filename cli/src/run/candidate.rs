@@ -14,17 +14,17 @@ use super::guard::Cgroup;
 use super::guard::{Duties, foreign, unguarded};
 use super::guard::{Event, Ward};
 use super::guard::{Order, Until};
-use super::signals::{Signals, Told, exit_code, stand_still};
+use super::signals::{SignalAction, Signals, exit_code, stand_still};
 use super::timer::sleep_until;
 use super::watchdog::Pulse;
-use crate::candidate::{Candidate, describe};
+use crate::candidate::{RunningCandidate, describe};
 use crate::error::{Code, Failure};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub struct Campaigner {
-    pub candidate: Candidate,
+    pub candidate: RunningCandidate,
     pub signals: Signals,
     pub file: DeadlineFile,
     pub grace: Grace,
@@ -36,7 +36,7 @@ pub struct Campaigner {
 enum Ended {
     ByItself { code: u8, interrupted: bool },
     Lost(Loss),
-    Told(Signal),
+    Signal(Signal),
 }
 
 /// What to do after a term.
@@ -77,9 +77,9 @@ impl Campaigner {
                 told = self.signals.next() => {
                     self.candidate.status.clear();
                     match told {
-                        Told::End(signal) => return Ok(Err(signal)),
-                        Told::Suspend => stand_still(),
-                        Told::PassOn(_) => {}
+                        SignalAction::End(signal) => return Ok(Err(signal)),
+                        SignalAction::Suspend => stand_still(),
+                        SignalAction::PassOn(_) => {}
                     }
                 }
                 () = self.candidate.status.look() => {
@@ -98,7 +98,7 @@ impl Campaigner {
             let (code, interrupted) = match ended? {
                 Ended::ByItself { code, interrupted } => (code, interrupted),
                 Ended::Lost(loss) => return Ok(self.lost(&loss)),
-                Ended::Told(signal) => return Ok(Next::Exit(exit_code(signal))),
+                Ended::Signal(signal) => return Ok(Next::Exit(exit_code(signal))),
             };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {
@@ -131,9 +131,9 @@ impl Campaigner {
                 }
                 Ok(later) = leadership.renewed(deadline) => deadline = later,
                 told = self.signals.next() => match told {
-                    Told::End(signal) => return Some(Next::Exit(exit_code(signal))),
-                    Told::Suspend => stand_still(),
-                    Told::PassOn(_) => {}
+                    SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
+                    SignalAction::Suspend => stand_still(),
+                    SignalAction::PassOn(_) => {}
                 },
                 () = sleep_until(until) => return None,
             }
@@ -171,12 +171,12 @@ impl Campaigner {
                     return Err(failure);
                 }
                 told = self.signals.next() => match told {
-                    Told::End(signal) => {
+                    SignalAction::End(signal) => {
                         self.stop(&mut ward, deadline).await;
-                        return Ok(Ended::Told(signal));
+                        return Ok(Ended::Signal(signal));
                     }
-                    Told::Suspend => ward.suspend(),
-                    Told::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
+                    SignalAction::Suspend => ward.suspend(),
+                    SignalAction::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
                 },
                 event = ward.event() => {
                     self.pulse.rest();
@@ -188,7 +188,7 @@ impl Campaigner {
                         }
                         Event::HungUp => {
                             self.stop(&mut ward, deadline).await;
-                            return Ok(Ended::Told(Signal::HUP));
+                            return Ok(Ended::Signal(Signal::HUP));
                         }
                         Event::Expired => {
                             leadership.resign(); // should the last renewal have arrived after all
@@ -217,9 +217,9 @@ impl Campaigner {
                     return written.map(|()| None).map_err(|why| self.file.failure(Some(&why)));
                 }
                 told = self.signals.next() => match told {
-                    Told::End(signal) => return Ok(Some(Ended::Told(signal))),
-                    Told::Suspend => stand_still(),
-                    Told::PassOn(_) => {}
+                    SignalAction::End(signal) => return Ok(Some(Ended::Signal(signal))),
+                    SignalAction::Suspend => stand_still(),
+                    SignalAction::PassOn(_) => {}
                 },
                 () = sleep_until(deadline - self.grace.total()) => return Err(self.file.failure(None)),
             }

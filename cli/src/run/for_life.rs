@@ -17,10 +17,10 @@ use super::guard::Duties;
 use super::guard::Order;
 use super::guard::{Event, Ward};
 use super::guard::{foreign, unguarded};
-use super::signals::{Signals, Told, exit_code, stand_still};
+use super::signals::{SignalAction, Signals, exit_code, stand_still};
 use crate::candidate::StatusLine;
 use crate::error::{Code, Failure};
-use crate::lock_args::{LifeKind, Namespace, check_life_name, namespace_is_there};
+use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
 use crate::nats::PATIENCE;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
@@ -49,7 +49,7 @@ pub struct Life {
     #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = humantime::parse_duration)]
     poll: Duration,
     #[command(flatten)]
-    namespace: Namespace,
+    namespace: NamespaceArgs,
     /// A context of the kubeconfig [default: its current one].
     #[arg(long, value_name = "NAME", help_heading = "Lock")]
     context: Option<String>,
@@ -150,12 +150,12 @@ impl ForLife {
                 biased;
                 leadership = &mut leadership => break Ok(leadership),
                 next = signals.next() => match next {
-                    Told::End(signal) => break Err(signal),
-                    Told::Suspend => {
+                    SignalAction::End(signal) => break Err(signal),
+                    SignalAction::Suspend => {
                         status.clear();
                         stand_still();
                     }
-                    Told::PassOn(_) => {}
+                    SignalAction::PassOn(_) => {}
                 },
                 Some(LifeState::Waiting { reason }) = news.changed() => {
                     let line = format!("{}: waiting: {reason}", self.name);
@@ -203,12 +203,12 @@ impl ForLife {
                     return Err(Failure::new(Code::NotFound, message));
                 }
                 told = signals.next() => match told {
-                    Told::End(signal) => {
+                    SignalAction::End(signal) => {
                         ward.stop(kill_at()).await;
                         return Ok(exit_code(signal));
                     }
-                    Told::Suspend => ward.suspend(),
-                    Told::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
+                    SignalAction::Suspend => ward.suspend(),
+                    SignalAction::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
                 },
                 event = ward.event() => match event {
                     Event::Ended | Event::Expired => return Ok(ward.code.unwrap_or(1)),

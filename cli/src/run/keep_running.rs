@@ -13,7 +13,7 @@ use super::deadline::DeadlineFile;
 use super::guard::Order;
 use super::guard::{Event, Ward};
 use super::guard::{foreign, unguarded};
-use super::signals::{Told, exit_code, stand_still};
+use super::signals::{SignalAction, exit_code, stand_still};
 use super::timer::sleep_until;
 use crate::error::Failure;
 
@@ -73,9 +73,9 @@ impl Campaigner {
             self.candidate.status.tell("the command ended, starting it again in 1s");
             tokio::select! {
                 told = self.signals.next() => match told {
-                    Told::End(signal) => return Ok(exit_code(signal)),
-                    Told::Suspend => stand_still(),
-                    Told::PassOn(_) => {}
+                    SignalAction::End(signal) => return Ok(exit_code(signal)),
+                    SignalAction::Suspend => stand_still(),
+                    SignalAction::PassOn(_) => {}
                 },
                 () = tokio::time::sleep(PAUSE) => {}
             }
@@ -140,14 +140,14 @@ impl Campaigner {
                     }
                 },
                 told = self.signals.next() => match told {
-                    Told::End(signal) => {
+                    SignalAction::End(signal) => {
                         self.end(ward, office.as_ref()).await;
                         return Ok(Some(exit_code(signal)));
                     }
-                    Told::Suspend => ward.suspend(),
+                    SignalAction::Suspend => ward.suspend(),
                     // They would tell it of wins and losses that are none.
-                    Told::PassOn(Signal::USR1 | Signal::USR2) => {}
-                    Told::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
+                    SignalAction::PassOn(Signal::USR1 | Signal::USR2) => {}
+                    SignalAction::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
                 },
                 event = ward.event() => match event {
                     Event::HungUp => {

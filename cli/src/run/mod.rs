@@ -33,7 +33,7 @@ use self::grace::Grace;
 use self::signals::exit_code;
 use self::watchdog::Pulse;
 use crate::error::{Code, Failure};
-use crate::lock_args::{At, Locks};
+use crate::lock_args::{LifeObjects, SelectedLock};
 
 /// For tests: what is reckoned from a lease and a grace, whatever they are.
 #[cfg(test)]
@@ -59,17 +59,17 @@ impl Run {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
         };
-        if let At::ForLife(locks) = self.place.at().await? {
+        if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return self.for_life(locks)?.run(&mut signals).await;
         }
-        let entrance = match self.candidacy.open(&self.place, signals.end()).await? {
-            Ok(entrance) => entrance,
+        let opened = match self.candidate.open(&self.lock, signals.end()).await? {
+            Ok(opened) => opened,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
-        let grace = Grace::new(entrance.lease(), self.grace)?;
+        let grace = Grace::new(opened.lease(), self.grace)?;
         let file = DeadlineFile::make()?;
         uptime::check();
-        let (candidate, _) = self.candidacy.stand(entrance, Some(grace.total()))?;
+        let (candidate, _) = self.candidate.stand(opened, Some(grace.total()))?;
         let pulse = Pulse::start(candidate.election.clone());
         let keep = self.keep;
         let mut campaigner = Campaigner { candidate, signals, file, grace, pulse, options: self };
@@ -82,16 +82,16 @@ impl Run {
     }
 
     /// The same for a leader for life, whose flags are fewer.
-    fn for_life(self, locks: Locks) -> Result<ForLife, Failure> {
+    fn for_life(self, locks: LifeObjects) -> Result<ForLife, Failure> {
         let flags = [("--keep", self.keep), ("--on-exit", self.on_exit != OnExit::Resign)];
         let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
-        if let Some(flag) = flag.or_else(|| self.candidacy.given()) {
+        if let Some(flag) = flag.or_else(|| self.candidate.given()) {
             let message = format!("{flag} says nothing with --kind for-life");
             return Err(Failure::new(Code::Usage, message));
         }
         Ok(ForLife {
-            pod: self.candidacy.identity().map(str::to_owned),
-            name: self.candidacy.name,
+            pod: self.candidate.identity().map(str::to_owned),
+            name: self.candidate.name,
             program: self.program,
             grace: self.grace.unwrap_or(ForLife::GRACE),
             cluster: locks.cluster,

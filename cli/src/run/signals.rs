@@ -19,7 +19,7 @@ pub struct Signals {
 
 /// What to do about one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum SignalAction {
     /// Stop in order, and exit with 128 and this number.
     End(Signal),
     /// Stand still, as a terminal asked for.
@@ -50,19 +50,19 @@ impl Signals {
     }
 
     /// The next one. Cancel safe.
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> SignalAction {
         let [first, second] = &mut self.user;
         tokio::select! {
-            () = one(&mut self.terminate) => Told::End(Signal::TERM),
-            () = one(&mut self.interrupt) => Told::End(Signal::INT),
+            () = one(&mut self.terminate) => SignalAction::End(Signal::TERM),
+            () = one(&mut self.interrupt) => SignalAction::End(Signal::INT),
             () = one(&mut self.hangup) => match hung_up() {
-                true => Told::End(Signal::HUP),
-                false => Told::PassOn(Signal::HUP),
+                true => SignalAction::End(Signal::HUP),
+                false => SignalAction::PassOn(Signal::HUP),
             },
-            () = one(first) => Told::PassOn(Signal::USR1),
-            () = one(second) => Told::PassOn(Signal::USR2),
-            () = one(&mut self.quit) => Told::End(Signal::QUIT),
-            () = one(&mut self.suspend) => Told::Suspend,
+            () = one(first) => SignalAction::PassOn(Signal::USR1),
+            () = one(second) => SignalAction::PassOn(Signal::USR2),
+            () = one(&mut self.quit) => SignalAction::End(Signal::QUIT),
+            () = one(&mut self.suspend) => SignalAction::Suspend,
         }
     }
 
@@ -70,9 +70,9 @@ impl Signals {
     pub async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
-                Told::End(signal) => return signal,
-                Told::Suspend => stand_still(),
-                Told::PassOn(_) => {}
+                SignalAction::End(signal) => return signal,
+                SignalAction::Suspend => stand_still(),
+                SignalAction::PassOn(_) => {}
             }
         }
     }

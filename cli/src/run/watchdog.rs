@@ -14,7 +14,7 @@ use super::timer::sleep_until;
 
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Ends with whoever has it.
+/// StopSignals with whoever has it.
 pub struct Pulse {
     until: watch::Sender<Option<Instant>>,
     watching: JoinHandle<()>,
