@@ -40,41 +40,41 @@ pub enum Code {
 
 /// Why a command ends before its work is done.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CliError {
     /// One line that says what is wrong and how to mend it.
-    Told { code: Code, message: String },
+    Message { code: Code, message: String },
     /// A code that says it all.
     Silent(Code),
     /// Nobody reads on: whoever closed the pipe has what they wanted.
-    NobodyReads,
+    ClosedPipe,
     /// Ended by this signal, after everything was put in order.
     Signal(i32),
 }
 
-impl Failure {
+impl CliError {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self::Told { code, message: message.into() }
+        Self::Message { code, message: message.into() }
     }
 
     /// The exit code of what is told.
     pub fn code(&self) -> Option<Code> {
         match self {
-            Self::Told { code, .. } | Self::Silent(code) => Some(*code),
-            Self::NobodyReads | Self::Signal(_) => None,
+            Self::Message { code, .. } | Self::Silent(code) => Some(*code),
+            Self::ClosedPipe | Self::Signal(_) => None,
         }
     }
 
     /// Tells it on standard error, and answers the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
-            Self::Told { code, message } => {
+            Self::Message { code, message } => {
                 // It may repeat what a server or another program has said.
                 let message = printable(message);
                 let _ = writeln!(anstream::stderr(), "incumbent: {message}");
                 ExitCode::from(*code as u8)
             }
             Self::Silent(code) => ExitCode::from(*code as u8),
-            Self::NobodyReads => ExitCode::SUCCESS,
+            Self::ClosedPipe => ExitCode::SUCCESS,
             Self::Signal(signal) => {
                 // What started us shall see how we ended: a shell makes 128 and the number of it.
                 let _ = signal_hook::low_level::emulate_default_handler(*signal);
@@ -158,18 +158,18 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Told { message, .. } => f.write_str(message),
+            Self::Message { message, .. } => f.write_str(message),
             Self::Silent(code) => write!(f, "{code:?}"),
-            Self::NobodyReads => f.write_str("nobody reads on"),
+            Self::ClosedPipe => f.write_str("nobody reads on"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
         }
     }
 }
 
-impl From<BucketError> for Failure {
+impl From<BucketError> for CliError {
     fn from(error: BucketError) -> Self {
         let code = match error.kind() {
             BucketErrorKind::Missing => Code::NotFound,
@@ -181,7 +181,7 @@ impl From<BucketError> for Failure {
     }
 }
 
-impl From<LockError> for Failure {
+impl From<LockError> for CliError {
     fn from(error: LockError) -> Self {
         let code = match error.kind() {
             LockErrorKind::Denied => Code::Denied,
@@ -192,7 +192,7 @@ impl From<LockError> for Failure {
     }
 }
 
-impl From<LockUrlError> for Failure {
+impl From<LockUrlError> for CliError {
     fn from(error: LockUrlError) -> Self {
         let code = match error.kind() {
             LockUrlErrorKind::Malformed | LockUrlErrorKind::NotBuilt => Code::Usage,
@@ -205,7 +205,7 @@ impl From<LockUrlError> for Failure {
     }
 }
 
-impl From<LifeError> for Failure {
+impl From<LifeError> for CliError {
     fn from(error: LifeError) -> Self {
         let code = match error.kind() {
             LifeErrorKind::Denied => Code::Denied,
@@ -217,16 +217,16 @@ impl From<LifeError> for Failure {
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for CliError {
     fn from(error: StartError) -> Self {
         Self::new(Code::Usage, one_line(&error))
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::NobodyReads;
+            return Self::ClosedPipe;
         }
         Self::new(Code::Failed, one_line(&error))
     }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// Keeps exactly one leader in office.
 #[derive(Parser)]
@@ -93,7 +93,7 @@ async fn start() -> ExitCode {
 }
 
 /// Begins to log; fails where INCUMBENT_LOG cannot be read, before anything is done.
-fn log(verbose: u8) -> Result<(), Failure> {
+fn log(verbose: u8) -> Result<(), CliError> {
     let level = match verbose {
         // What the client logs of a failure is in the error that ends the program.
         0 => "incumbent=error",
@@ -106,7 +106,7 @@ fn log(verbose: u8) -> Result<(), Failure> {
         None => EnvFilter::new(level),
         Some(told) => told.to_str().and_then(|told| told.parse().ok()).ok_or_else(|| {
             let hint = "give levels by module, as in incumbent=debug,async_nats=info";
-            Failure::new(Code::Usage, format!("INCUMBENT_LOG {told:?} cannot be read: {hint}"))
+            CliError::new(Code::Usage, format!("INCUMBENT_LOG {told:?} cannot be read: {hint}"))
         })?,
     };
     tracing_subscriber::fmt()

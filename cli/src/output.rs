@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::text::{plain_json, printable};
 
 /// How results are printed.
@@ -63,26 +63,26 @@ pub fn is_quiet() -> bool {
 }
 
 /// Prints a line of the result.
-pub fn line(text: impl Display) -> Result<(), Failure> {
+pub fn line(text: impl Display) -> Result<(), CliError> {
     let mut out = anstream::stdout();
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
 
 /// Prints bytes of the result as they are.
-pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+pub fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout();
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 
 /// Prints one JSON document: indented for people on a terminal or not, as programs do not mind.
-pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+pub fn json(value: &impl Serialize) -> Result<(), CliError> {
     line(plain_json(serde_json::to_string_pretty(value).map_err(io::Error::from)?))
 }
 
 /// Prints one JSON object on a line of its own, of a result that has many.
-pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
+pub fn json_line(value: &impl Serialize) -> Result<(), CliError> {
     line(plain_json(serde_json::to_string(value).map_err(io::Error::from)?))
 }
 
@@ -98,7 +98,7 @@ pub fn note(text: impl Display) {
 pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(heads.map(str::to_uppercase));
     for row in rows {

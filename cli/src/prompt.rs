@@ -2,20 +2,20 @@
 
 use std::io::{self, Write};
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::output;
 
 /// Asks on a terminal; elsewhere the answer is an error that names `--force`.
 ///
 /// Whoever does not say yes ends the command.
-pub fn confirm(question: &str, force: bool) -> Result<(), Failure> {
+pub fn confirm(question: &str, force: bool) -> Result<(), CliError> {
     if force {
         return Ok(());
     }
     if !output::is_interactive() {
         let question = anstream::adapter::strip_str(question);
         let message = format!("{question}: nobody to ask, as this is no terminal; use --force");
-        return Err(Failure::new(Code::Failed, message));
+        return Err(CliError::new(Code::Failed, message));
     }
     let mut out = anstream::stderr();
     write!(out, "{question}? [y/N] ")?;
@@ -24,6 +24,6 @@ pub fn confirm(question: &str, force: bool) -> Result<(), Failure> {
     io::stdin().read_line(&mut answer)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::new(Code::Failed, "nothing was done")),
+        _ => Err(CliError::new(Code::Failed, "nothing was done")),
     }
 }

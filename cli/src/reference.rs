@@ -7,7 +7,7 @@ use clap::{Arg, Args, Command, Id};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::output;
 
 /// Print the completions for a shell.
@@ -33,7 +33,7 @@ pub struct Reference {}
 
 impl Completions {
     /// `command`: all of the program.
-    pub fn run(&self, mut command: Command) -> Result<(), Failure> {
+    pub fn run(&self, mut command: Command) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "incumbent", &mut script);
         output::bytes(&script)
@@ -41,7 +41,7 @@ impl Completions {
 }
 
 impl Manual {
-    pub fn run(&self, command: Command) -> Result<(), Failure> {
+    pub fn run(&self, command: Command) -> Result<(), CliError> {
         let Some(directory) = &self.directory else {
             let mut page = Vec::new();
             Man::new(command).render(&mut page)?;
@@ -49,7 +49,7 @@ impl Manual {
         };
         let unwritten = |error: io::Error| {
             let message = format!("cannot write manual pages in {}: {error}", directory.display());
-            Failure::new(Code::Failed, message)
+            CliError::new(Code::Failed, message)
         };
         std::fs::create_dir_all(directory).map_err(unwritten)?;
         clap_mangen::generate_to(command, directory).map_err(unwritten)?;
@@ -59,7 +59,7 @@ impl Manual {
 }
 
 impl Reference {
-    pub fn run(&self, command: Command) -> Result<(), Failure> {
+    pub fn run(&self, command: Command) -> Result<(), CliError> {
         let mut command = command.disable_help_subcommand(true).term_width(100);
         command.build();
         let mut text = String::from(

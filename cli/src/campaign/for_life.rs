@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 use crate::candidate::{CandidateArgs, StopSignals};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::LifeObjects;
 
 /// What is printed.
@@ -24,11 +24,11 @@ pub async fn run(
     locks: &LifeObjects,
     output: Output,
     signals: &mut StopSignals,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let name = &*args.name;
     if let Some(flag) = args.given() {
         let message = format!("{flag} says nothing with --kind for-life");
-        return Err(Failure::new(Code::Usage, message));
+        return Err(CliError::new(Code::Usage, message));
     }
     locks.check_name(name)?;
     let stand = async {
@@ -60,7 +60,7 @@ pub async fn run(
     };
     tokio::select! {
         end = stand => end,
-        signal = signals.next() => Err(Failure::Signal(signal)),
+        signal = signals.next() => Err(CliError::Signal(signal)),
     }
 }
 

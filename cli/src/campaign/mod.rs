@@ -11,7 +11,7 @@ use serde_json::json;
 
 use self::output::Output;
 use crate::candidate::{CandidateArgs, StopSignals, describe};
-use crate::error::{EXIT_CODES, Failure};
+use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::{LockArgs, SelectedLock};
 
 /// Stand in the election NAME, and print each transition until interrupted.
@@ -36,20 +36,20 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         let mut signals = StopSignals::listen()?;
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return for_life::run(&self.candidate, &locks, self.output, &mut signals).await;
         }
         let opened = match self.candidate.open(&self.lock, signals.next()).await? {
             Ok(opened) => opened,
-            Err(signal) => return Err(Failure::Signal(signal)),
+            Err(signal) => return Err(CliError::Signal(signal)),
         };
         let (mut candidate, mut changes) = self.candidate.stand(opened, None)?;
         let end = loop {
             tokio::select! {
                 biased;
-                signal = signals.next() => break Failure::Signal(signal),
+                signal = signals.next() => break CliError::Signal(signal),
                 change = changes.next() => {
                     candidate.status.clear();
                     match change {

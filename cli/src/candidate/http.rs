@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::background::BackgroundTask;
 use super::connections;
 use super::health::Health;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::text::one_line;
 use crate::time_format;
 
@@ -45,11 +45,11 @@ struct HttpState {
 
 impl Server {
     /// Must come before the campaign begins: it looks for who takes its metrics once.
-    pub async fn start(address: &str) -> Result<Self, Failure> {
+    pub async fn start(address: &str) -> Result<Self, CliError> {
         let address = parse(address)?;
         let cannot = |why: &dyn std::error::Error| {
             let message = format!("cannot serve HTTP at {address}: {}", one_line(why));
-            Failure::new(Code::Failed, message)
+            CliError::new(Code::Failed, message)
         };
         let socket = TcpListener::bind(address).await.map_err(|error| cannot(&error))?;
         let metrics = PrometheusBuilder::new()
@@ -79,11 +79,11 @@ impl Server {
 }
 
 /// A bare port is one of the loopback address. An address that others reach must be meant.
-fn parse(text: &str) -> Result<SocketAddr, Failure> {
+fn parse(text: &str) -> Result<SocketAddr, CliError> {
     let port = text.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
     port.or_else(|_| text.parse()).map_err(|_| {
         let hint = "give a port, as in 8080, or an address and a port, as in 0.0.0.0:8080";
-        Failure::new(Code::Usage, format!("--http {text:?} is no address: {hint}"))
+        CliError::new(Code::Usage, format!("--http {text:?} is no address: {hint}"))
     })
 }
 

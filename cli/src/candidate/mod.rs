@@ -17,7 +17,7 @@ use incumbent::{Advertisement, Changes, Election, StartError, new_election};
 
 use self::background::BackgroundTask;
 use self::health::Health;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock};
 use crate::output;
 
@@ -95,7 +95,7 @@ impl CandidateArgs {
         &self,
         lock: &LockArgs,
         end: impl Future<Output = T>,
-    ) -> Result<Result<OpenedElection, T>, Failure> {
+    ) -> Result<Result<OpenedElection, T>, CliError> {
         let told = TimingOptions { lease: self.lease.lease, ..TimingOptions::default() };
         Timing::new(told, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
@@ -105,7 +105,7 @@ impl CandidateArgs {
         let mut status = StatusLine::new();
         status.show(&format!("{}: connecting", self.name));
         let mut told = None;
-        let mut waits = |status: &mut StatusLine, why: &Failure| {
+        let mut waits = |status: &mut StatusLine, why: &CliError| {
             let why = format!("{why}; trying again");
             if told.as_ref() != Some(&why) {
                 status.clear();
@@ -130,7 +130,7 @@ impl CandidateArgs {
         &self,
         at: OpenedElection,
         grace: Option<Duration>,
-    ) -> Result<(RunningCandidate, Changes<incumbent::Change>), Failure> {
+    ) -> Result<(RunningCandidate, Changes<incumbent::Change>), CliError> {
         let mut builder = new_election(&self.name, at.opened.lock);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);

@@ -7,7 +7,7 @@ use incumbent::nats::{Finding, Severity};
 use serde_json::Value;
 
 use super::report::{Level, Report};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, Session};
 
 /// The most messages that are read.
@@ -61,7 +61,7 @@ pub async fn identities(session: &Session, bucket: &str, info: &Value, report: &
 
 /// Names under which a campaigner wrote again after another of that name did. One that is started anew never comes back:
 /// each campaigner has a number of its own.
-async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, Failure> {
+async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliError> {
     let stream = session.store(bucket).await?.stream;
     let last = stream.cached_info().state.last_sequence;
     let doing = format!("bucket {bucket}");
@@ -77,7 +77,7 @@ async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, Fail
             .send();
         let message = match session.ask(&doing, message).await {
             Ok(message) => message,
-            Err(Failure::Told { code: Code::NotFound, .. }) => break,
+            Err(CliError::Message { code: Code::NotFound, .. }) => break,
             Err(failure) => return Err(failure),
         };
         next = message.sequence + 1;

@@ -12,7 +12,7 @@ use super::context::Role::{self, Administrator, Campaigner, Observer};
 use super::report::{Level, Report};
 use super::rights::{self, Lacks};
 use super::server::{self, ASKED};
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::lock_args::{ElectionObjects, Kind, LifeObjects, timing};
 use crate::text::one_line;
 use crate::text::printable;
@@ -35,7 +35,7 @@ pub async fn elections(
     role: Role,
     lease: Option<Duration>,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     name.map_or(Ok(()), |name| objects.check_name(name))?;
     let (cluster, patience) = (objects.cluster(), objects.timeout);
     let timing = timing(lease)?;
@@ -81,7 +81,7 @@ pub async fn for_life(
     name: Option<&str>,
     role: Role,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     name.map_or(Ok(()), |name| locks.check_name(name))?;
     let (cluster, patience) = (&locks.cluster, locks.timeout);
     if server(cluster, patience, report).await.is_none() {

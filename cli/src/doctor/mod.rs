@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::check_name;
 use crate::lock_args::{LockArgs, SelectedLock, misplaced};
 use crate::nats::PATIENCE;
@@ -84,7 +84,7 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    pub async fn run(self) -> Result<ExitCode, Failure> {
+    pub async fn run(self) -> Result<ExitCode, CliError> {
         self.name.as_deref().map_or(Ok(()), check_name)?;
         let mut report = Report::default();
         #[cfg(target_os = "linux")]
@@ -120,7 +120,7 @@ impl Doctor {
             SelectedLock::ForLife(locks) => {
                 if self.lease.is_some() {
                     let message = "--lease says nothing with --kind for-life";
-                    return Err(Failure::new(Code::Usage, message));
+                    return Err(CliError::new(Code::Usage, message));
                 }
                 kubernetes::for_life(&locks, self.name.as_deref(), self.role, &mut report).await?;
             }

@@ -4,7 +4,7 @@ use super::context::Exam;
 use super::report::Report;
 use super::server::{self, Asked};
 use super::{bucket, choria, disk, rights};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, Session};
 
 /// Examines the server and the bucket.
@@ -12,10 +12,10 @@ pub async fn examine(
     bucket: &BucketArgs,
     exam: Exam<'_>,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     match bucket.session().await {
         Ok(session) => of_session(bucket, &session, exam, report).await?,
-        Err(Failure::Told { code: Code::Unreachable | Code::Denied, message }) => {
+        Err(CliError::Message { code: Code::Unreachable | Code::Denied, message }) => {
             report.error("server", message);
         }
         Err(failure) => return Err(failure),
@@ -31,7 +31,7 @@ async fn of_session(
     session: &Session,
     exam: Exam<'_>,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let asked = Asked::ask(session, bucket.bucket()).await?;
     server::version(session, &asked, report).await;
     asked.jetstream(report);

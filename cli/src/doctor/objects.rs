@@ -12,7 +12,7 @@ use super::context::Role::{self, Administrator, Campaigner, Observer};
 use super::report::Report;
 use super::rights::{self, Lacks, NOBODYS};
 use super::server;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::text::one_line;
 use crate::time_format;
 
@@ -20,9 +20,9 @@ const STORE: &str = "store";
 const CONDITIONS: &str = "conditions";
 
 /// Examines the store by reading; and, for those who write, by writing to an object of our own.
-pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {
+pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Result<(), CliError> {
     let lock = bucket.lock();
-    let wrong = |rule| Failure::new(Code::Usage, rule);
+    let wrong = |rule| CliError::new(Code::Usage, rule);
     exam.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
     let start = Instant::now();
     let mut lacking = Vec::new();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::output::{self, Format};
 use crate::text;
 
@@ -86,7 +86,7 @@ impl Report {
         })
     }
 
-    pub fn print(&self, format: Format) -> Result<(), Failure> {
+    pub fn print(&self, format: Format) -> Result<(), CliError> {
         if format == Format::Json {
             return output::json(&json!({ "worst": self.worst(), "findings": self.findings }));
         }

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::context::Role;
 use super::report::Report;
 use super::server::Asked;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::nats::{BucketArgs, Session};
 
 pub const CHECK: &str = "rights";
@@ -68,7 +68,7 @@ pub async fn examine(
     role: Role,
     asked: &Asked,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let rights = rights(session, bucket.bucket(), name.unwrap_or(NOBODYS), asked.info.as_ref());
     let mut refused = session.refusals();
     let client = session.client();
@@ -82,13 +82,13 @@ pub async fn examine(
             client
                 .publish(subject, "x".into())
                 .await
-                .map_err(|error| Failure::of_request(CHECK, &error))?;
+                .map_err(|error| CliError::of_request(CHECK, &error))?;
         } else {
             heard.push(
                 client
                     .subscribe(subject)
                     .await
-                    .map_err(|error| Failure::of_request(CHECK, &error))?,
+                    .map_err(|error| CliError::of_request(CHECK, &error))?,
             );
         }
     }

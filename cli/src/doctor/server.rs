@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::report::Report;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::Session;
 use crate::time_format;
 
@@ -36,7 +36,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub async fn ask(session: &Session, bucket: &str) -> Result<Self, Failure> {
+    pub async fn ask(session: &Session, bucket: &str) -> Result<Self, CliError> {
         let (info, failure, spans, ahead) = Default::default();
         let mut asked = Self { info, bucket: bucket.to_owned(), failure, spans, ahead };
         for _ in 0..ASKED {
@@ -48,7 +48,7 @@ impl Asked {
                     asked.note(&info, wall, span);
                     asked.info = Some(info);
                 }
-                Err(Failure::Told { code, message }) if code != Code::Usage => {
+                Err(CliError::Message { code, message }) if code != Code::Usage => {
                     asked.failure = Some((code, message));
                     break;
                 }

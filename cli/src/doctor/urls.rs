@@ -7,13 +7,13 @@ use incumbent::lock_url::Named;
 use super::context::Exam;
 use super::report::Report;
 use super::{kubernetes, nats, objects, peers, postgres, sqlite};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::{ElectionObjects, misplaced};
 use crate::nats::BucketArgs;
 use crate::text::one_line;
 
 /// Examines each lock of a URL.
-pub async fn examine(url: &LockUrl, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {
+pub async fn examine(url: &LockUrl, exam: Exam<'_>, report: &mut Report) -> Result<(), CliError> {
     let locks = url.named();
     let of_nats = |lock: &incumbent::lock_url::NamedLock| matches!(lock.named, Ok(Named::Nats(_)));
     if exam.monitor.is_some() && !locks.iter().any(of_nats) {
@@ -32,7 +32,7 @@ pub async fn examine(url: &LockUrl, exam: Exam<'_>, report: &mut Report) -> Resu
     Ok(())
 }
 
-async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), Failure> {
+async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), CliError> {
     match named {
         Named::Memory => {
             let what = "it is in one process, and there is nothing to check: no other process sees who leads";
@@ -43,7 +43,7 @@ async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), Fa
             nats::examine(&BucketArgs::named(bucket, exam.patience), exam, report).await?
         }
         Named::Kubernetes(named) => {
-            let cluster = named.cluster().await.map_err(Failure::from)?;
+            let cluster = named.cluster().await.map_err(CliError::from)?;
             let objects = ElectionObjects::named(cluster, named.kind(), exam.patience);
             let name = named.object().or(exam.name);
             let lease = exam.lease.or(named.timing().map(|timing| timing.lease()));
@@ -55,7 +55,7 @@ async fn one(named: Named, exam: Exam<'_>, report: &mut Report) -> Result<(), Fa
         Named::Peers(peers) => peers::examine(&peers, exam, report).await,
         _ => {
             let message = "`doctor` knows nothing of this lock";
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use clap::Args;
 use incumbent::lock_url::Named;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::check_name;
 use crate::lock_args::{ElectionObjects, LockArgs, SelectedLock};
 use crate::output;
@@ -22,14 +22,14 @@ pub struct Create {
 }
 
 impl Create {
-    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
         check_name(name)?;
         match lock.at().await? {
             SelectedLock::Kubernetes(objects) => object(&objects, name).await,
             SelectedLock::ForLife(_) => {
                 let message = "a leader for life makes its lock itself: there is nothing to make";
-                Err(Failure::new(Code::Usage, message))
+                Err(CliError::new(Code::Usage, message))
             }
             SelectedLock::Nats(args) => {
                 let bucket = args.open(None, false).await?;
@@ -44,12 +44,12 @@ impl Create {
                 for lock in url.named() {
                     match lock.named {
                         Ok(Named::Kubernetes(named)) => {
-                            let cluster = named.cluster().await.map_err(Failure::from)?;
+                            let cluster = named.cluster().await.map_err(CliError::from)?;
                             let objects = ElectionObjects::named(cluster, named.kind(), timeout);
                             object(&objects, named.object().unwrap_or(name)).await?;
                         }
                         Ok(_) => others += 1,
-                        Err(error) => return Err(Failure::new(Code::Usage, one_line(&error))),
+                        Err(error) => return Err(CliError::new(Code::Usage, one_line(&error))),
                     }
                 }
                 if others > 0 {
@@ -62,14 +62,14 @@ impl Create {
     }
 }
 
-async fn object(objects: &ElectionObjects, name: &str) -> Result<(), Failure> {
+async fn object(objects: &ElectionObjects, name: &str) -> Result<(), CliError> {
     objects.check_name(name)?;
     let kind = objects.kind().name();
     match objects.records.create(name, objects.timeout).await {
         Ok(_) => output::line(format!("made the {kind} {}/{name}", objects.namespace())),
         Err(error) if error.kind() == incumbent::lock::LockErrorKind::Conflict => {
             let message = format!("there is a {kind} {}/{name} already", objects.namespace());
-            Err(Failure::new(Code::Failed, message))
+            Err(CliError::new(Code::Failed, message))
         }
         Err(error) => {
             objects.check_namespace().await?;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::elections::Feed;
 use crate::elections::Offices;
 use crate::elections::{Holder, Holding, Office, shown};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::text;
 use crate::{output, prompt, time_format};
@@ -40,10 +40,10 @@ pub struct Evict {
 }
 
 impl Evict {
-    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
         let offices = Offices::open(lock, Some(name)).await?;
-        let nobody = || Failure::new(Code::NotFound, format!("election {name}: nobody leads"));
+        let nobody = || CliError::new(Code::NotFound, format!("election {name}: nobody leads"));
         let office = offices.read(name).await?.ok_or_else(nobody)?;
         let holder = office.holder().cloned().ok_or_else(nobody)?;
         let question = match &holder.pod {
@@ -81,7 +81,7 @@ impl Evict {
             time_format::span(wait),
             text::printable(name)
         );
-        Err(Failure::new(Code::Failed, message))
+        Err(CliError::new(Code::Failed, message))
     }
 }
 
@@ -91,7 +91,7 @@ async fn evict(
     mut office: Office,
     holder: &Holder,
     doing: &str,
-) -> Result<u64, Failure> {
+) -> Result<u64, CliError> {
     for _ in 0..ATTEMPTS {
         if let Some(revision) = offices.evict(&office, doing).await? {
             return Ok(revision);
@@ -100,13 +100,13 @@ async fn evict(
             Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
             Some(Office { holding: Holding::Held(now), .. }) => {
                 let message = format!("{doing}: {} has taken over meanwhile", now.leader);
-                return Err(Failure::new(Code::Failed, message));
+                return Err(CliError::new(Code::Failed, message));
             }
             _ => {
                 let message = format!("{doing}: {} has left by itself", holder.leader);
-                return Err(Failure::new(Code::NotFound, message));
+                return Err(CliError::new(Code::NotFound, message));
             }
         };
     }
-    Err(Failure::new(Code::Failed, format!("{doing}: the office changes all the time; try again")))
+    Err(CliError::new(Code::Failed, format!("{doing}: the office changes all the time; try again")))
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::candidate::{CandidateArgs, StopSignals};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::check_name;
 use crate::lock_args::{LifeObjects, LockArgs, SelectedLock};
 use crate::text;
@@ -67,7 +67,7 @@ impl Drop for Kept<'_> {
 }
 
 impl KeepFile {
-    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         check_name(&self.candidate.name)?;
         if let Some(max_age) = self.check {
             return self.check(max_age);
@@ -76,7 +76,7 @@ impl KeepFile {
         // Whoever cannot write must not lead.
         let unwritable = |error: io::Error| {
             let message = format!("cannot keep {}: {error}", self.path.display());
-            Failure::new(Code::Failed, message)
+            CliError::new(Code::Failed, message)
         };
         drop(temporary(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
@@ -85,7 +85,7 @@ impl KeepFile {
         }
         let opened = match self.candidate.open(lock, signals.next()).await? {
             Ok(opened) => opened,
-            Err(signal) => return Err(Failure::Signal(signal)),
+            Err(signal) => return Err(CliError::Signal(signal)),
         };
         let interval = self.interval.unwrap_or(opened.lease() / 4).max(SHORTEST_INTERVAL);
         let (mut candidate, _) = self.candidate.stand(opened, None)?;
@@ -99,11 +99,11 @@ impl KeepFile {
                     Err(loss) => output::note(format!("lost: {}", loss.cause)),
                 }
             }
-            Failure::new(Code::Failed, "the campaign has ended")
+            CliError::new(Code::Failed, "the campaign has ended")
         };
         let end = tokio::select! {
             failure = keep => failure,
-            signal = signals.next() => Failure::Signal(signal),
+            signal = signals.next() => CliError::Signal(signal),
         };
         candidate.leave().await;
         Err(end)
@@ -114,11 +114,11 @@ impl KeepFile {
         &self,
         locks: &LifeObjects,
         signals: &mut StopSignals,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let name = &*self.candidate.name;
         if let Some(flag) = self.candidate.given() {
             let message = format!("{flag} says nothing with --kind for-life");
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
         locks.check_name(name)?;
         let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
@@ -132,18 +132,18 @@ impl KeepFile {
             let error = tokio::select! {
                 () = leadership.lost() => {
                     let message = format!("{name}: the lock was taken from pod {}", leadership.pod());
-                    Failure::new(Code::NotFound, message)
+                    CliError::new(Code::NotFound, message)
                 }
                 error = self.keep(leadership.pod(), interval) => {
                     let message = format!("cannot keep {}: {error}", self.path.display());
-                    Failure::new(Code::Failed, message)
+                    CliError::new(Code::Failed, message)
                 }
             };
             Err(error)
         };
         tokio::select! {
             end = keep => end,
-            signal = signals.next() => Err(Failure::Signal(signal)),
+            signal = signals.next() => Err(CliError::Signal(signal)),
         }
     }
 
@@ -165,11 +165,11 @@ impl KeepFile {
         io::Error::other("no more numbers")
     }
 
-    fn check(&self, max_age: Duration) -> Result<(), Failure> {
+    fn check(&self, max_age: Duration) -> Result<(), CliError> {
         let (name, path) = (&self.candidate.name, self.path.display());
         let tell = |code, line: String| {
             output::line(line)?;
-            Err(Failure::Silent(code))
+            Err(CliError::Silent(code))
         };
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,

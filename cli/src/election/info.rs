@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use crate::elections::Offices;
 use crate::elections::{Holding, Office};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
@@ -35,7 +35,7 @@ pub struct Info {
 }
 
 impl List {
-    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let offices = Offices::open(lock, None).await?.all().await?;
         if self.printing.output == Format::Json {
             return output::json(&offices.iter().map(Office::json).collect::<Vec<_>>());
@@ -46,7 +46,7 @@ impl List {
 }
 
 impl Info {
-    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let view = Offices::open(lock, self.name.as_deref()).await?;
         let offices = match &self.name {
             Some(name) => view.read(name).await?.into_iter().collect(),
@@ -57,7 +57,7 @@ impl Info {
             && offices.is_empty()
         {
             let message = format!("election {name}: nobody leads, and nobody did lately");
-            return Err(Failure::new(Code::NotFound, message));
+            return Err(CliError::new(Code::NotFound, message));
         }
         if self.printing.output == Format::Json {
             let mut told = view.json();

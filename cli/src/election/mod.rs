@@ -8,7 +8,7 @@ mod watch;
 
 use clap::{Args, Subcommand};
 
-use crate::error::{EXIT_CODES, Failure};
+use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::LockArgs;
 
 /// See who leads, and act on it.
@@ -33,7 +33,7 @@ enum Verb {
 }
 
 impl Election {
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         match self.verb {
             Verb::List(verb) => verb.run(&self.lock).await,
             Verb::Info(verb) => verb.run(&self.lock).await,

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::elections::Offices;
 use crate::elections::{Event, Feed};
 use crate::elections::{Holder, Holding, shown};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
@@ -25,7 +25,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub async fn run(self, lock: &LockArgs) -> Result<(), Failure> {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let offices = Offices::open(lock, self.name.as_deref()).await?;
         let mut feed = Feed::open(&offices, self.name.as_deref()).await?;
         let mut trouble = false;
@@ -41,7 +41,7 @@ impl Watch {
                     }
                 }
                 // A server that is out of reach comes back; a bucket or a right that is missing does not.
-                Err(failure @ Failure::Told { code: Code::Unreachable, .. }) => {
+                Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
                     if !std::mem::replace(&mut trouble, true) {
                         output::note(format!("trouble: {failure}"));
                     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::selected::{Ear, Offices};
 use super::status::{Holder, Holding, Office};
 use super::watcher::Heard;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::time_format;
 
 /// How often is looked where changes are heard.
@@ -73,7 +73,7 @@ impl Known {
 
 impl<'a> Feed<'a> {
     /// Watches one election, or all.
-    pub async fn open(offices: &'a Offices<'a>, only: Option<&'a str>) -> Result<Self, Failure> {
+    pub async fn open(offices: &'a Offices<'a>, only: Option<&'a str>) -> Result<Self, CliError> {
         let ear = offices.listen(only).await?;
         let mut ticks = interval(if ear.hears_all() { HEARD } else { UNHEARD });
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -84,7 +84,7 @@ impl<'a> Feed<'a> {
     /// The next change. The first ones tell what is found.
     ///
     /// An error does not end it: the next call goes on.
-    pub async fn next(&mut self) -> Result<Event, Failure> {
+    pub async fn next(&mut self) -> Result<Event, CliError> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
@@ -102,7 +102,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    async fn look(&mut self) -> Result<(), Failure> {
+    async fn look(&mut self) -> Result<(), CliError> {
         let offices = match self.only {
             Some(name) => self.offices.read(name).await?.into_iter().collect(),
             None => self.offices.all().await?,

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use super::status::{Holder, Holding, OfPod, Office};
 use super::watcher::Heard;
 use super::watcher::{WatchEar, Watched};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::LifeObjects;
 use crate::time_format;
 
@@ -28,24 +28,24 @@ pub struct WatchedLocks {
 pub type LifeEar = WatchEar<WatchedLocks>;
 
 impl LifeOffices {
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
         Ok(self.0.locks.lock(name, self.0.timeout).await?.map(understand))
     }
 
-    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
         let locks = self.0.locks.locks(self.0.timeout).await?;
         Ok(locks.into_iter().map(understand).collect())
     }
 
     /// Watches one lock, or all; without the right to do so nothing is heard.
-    pub async fn listen(&self, only: Option<&str>) -> Result<LifeEar, Failure> {
+    pub async fn listen(&self, only: Option<&str>) -> Result<LifeEar, CliError> {
         let only = only.map(str::to_owned);
         let locks = Arc::clone(&self.0.locks);
         WatchEar::begin(WatchedLocks { locks, only, timeout: self.0.timeout }).await
     }
 
     /// Deletes the lock if it is still of this version, and answers that; none if it has been written meanwhile.
-    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, Failure> {
+    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, CliError> {
         let (locks, timeout) = (&self.0.locks, self.0.timeout);
         let lock = locks.lock(&office.election, timeout).await?;
         let Some(lock) = lock.filter(|lock| lock.resource_version == office.revision) else {
@@ -56,7 +56,7 @@ impl LifeOffices {
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
             Err(error) if error.kind() == LockErrorKind::Unknown => {
                 let hint = "nobody knows whether it was done; look with `election info`";
-                Err(Failure::new(Code::Unreachable, format!("{error}: {hint}")))
+                Err(CliError::new(Code::Unreachable, format!("{error}: {hint}")))
             }
             Err(error) => Err(error.into()),
         }

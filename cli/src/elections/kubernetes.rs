@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use super::status::{Holder, Holding, Office};
 use super::watcher::Heard;
 use super::watcher::{WatchEar, Watched};
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::lock_args::{ElectionObjects, Records};
 use crate::time_format;
 
@@ -28,18 +28,18 @@ pub struct WatchedObjects {
 pub type ObjectEar = WatchEar<WatchedObjects>;
 
 impl ObjectOffices {
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
         let office = self.0.records.one(name, self.0.timeout).await?;
         Ok(office.map(understand))
     }
 
-    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
         let offices = self.0.records.all(self.0.timeout).await?;
         Ok(offices.into_iter().map(understand).collect())
     }
 
     /// Watches one election, or all; without the right to do so nothing is heard.
-    pub async fn listen(&self, only: Option<&str>) -> Result<ObjectEar, Failure> {
+    pub async fn listen(&self, only: Option<&str>) -> Result<ObjectEar, CliError> {
         let only = only.map(str::to_owned);
         let records = Arc::clone(&self.0.records);
         WatchEar::begin(WatchedObjects { records, only, timeout: self.0.timeout }).await
@@ -47,7 +47,7 @@ impl ObjectOffices {
 
     /// Empties the holder if the object is still of this version, and answers the version that it has then; none if it
     /// has been written meanwhile.
-    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, Failure> {
+    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, CliError> {
         match self.0.records.empty(&office.election, office.revision, self.0.timeout).await {
             Ok(version) => Ok(Some(version)),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),

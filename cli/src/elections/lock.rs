@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::status::{Holder, Holding, Office};
 use super::watcher::Heard;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::time_format;
 
 /// When to ask again where nobody answers.
@@ -34,11 +34,11 @@ pub struct LockEar {
 }
 
 impl LockOffices {
-    pub fn check_name(&self, name: &str) -> Result<(), Failure> {
-        self.lock.check_name(name).map_err(|rule| Failure::new(Code::Usage, rule))
+    pub fn check_name(&self, name: &str) -> Result<(), CliError> {
+        self.lock.check_name(name).map_err(|rule| CliError::new(Code::Usage, rule))
     }
 
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
         Ok(match self.patiently(|| self.lock.read(name, self.timeout)).await? {
             Reading::Found(record) => Some(self.understand(name, record)),
             Reading::Empty { .. } => None,
@@ -56,7 +56,7 @@ impl LockOffices {
             .await
     }
 
-    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
         let mut names = self.patiently(|| self.lock.names(self.timeout)).await?;
         names.sort_unstable();
         let mut offices = Vec::new();
@@ -76,7 +76,7 @@ impl LockOffices {
     }
 
     /// None if somebody has written meanwhile.
-    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, Failure> {
+    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, CliError> {
         let revision = office.revision;
         match self.lock.evict(&office.election, Revision(revision), self.timeout).await {
             Ok(()) => Ok(Some(revision)),

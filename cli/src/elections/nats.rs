@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 
 use super::status::{Holder, Holding, Office};
 use super::watcher::Heard;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::{Bounded, BucketArgs, Session};
 use crate::text::one_line;
 use crate::time_format;
@@ -25,7 +25,7 @@ const READS: usize = 32;
 const SAMPLE: usize = 200;
 
 /// The elections whose holder has left no mark of this library, among the first ones of a bucket.
-pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<String>, Failure> {
+pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<String>, CliError> {
     let store = session.store(bucket.bucket()).await?;
     let offices = BucketOffices { session: session.clone(), bucket, store };
     let mut names = offices.names().await?;
@@ -53,7 +53,7 @@ pub struct BucketEar {
 }
 
 impl<'a> BucketOffices<'a> {
-    pub async fn open(bucket: &'a BucketArgs) -> Result<Self, Failure> {
+    pub async fn open(bucket: &'a BucketArgs) -> Result<Self, CliError> {
         let session = bucket.session().await?;
         let store = session.store(bucket.bucket()).await?;
         Ok(Self { session, bucket, store })
@@ -71,12 +71,12 @@ impl<'a> BucketOffices<'a> {
     }
 
     /// What is to be mended in the bucket.
-    pub async fn findings(&self) -> Result<Vec<Finding>, Failure> {
+    pub async fn findings(&self) -> Result<Vec<Finding>, CliError> {
         self.bucket.health(&self.session).await
     }
 
     /// The names that have an entry, or had one.
-    async fn names(&self) -> Result<Vec<String>, Failure> {
+    async fn names(&self) -> Result<Vec<String>, CliError> {
         let asked = json!({"subjects_filter": format!("$KV.{}.>", self.bucket())});
         let subject = format!("STREAM.INFO.KV_{}", self.bucket());
         let doing = format!("bucket {}", self.bucket());
@@ -91,7 +91,7 @@ impl<'a> BucketOffices<'a> {
     }
 
     /// The last write to an election, by the leader of the stream; none where there is none.
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
         let subject = format!("$KV.{}.{name}", self.bucket());
         let doing = format!("election {name}");
         let last = self.store.stream.get_last_raw_message_by_subject(&subject);
@@ -103,20 +103,20 @@ impl<'a> BucketOffices<'a> {
                 &message.headers,
                 &message.payload,
             ))),
-            Err(Failure::Told { code: Code::NotFound, .. }) => Ok(None),
+            Err(CliError::Message { code: Code::NotFound, .. }) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 
     /// All of them, in the order of their names.
-    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
         let names = self.names().await?;
         let reads = stream::iter(&names).map(|name| self.read(name)).buffered(READS);
         reads.try_filter_map(async |office| Ok(office)).try_collect().await
     }
 
     /// Listens to one election, or to all.
-    pub async fn listen(&self, only: Option<&str>) -> Result<BucketEar, Failure> {
+    pub async fn listen(&self, only: Option<&str>) -> Result<BucketEar, CliError> {
         let bucket = self.bucket();
         let info = self.store.stream.cached_info();
         let repeated = info.config.republish.as_ref().map(|repeat| repeat.destination.clone());
@@ -125,14 +125,14 @@ impl<'a> BucketOffices<'a> {
         let prefix = all.strip_suffix('>').unwrap_or(&all).to_owned();
         let subject = only.map_or(all, |name| format!("{prefix}{name}"));
         let heard = self.session.client().subscribe(subject).await.map_err(|error| {
-            Failure::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
+            CliError::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
         })?;
         Ok(BucketEar { heard, stream: format!("KV_{bucket}"), prefix, stored })
     }
 
     /// Deletes the entry if it is still at this revision, and answers the last revision that it had; none if it has
     /// been written meanwhile.
-    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, Failure> {
+    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, CliError> {
         let revision = office.revision;
         let delete = async {
             let deleted = self.store.delete_expect_revision(&office.election, Some(revision)).await;
@@ -140,7 +140,7 @@ impl<'a> BucketOffices<'a> {
             // A cluster has a second way to say that somebody else wrote, which the client does not know.
             let renewed = error.kind() == UpdateErrorKind::WrongLastRevision
                 || one_line(&error).contains("error code 10164");
-            if renewed { Ok(None) } else { Err(Failure::of_request(doing, &error)) }
+            if renewed { Ok(None) } else { Err(CliError::of_request(doing, &error)) }
         };
         self.session.wait(doing, Bounded::No, delete).await
     }
@@ -157,7 +157,7 @@ impl BucketEar {
         loop {
             let Some(message) = self.heard.next().await else {
                 let message = "the connection to the server ended";
-                return Heard::Failed(Failure::new(Code::Unreachable, message));
+                return Heard::Failed(CliError::new(Code::Unreachable, message));
             };
             if !self.stored {
                 return Heard::Look; // heard before it is stored, or refused

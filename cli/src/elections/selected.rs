@@ -11,7 +11,7 @@ use super::lock::{LockEar, LockOffices};
 use super::nats::{BucketEar, BucketOffices};
 use super::status::{Holder, Office};
 use super::watcher::Heard;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
 use crate::nats::PATIENCE;
 use crate::text;
@@ -35,7 +35,7 @@ pub enum Ear {
 
 impl<'a> Offices<'a> {
     /// Opens the lock; `only` must be the name of an election there.
-    pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, Failure> {
+    pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, CliError> {
         let at = lock.at().await?;
         if let Some(name) = only {
             check_name(name)?;
@@ -58,7 +58,7 @@ impl<'a> Offices<'a> {
                 };
                 if offices.lock.members().is_some() {
                     let message = "each of several locks has its own leader: name one of them";
-                    return Err(Failure::new(Code::Usage, message));
+                    return Err(CliError::new(Code::Usage, message));
                 }
                 only.map_or(Ok(()), |name| offices.check_name(name))?;
                 Self::Lock(offices)
@@ -67,7 +67,7 @@ impl<'a> Offices<'a> {
     }
 
     /// The last that was written of an election; none where there is nothing.
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, Failure> {
+    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
         let office = match self {
             Self::Bucket(offices) => offices.read(name).await,
             Self::Objects(offices) => offices.read(name).await,
@@ -82,7 +82,7 @@ impl<'a> Offices<'a> {
     }
 
     /// All of them, in the order of their names.
-    pub async fn all(&self) -> Result<Vec<Office>, Failure> {
+    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
         let all = match self {
             Self::Bucket(offices) => offices.all().await,
             Self::Objects(offices) => offices.all().await,
@@ -97,7 +97,7 @@ impl<'a> Offices<'a> {
     }
 
     /// Refuses a namespace that is not there: there is nothing in it, and no other request says why.
-    async fn check_place(&self) -> Result<(), Failure> {
+    async fn check_place(&self) -> Result<(), CliError> {
         match self {
             Self::Bucket(_) | Self::Lock(_) => Ok(()),
             Self::Objects(ObjectOffices(objects)) => objects.check_namespace().await,
@@ -106,7 +106,7 @@ impl<'a> Offices<'a> {
     }
 
     /// Listens to one election, or to all.
-    pub async fn listen(&self, only: Option<&str>) -> Result<Ear, Failure> {
+    pub async fn listen(&self, only: Option<&str>) -> Result<Ear, CliError> {
         Ok(match self {
             Self::Bucket(offices) => Ear::Bucket(Box::new(offices.listen(only).await?)),
             Self::Objects(offices) => Ear::Objects(Box::new(offices.listen(only).await?)),
@@ -117,7 +117,7 @@ impl<'a> Offices<'a> {
 
     /// Ends the term of its holder, if nobody has written meanwhile. Answers a revision before those of later terms; none
     /// if somebody has written.
-    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, Failure> {
+    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, CliError> {
         match self {
             Self::Bucket(offices) => offices.evict(office, doing).await,
             Self::Objects(offices) => offices.evict(office).await,
@@ -149,7 +149,7 @@ impl<'a> Offices<'a> {
     }
 
     /// What is to be mended in the lock; none where there is nothing to examine.
-    pub async fn findings(&self) -> Result<Option<Vec<Finding>>, Failure> {
+    pub async fn findings(&self) -> Result<Option<Vec<Finding>>, CliError> {
         match self {
             Self::Bucket(offices) => offices.findings().await.map(Some),
             Self::Objects(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::{LockError, LockErrorKind};
 
 use super::status::Office;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// How long to wait before a watch that failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ pub enum Heard {
     /// Something may have changed: a reason to look.
     Look,
     /// Nothing is heard for now.
-    Failed(Failure),
+    Failed(CliError),
 }
 
 /// What can be watched.
@@ -44,7 +44,7 @@ pub struct WatchEar<W: Watched> {
 
 impl<W: Watched> WatchEar<W> {
     /// Begins; without the right to do so nothing is heard.
-    pub async fn begin(watched: W) -> Result<Self, Failure> {
+    pub async fn begin(watched: W) -> Result<Self, CliError> {
         let (watch, refused) = match watched.begin().await {
             Ok(watch) => (Some(watch), false),
             Err(error) if error.kind() == LockErrorKind::Denied => (None, true),

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::bucket::check_absent;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::{Bounded, Session};
 use crate::text::one_line;
 use crate::{output, time_format};
@@ -40,21 +40,21 @@ pub struct Restore {
 }
 
 impl Backup {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session) -> Result<(), CliError> {
         let Self { bucket, directory } = &self;
         let doing = format!("backup of bucket {bucket}");
         let info = session.info(bucket).await?;
         if info.pointer("/config/storage").and_then(Value::as_str) == Some("memory") {
             let message =
                 format!("{doing}: it is kept in memory, of which servers make no snapshot");
-            return Err(Failure::new(Code::Failed, message));
+            return Err(CliError::new(Code::Failed, message));
         }
         let at = |file: &'static str| move |e| unwritten(&directory.join(file), &e);
         fs::create_dir_all(directory).map_err(at(""))?;
         if directory.join(SETTINGS).exists() || directory.join(CONTENT).exists() {
             let message =
                 format!("{} holds a backup already; name another directory", directory.display());
-            return Err(Failure::new(Code::Failed, message));
+            return Err(CliError::new(Code::Failed, message));
         }
         // Both appear under their names once they are whole.
         let mut content = tempfile::NamedTempFile::new_in(directory).map_err(at(CONTENT))?;
@@ -82,13 +82,13 @@ async fn receive(
     doing: &str,
     file: &mut File,
     directory: &Path,
-) -> Result<(u64, Value), Failure> {
+) -> Result<(u64, Value), CliError> {
     let client = session.client();
     let inbox = client.new_inbox();
     let mut chunks = client
         .subscribe(inbox.clone())
         .await
-        .map_err(|e| Failure::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
+        .map_err(|e| CliError::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
     let asked = json!({"deliver_subject": inbox, "no_consumers": true, "chunk_size": CHUNK});
     let subject = format!("STREAM.SNAPSHOT.KV_{bucket}");
     let answer: Value = session.api(doing, &subject, &asked).await?;
@@ -97,19 +97,19 @@ async fn receive(
     let mut size: u64 = 0;
     loop {
         let chunk = tokio::time::timeout(session.timeout(), chunks.next());
-        let Some(chunk) = chunk.await.map_err(|_| Failure::timed_out(doing))? else {
-            return Err(Failure::new(Code::Unreachable, format!("{doing}: the connection ended")));
+        let Some(chunk) = chunk.await.map_err(|_| CliError::timed_out(doing))? else {
+            return Err(CliError::new(Code::Unreachable, format!("{doing}: the connection ended")));
         };
         if let Some(reply) = chunk.reply.clone() {
             let sent = client.publish(reply, Vec::new().into()).await;
-            sent.map_err(|e| Failure::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
+            sent.map_err(|e| CliError::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
         }
         if chunk.payload.is_empty() {
             let status = chunk.status.map_or(204, |status| status.as_u16());
             if status != 204 {
                 let why = chunk.description.unwrap_or_default();
                 let message = format!("{doing}: the server gave up: {status} {why}");
-                return Err(Failure::new(Code::Failed, message));
+                return Err(CliError::new(Code::Failed, message));
             }
             break;
         }
@@ -124,11 +124,11 @@ async fn receive(
 }
 
 impl Restore {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session) -> Result<(), CliError> {
         let directory = &self.directory;
         let unread = |file: &str, why: &dyn std::fmt::Display| {
             let file = directory.join(file);
-            Failure::new(Code::Failed, format!("no backup in {}: {why}", file.display()))
+            CliError::new(Code::Failed, format!("no backup in {}: {why}", file.display()))
         };
         let text = fs::read(directory.join(SETTINGS)).map_err(|e| unread(SETTINGS, &e))?;
         let settings: Value = serde_json::from_slice(&text).map_err(|e| unread(SETTINGS, &e))?;
@@ -155,10 +155,10 @@ async fn send(
     settings: &Value,
     content: &mut File,
     size: u64,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let answer: Value = session.api(doing, &format!("STREAM.RESTORE.{stream}"), settings).await?;
     let Some(to) = answer.get("deliver_subject").and_then(Value::as_str) else {
-        return Err(Failure::new(
+        return Err(CliError::new(
             Code::Failed,
             format!("{doing}: the server does not say where to"),
         ));
@@ -172,10 +172,10 @@ async fn send(
         let request = session.client().request(to.to_owned(), chunk.into());
         let answer = request
             .await
-            .map_err(|e| Failure::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
+            .map_err(|e| CliError::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
         let verdict: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
         if let Some(why) = verdict.pointer("/error/description").and_then(Value::as_str) {
-            return Err(Failure::new(Code::Failed, format!("{doing}: {why}")));
+            return Err(CliError::new(Code::Failed, format!("{doing}: {why}")));
         }
         if length == 0 {
             bar.finish_and_clear();
@@ -196,6 +196,6 @@ fn progress(length: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(length), target).with_style(style)
 }
 
-fn unwritten(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Code::Failed, format!("cannot write {}: {error}", file.display()))
+fn unwritten(file: &Path, error: &std::io::Error) -> CliError {
+    CliError::new(Code::Failed, format!("cannot write {}: {error}", file.display()))
 }

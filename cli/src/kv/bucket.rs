@@ -5,7 +5,7 @@ use incumbent::nats::{Bucket, Storage};
 use serde_json::{Map, Value, json};
 
 use super::settings::{BucketSettings, Settings};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::Session;
 use crate::output::{self, Format};
 use crate::text;
@@ -59,7 +59,7 @@ pub struct Edit {
 }
 
 impl Add {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let bucket = &self.bucket;
         if self.election {
             self.add_for_elections(session).await?;
@@ -70,7 +70,7 @@ impl Add {
         show(bucket, &session.info(bucket).await?, format)
     }
 
-    async fn add_for_elections(&self, session: &Session) -> Result<(), Failure> {
+    async fn add_for_elections(&self, session: &Session) -> Result<(), CliError> {
         let mut config = session.config(&self.bucket).storage(match self.storage {
             Kept::File => Storage::File,
             Kept::Memory => Storage::Memory,
@@ -88,7 +88,7 @@ impl Add {
         Ok(())
     }
 
-    async fn add_plain(&self, session: &Session) -> Result<(), Failure> {
+    async fn add_plain(&self, session: &Session) -> Result<(), CliError> {
         let bucket = &self.bucket;
         check_absent(session, bucket, "change it with `kv edit`").await?;
         let mut config = json!({
@@ -119,7 +119,7 @@ impl Add {
 }
 
 impl List {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let infos = all(session).await?;
         let buckets: Vec<BucketSettings<'_>> = infos
             .iter()
@@ -160,24 +160,24 @@ impl List {
 }
 
 impl Status {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         show(&self.bucket, &session.info(&self.bucket).await?, format)
     }
 }
 
 impl Edit {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let bucket = &self.bucket;
         if self.settings.says_nothing() {
             let message = "nothing to change: give a setting, such as --ttl 30s";
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
         let mut info = session.info(bucket).await?;
         let doing = format!("change of bucket {bucket}");
         // All that the server told goes back to it: settings that we do not know stay as they are.
         let config: &mut Map<String, Value> =
             info.get_mut("config").and_then(Value::as_object_mut).ok_or_else(|| {
-                Failure::new(
+                CliError::new(
                     Code::Failed,
                     format!("{doing}: the server does not tell its settings"),
                 )
@@ -191,7 +191,7 @@ impl Edit {
 }
 
 /// What the server says of every stream behind a bucket, page by page.
-async fn all(session: &Session) -> Result<Vec<Value>, Failure> {
+async fn all(session: &Session) -> Result<Vec<Value>, CliError> {
     let mut streams: Vec<Value> = Vec::new();
     loop {
         let asked = json!({"offset": streams.len(), "subject": "$KV.>"});
@@ -209,7 +209,7 @@ async fn all(session: &Session) -> Result<Vec<Value>, Failure> {
     }
 }
 
-fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
+fn show(bucket: &str, info: &Value, format: Format) -> Result<(), CliError> {
     let told = BucketSettings { bucket, info };
     if format == Format::Json {
         return output::json(&told.json());
@@ -255,10 +255,10 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), Failure> {
 }
 
 /// Refuses to make a bucket that exists.
-pub async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), Failure> {
+pub async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), CliError> {
     match session.info(bucket).await {
-        Ok(_) => Err(Failure::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),
-        Err(Failure::Told { code: Code::NotFound, .. }) => Ok(()),
+        Ok(_) => Err(CliError::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),
+        Err(CliError::Message { code: Code::NotFound, .. }) => Ok(()),
         Err(failure) => Err(failure),
     }
 }

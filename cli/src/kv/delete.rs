@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::entry::Entry;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::Session;
 use crate::{output, prompt};
 
@@ -35,7 +35,7 @@ pub struct Purge {
 }
 
 impl Del {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session) -> Result<(), CliError> {
         let Self { bucket, key, force } = self;
         let Some(key) = key else { return delete_bucket(session, &bucket, force).await };
         let doing = format!("{bucket} > {key}");
@@ -45,7 +45,7 @@ impl Del {
         let last = session.ask(&doing, last).await?;
         if !Entry::read(&bucket, &last).is_some_and(|entry| entry.is_there()) {
             let message = format!("{doing}: there is no value: it was deleted already");
-            return Err(Failure::new(Code::NotFound, message));
+            return Err(CliError::new(Code::NotFound, message));
         }
         prompt::confirm(&format!("Delete {doing}"), force)?;
         session.ask(&format!("deletion of {doing}"), store.delete(&key)).await?;
@@ -55,7 +55,7 @@ impl Del {
 }
 
 impl Purge {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session) -> Result<(), CliError> {
         let Self { bucket, key, force } = self;
         let doing = format!("{bucket} > {key}");
         let store = session.store(&bucket).await?;
@@ -66,7 +66,7 @@ impl Purge {
     }
 }
 
-async fn delete_bucket(session: &Session, bucket: &str, force: bool) -> Result<(), Failure> {
+async fn delete_bucket(session: &Session, bucket: &str, force: bool) -> Result<(), CliError> {
     let info = session.info(bucket).await?;
     let messages = info.pointer("/state/messages").and_then(Value::as_u64).unwrap_or_default();
     let question = format!("Delete bucket {bucket} with all {messages} entries");

@@ -11,7 +11,7 @@ mod write;
 
 use clap::{Args, Subcommand};
 
-use crate::error::{Code, EXIT_CODES, Failure};
+use crate::error::{CliError, Code, EXIT_CODES};
 use crate::lock_args::is_key;
 use crate::nats::{ConnectionArgs, Session};
 use crate::output::Format;
@@ -55,7 +55,7 @@ enum Verb {
 }
 
 impl Kv {
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         let format = self.output;
         // What can be refused without a server is refused first.
         self.verb.check()?;
@@ -81,7 +81,7 @@ impl Kv {
 }
 
 impl Verb {
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), CliError> {
         match self {
             Self::Get(read::Get { key, .. })
             | Self::History(read::History { key, .. })
@@ -96,10 +96,10 @@ impl Verb {
 }
 
 /// Refuses what cannot be a key.
-fn check_key(key: &str) -> Result<(), Failure> {
+fn check_key(key: &str) -> Result<(), CliError> {
     if is_key(key) {
         return Ok(());
     }
     let rule = "a key has the letters a-z, A-Z, 0-9, '-', '_', '=', '/', and single dots within";
-    Err(Failure::new(Code::Usage, format!("{key:?} cannot be a key: {rule}")))
+    Err(CliError::new(Code::Usage, format!("{key:?} cannot be a key: {rule}")))
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use futures_util::TryStreamExt;
 
 use super::entry::Entry;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::{Bounded, Session};
 use crate::output::{self, Format};
 use crate::text;
@@ -42,7 +42,7 @@ pub struct History {
 }
 
 impl Get {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let entry = self.read(session).await?;
         if self.raw {
             return output::bytes(&entry.value);
@@ -57,7 +57,7 @@ impl Get {
     }
 
     /// Reads from the leader of the stream: a replica may answer with an older value.
-    async fn read(&self, session: &Session) -> Result<Entry, Failure> {
+    async fn read(&self, session: &Session) -> Result<Entry, CliError> {
         let Self { bucket, key, .. } = self;
         let doing = format!("{bucket} > {key}");
         let stream = session.store(bucket).await?.stream;
@@ -77,24 +77,24 @@ impl Get {
                     "EXPIRED" => "it expired",
                     _ => "it was deleted",
                 };
-                Err(Failure::new(Code::NotFound, format!("{doing}: there is no value: {how}")))
+                Err(CliError::new(Code::NotFound, format!("{doing}: there is no value: {how}")))
             }
             _ => {
                 let message = format!("{doing}: revision {} is of another key", message.sequence);
-                Err(Failure::new(Code::NotFound, message))
+                Err(CliError::new(Code::NotFound, message))
             }
         }
     }
 }
 
 impl Keys {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let doing = format!("keys of bucket {}", self.bucket);
         let store = session.store(&self.bucket).await?;
         let mut keys: Vec<String> = session
             .wait(&doing, Bounded::No, async {
-                let keys = store.keys().await.map_err(|e| Failure::of_request(&doing, &e))?;
-                keys.try_collect().await.map_err(|e| Failure::of_request(&doing, &e))
+                let keys = store.keys().await.map_err(|e| CliError::of_request(&doing, &e))?;
+                keys.try_collect().await.map_err(|e| CliError::of_request(&doing, &e))
             })
             .await?;
         keys.sort_unstable();
@@ -106,19 +106,19 @@ impl Keys {
 }
 
 impl History {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let doing = format!("{} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
         let entries: Vec<_> = session
             .wait(&doing, Bounded::No, async {
                 let history = store.history(&self.key).await;
-                let history = history.map_err(|e| Failure::of_request(&doing, &e))?;
-                history.try_collect().await.map_err(|e| Failure::of_request(&doing, &e))
+                let history = history.map_err(|e| CliError::of_request(&doing, &e))?;
+                history.try_collect().await.map_err(|e| CliError::of_request(&doing, &e))
             })
             .await?;
         let entries: Vec<Entry> = entries.into_iter().map(Entry::from).collect();
         if entries.is_empty() {
-            return Err(Failure::new(Code::NotFound, format!("{doing}: there is no such entry")));
+            return Err(CliError::new(Code::NotFound, format!("{doing}: there is no such entry")));
         }
         if format == Format::Json {
             return output::json(&entries.iter().map(Entry::json).collect::<Vec<_>>());

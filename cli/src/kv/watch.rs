@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::entry::Entry;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::{Bounded, Session};
 use crate::output::{self, Format};
 use crate::text;
@@ -37,7 +37,7 @@ impl Watch {
         session: &Session,
         format: Format,
         limit: Option<Duration>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let doing = format!("watch of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -46,11 +46,11 @@ impl Watch {
                 true => store.watch(&self.key).await,
                 false => store.watch_with_history(&self.key).await,
             };
-            let mut watch = watch.map_err(|error| Failure::of_request(&doing, &error))?;
+            let mut watch = watch.map_err(|error| CliError::of_request(&doing, &error))?;
             while let Some(entry) = watch.next().await {
                 match entry {
                     Ok(entry) => print(&entry.into(), format)?,
-                    Err(error) => return Err(Failure::of_request(&doing, &error)),
+                    Err(error) => return Err(CliError::of_request(&doing, &error)),
                 }
                 if self.once {
                     break;
@@ -63,7 +63,7 @@ impl Watch {
             () = until(end) => match (self.once, limit) {
                 (true, Some(limit)) => {
                     let message = format!("{doing}: nothing came in {}", time_format::span(limit));
-                    Err(Failure::new(Code::Failed, message))
+                    Err(CliError::new(Code::Failed, message))
                 }
                 _ => Ok(()),
             },
@@ -71,7 +71,7 @@ impl Watch {
     }
 }
 
-fn print(entry: &Entry, format: Format) -> Result<(), Failure> {
+fn print(entry: &Entry, format: Format) -> Result<(), CliError> {
     if format == Format::Json {
         return output::json_line(&entry.json());
     }

@@ -6,7 +6,7 @@ use async_nats::jetstream::kv;
 use clap::Args;
 use serde_json::json;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::Session;
 use crate::output::{self, Format};
 
@@ -46,7 +46,7 @@ pub struct Update {
 }
 
 impl Put {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let value = value(self.value)?;
         let doing = format!("write of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
@@ -56,7 +56,7 @@ impl Put {
 }
 
 impl Create {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let value = value(self.value)?;
         let doing = format!("creation of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
@@ -66,9 +66,9 @@ impl Create {
                 Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
                     let hint = "see `kv get`, or write over it with `kv put` or `kv update`";
                     let message = format!("{doing}: it exists already; {hint}");
-                    Err(Failure::new(Code::Failed, message))
+                    Err(CliError::new(Code::Failed, message))
                 }
-                Err(error) => Err(Failure::of_request(&doing, &error)),
+                Err(error) => Err(CliError::of_request(&doing, &error)),
             }
         };
         let revision = session.wait(&doing, crate::nats::Bounded::Yes, create).await?;
@@ -77,7 +77,7 @@ impl Create {
 }
 
 impl Update {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let value = value(Some(self.value))?;
         let doing = format!("update of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
@@ -87,7 +87,7 @@ impl Update {
     }
 }
 
-fn value(told: Option<String>) -> Result<Vec<u8>, Failure> {
+fn value(told: Option<String>) -> Result<Vec<u8>, CliError> {
     match told {
         Some(value) if value != "-" => Ok(value.into_bytes()),
         _ => {
@@ -98,7 +98,7 @@ fn value(told: Option<String>) -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn done(format: Format, bucket: &str, key: &str, revision: u64) -> Result<(), Failure> {
+fn done(format: Format, bucket: &str, key: &str, revision: u64) -> Result<(), CliError> {
     match format {
         Format::Table => output::line(revision),
         Format::Json => output::json(&json!({"bucket": bucket, "key": key, "revision": revision})),

@@ -15,7 +15,7 @@ use incumbent::lock::{Lock, LockError, Reading};
 
 use super::kind::{Kind, LifeKind};
 use super::opened::OpenedLock;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::PATIENCE;
 use crate::text::one_line;
 
@@ -157,15 +157,15 @@ impl<C: Carrier> Records for ObjectLock<C> {
 
 impl NamespaceArgs {
     /// Reads where the API server is; does not ask it. `context`: of the kubeconfig.
-    pub async fn open(&self, context: Option<&str>) -> Result<Cluster, Failure> {
+    pub async fn open(&self, context: Option<&str>) -> Result<Cluster, CliError> {
         let cluster = match (&self.kubeconfig, context) {
             (Some(file), context) => Cluster::from_kubeconfig(file, context).await,
             (None, Some(context)) => Cluster::in_context(context).await,
             (None, None) => Cluster::infer().await,
         };
-        let cluster = cluster.map_err(|error| Failure::new(Code::Usage, one_line(&error)))?;
+        let cluster = cluster.map_err(|error| CliError::new(Code::Usage, one_line(&error)))?;
         let Some(namespace) = &self.namespace else { return Ok(cluster) };
-        check_namespace(namespace).map_err(|rule| Failure::new(Code::Usage, rule))?;
+        check_namespace(namespace).map_err(|rule| CliError::new(Code::Usage, rule))?;
         Ok(cluster.in_namespace(namespace))
     }
 }
@@ -188,11 +188,11 @@ impl KubernetesArgs {
         &self,
         context: Option<&str>,
         timeout: Option<Duration>,
-    ) -> Result<KubernetesLock, Failure> {
+    ) -> Result<KubernetesLock, CliError> {
         let kind = self.kind.unwrap_or_default();
         if self.carrier.is_some() && kind != Kind::ForLife {
             let message = "--carrier says nothing without --kind for-life";
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
         let cluster = self.namespace.open(context).await?;
         let timeout = timeout.unwrap_or(PATIENCE);
@@ -211,18 +211,18 @@ impl LifeObjects {
     }
 
     /// Refuses what is no name of an object.
-    pub fn check_name(&self, name: &str) -> Result<(), Failure> {
+    pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         check_life_name(&self.cluster, self.kind, name)
     }
 
     /// Refuses a namespace that is not there, where nothing else was found.
-    pub async fn check_namespace(&self) -> Result<(), Failure> {
+    pub async fn check_namespace(&self) -> Result<(), CliError> {
         namespace_is_there(&self.cluster, self.timeout).await
     }
 }
 
 /// Refuses what is no name of a lock.
-pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<(), Failure> {
+pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<(), CliError> {
     if cluster.lease_lock().check_name(name).is_ok() {
         return Ok(());
     }
@@ -231,17 +231,17 @@ pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<
         kind.name(),
         example(name)
     );
-    Err(Failure::new(Code::Usage, message))
+    Err(CliError::new(Code::Usage, message))
 }
 
 /// Refuses a namespace that is not there. Who may not know passes.
-pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<(), Failure> {
+pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<(), CliError> {
     if !matches!(cluster.has_namespace(timeout).await, Ok(false)) {
         return Ok(());
     }
     let message =
         format!("there is no namespace {}: make it, or name another", cluster.namespace());
-    Err(Failure::new(Code::NotFound, message))
+    Err(CliError::new(Code::NotFound, message))
 }
 
 impl ElectionObjects {
@@ -272,7 +272,7 @@ impl ElectionObjects {
     }
 
     /// Refuses what is no name of an object.
-    pub fn check_name(&self, name: &str) -> Result<(), Failure> {
+    pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         if self.cluster.lease_lock().check_name(name).is_ok() {
             return Ok(());
         }
@@ -281,11 +281,11 @@ impl ElectionObjects {
             "whoever stands in {name:?} says the {kind}'s name with --object: look for that{}",
             example(name)
         );
-        Err(Failure::new(Code::Usage, format!("{name:?} is no name of a {kind}: {hint}")))
+        Err(CliError::new(Code::Usage, format!("{name:?} is no name of a {kind}: {hint}")))
     }
 
     /// Refuses a namespace that is not there, where nothing else was found.
-    pub async fn check_namespace(&self) -> Result<(), Failure> {
+    pub async fn check_namespace(&self) -> Result<(), CliError> {
         namespace_is_there(&self.cluster, self.timeout).await
     }
 
@@ -295,7 +295,7 @@ impl ElectionObjects {
         name: &str,
         object: Option<&str>,
         lease: Option<Duration>,
-    ) -> Result<OpenedLock, Failure> {
+    ) -> Result<OpenedLock, CliError> {
         let timing = timing(lease)?;
         let (cluster, object) = (&self.cluster, object.unwrap_or(name));
         let lock: Arc<dyn Lock> = match self.kind {
@@ -309,7 +309,7 @@ impl ElectionObjects {
                 "{object:?} is no name of a {kind}: name one with --object{}, or the election otherwise",
                 example(object)
             );
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
         if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
             self.check_namespace().await?;
@@ -319,9 +319,9 @@ impl ElectionObjects {
 }
 
 /// That of a campaign with this lease.
-pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, Failure> {
+pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, CliError> {
     let Some(lease) = lease else { return Ok(LeaseTiming::default()) };
-    LeaseTiming::of_lease(lease).map_err(|error| Failure::new(Code::Usage, one_line(&error)))
+    LeaseTiming::of_lease(lease).map_err(|error| CliError::new(Code::Usage, one_line(&error)))
 }
 
 fn chosen<C: Carrier>(lock: ObjectLock<C>, timing: LeaseTiming, object: &str) -> Arc<dyn Lock> {

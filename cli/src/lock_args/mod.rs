@@ -16,7 +16,7 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::nats::BucketArgs;
 
 pub use kind::{Kind, LifeKind};
@@ -85,7 +85,7 @@ enum LockKind {
 }
 
 impl LockKind {
-    fn parse(Redacted(text): &Redacted) -> Result<Self, Failure> {
+    fn parse(Redacted(text): &Redacted) -> Result<Self, CliError> {
         match &**text {
             "nats" => Ok(Self::Nats),
             "kubernetes" => Ok(Self::Kubernetes),
@@ -93,7 +93,7 @@ impl LockKind {
                 let message = format!(
                     "--lock {other:?}: it is nats, kubernetes, or a URL as sqlite:PATH is one"
                 );
-                Err(Failure::new(Code::Usage, message))
+                Err(CliError::new(Code::Usage, message))
             }
             url => Ok(Self::Url(url.parse()?)),
         }
@@ -131,7 +131,7 @@ pub enum SelectedLock<'a> {
 
 impl LockArgs {
     /// The lock that was chosen; asks nobody.
-    pub async fn at(&self) -> Result<SelectedLock<'_>, Failure> {
+    pub async fn at(&self) -> Result<SelectedLock<'_>, CliError> {
         match LockKind::parse(&self.lock)? {
             LockKind::Nats => match self.objects.given() {
                 Some(flag) => Err(misplaced(flag, "kubernetes")),
@@ -162,8 +162,8 @@ impl LockArgs {
         &self,
         name: &str,
         how: &LeaseArgs,
-        mut waits: impl FnMut(&Failure),
-    ) -> Result<OpenedLock, Failure> {
+        mut waits: impl FnMut(&CliError),
+    ) -> Result<OpenedLock, CliError> {
         check_name(name)?;
         let at = self.at().await?;
         let patient = match &at {
@@ -181,14 +181,14 @@ impl LockArgs {
 }
 
 impl SelectedLock<'_> {
-    async fn open(&self, name: &str, how: &LeaseArgs) -> Result<OpenedLock, Failure> {
+    async fn open(&self, name: &str, how: &LeaseArgs) -> Result<OpenedLock, CliError> {
         match self {
             Self::Nats(_) | Self::Url(..) if how.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
             }
             Self::Url(..) if how.with_choria => {
                 let message = "--with-choria says nothing with a URL: write ?with-choria behind that of the bucket";
-                Err(Failure::new(Code::Usage, message))
+                Err(CliError::new(Code::Usage, message))
             }
             Self::Kubernetes(_) if how.with_choria => Err(misplaced("--with-choria", "nats")),
             Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
@@ -217,7 +217,7 @@ impl SelectedLock<'_> {
             }
             // Whoever stands for life does not come here.
             Self::ForLife(_) => {
-                Err(Failure::new(Code::Usage, "a leader for life has no lease to stand with"))
+                Err(CliError::new(Code::Usage, "a leader for life has no lease to stand with"))
             }
         }
     }
@@ -237,7 +237,7 @@ impl LeaseArgs {
 }
 
 /// Opens what a URL names, within that time.
-pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Lock>, Failure> {
+pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Lock>, CliError> {
     match tokio::time::timeout(timeout, url.open()).await {
         Ok(opened) => Ok(opened?),
         Err(_) => {
@@ -245,12 +245,12 @@ pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Loc
             let message = format!(
                 "{url}: no answer within {waited}: the server is slow or out of reach; see --timeout"
             );
-            Err(Failure::new(Code::Unreachable, message))
+            Err(CliError::new(Code::Unreachable, message))
         }
     }
 }
 
 /// A flag that only another lock understands.
-pub fn misplaced(flag: &str, belongs: &str) -> Failure {
-    Failure::new(Code::Usage, format!("{flag} says nothing without --lock {belongs}"))
+pub fn misplaced(flag: &str, belongs: &str) -> CliError {
+    CliError::new(Code::Usage, format!("{flag} says nothing without --lock {belongs}"))
 }

@@ -1,6 +1,6 @@
 //! Names of elections, which are keys of a bucket.
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// Whether that can be a key.
 pub fn is_key(text: &str) -> bool {
@@ -10,10 +10,10 @@ pub fn is_key(text: &str) -> bool {
 }
 
 /// Refuses what cannot be the name of an election.
-pub fn check_name(name: &str) -> Result<(), Failure> {
+pub fn check_name(name: &str) -> Result<(), CliError> {
     if is_key(name) {
         return Ok(());
     }
     let message = format!("{name:?} cannot be the name of an election: no blanks, no wildcards");
-    Err(Failure::new(Code::Usage, message))
+    Err(CliError::new(Code::Usage, message))
 }

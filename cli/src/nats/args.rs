@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// How long to wait for an answer, unless told otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl fmt::Debug for ConnectionArgs {
 
 impl ConnectionArgs {
     /// What the variables of the environment say.
-    pub fn variables() -> Result<Self, Failure> {
+    pub fn variables() -> Result<Self, CliError> {
         Ok(Self {
             server: variable("NATS_URL"),
             creds: variable("NATS_CREDS"),
@@ -126,8 +126,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn timeout_variable() -> Result<Option<Duration>, Failure> {
+fn timeout_variable() -> Result<Option<Duration>, CliError> {
     let Some(text) = variable("NATS_TIMEOUT") else { return Ok(None) };
-    let unread = |error| Failure::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"));
+    let unread = |error| CliError::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"));
     humantime::parse_duration(&text).map(Some).map_err(unread)
 }

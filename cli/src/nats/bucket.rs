@@ -9,7 +9,7 @@ use incumbent::nats::{Bucket, DEFAULT_BUCKET, Finding};
 
 use super::args::ConnectionArgs;
 use super::session::Session;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// The bucket of the elections.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ impl BucketArgs {
     }
 
     /// Connects.
-    pub async fn session(&self) -> Result<Session, Failure> {
+    pub async fn session(&self) -> Result<Session, CliError> {
         Session::connect(&self.connection).await
     }
 
@@ -64,7 +64,7 @@ impl BucketArgs {
     }
 
     /// What is to be mended in the bucket. It need not be one that an election can use.
-    pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, Failure> {
+    pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, CliError> {
         let bucket = Bucket::deferred(session.connection(), session.config(self.bucket()))?;
         Ok(bucket.health().await?)
     }
@@ -75,7 +75,7 @@ impl BucketArgs {
     }
 
     /// Opens the bucket, or makes it with this TTL unless it must be there.
-    pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, Failure> {
+    pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, CliError> {
         let session = self.session().await?;
         let mut config = session.config(self.bucket());
         if let Some(ttl) = ttl {

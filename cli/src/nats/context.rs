@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// What a context says that we use, and what it says that we must not ignore.
 #[derive(Default, Deserialize)]
@@ -84,7 +84,7 @@ fn nats_directory() -> Option<PathBuf> {
 }
 
 /// The context of this name, or the selected one if there is one.
-pub fn load(named: Option<&str>) -> Result<Context, Failure> {
+pub fn load(named: Option<&str>) -> Result<Context, CliError> {
     let Some(directory) = nats_directory() else { return Ok(Context::default()) };
     let (name, how) = match named {
         Some(name) => (name.to_owned(), ""),
@@ -95,23 +95,23 @@ pub fn load(named: Option<&str>) -> Result<Context, Failure> {
     };
     if name.is_empty() || name.contains("..") || name.contains(['/', '\\']) {
         let message = format!("{how}context {name:?}: not the name of a context");
-        return Err(Failure::new(Code::Usage, message));
+        return Err(CliError::new(Code::Usage, message));
     }
     let file = directory.join("context").join(format!("{name}.json"));
     let context = read(&file).map_err(|why| {
         let at = file.display();
-        Failure::new(Code::Usage, format!("{how}context {name} ({at}): {why}"))
+        CliError::new(Code::Usage, format!("{how}context {name} ({at}): {why}"))
     })?;
     Ok(Context { origin: format!("context {name}"), ..context })
 }
 
-fn selected(file: &PathBuf) -> Result<Option<String>, Failure> {
+fn selected(file: &PathBuf) -> Result<Option<String>, CliError> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|name| !name.is_empty())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let message = format!("the selected context ({}): {error}", file.display());
-            Err(Failure::new(Code::Usage, message))
+            Err(CliError::new(Code::Usage, message))
         }
     }
 }

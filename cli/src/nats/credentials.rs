@@ -6,7 +6,7 @@ use async_nats::ConnectOptions;
 
 use super::args::ConnectionArgs;
 use super::context::Context;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// Who we are, and who says so.
 pub struct Credentials {
@@ -30,14 +30,14 @@ impl Credentials {
         flags: &ConnectionArgs,
         variables: &ConnectionArgs,
         context: Context,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let password = flags.password.as_ref().or(variables.password.as_ref());
         for (layer, what) in [(flags, "flags"), (variables, "variables")] {
             let told = [&layer.creds, &layer.nkey, &layer.user];
             if told.iter().filter(|told| told.is_some()).count() > 1 {
                 let message =
                     format!("the {what} say twice who we are: give one of creds, nkey and user");
-                return Err(Failure::new(Code::Usage, message));
+                return Err(CliError::new(Code::Usage, message));
             }
             let proof = match told {
                 [Some(file), _, _] => Proof::File(file.clone()),
@@ -75,7 +75,7 @@ impl Credentials {
     }
 
     /// Adds them to what is connected with.
-    pub fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, Failure> {
+    pub fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, CliError> {
         Ok(match &self.proof {
             Proof::None => options,
             Proof::File(file) => {
@@ -113,10 +113,10 @@ impl Credentials {
     }
 
     /// What is wrong with them, and where they come from.
-    pub fn complain(&self, what: &str) -> Failure {
+    pub fn complain(&self, what: &str) -> CliError {
         let origin =
             if self.origin.is_empty() { String::new() } else { format!(" ({})", self.origin) };
-        Failure::new(Code::Usage, format!("{what}{origin}"))
+        CliError::new(Code::Usage, format!("{what}{origin}"))
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 
 use super::args::ConnectionArgs;
 use super::settings::Settings;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::text::one_line;
 
 /// How many refusals may wait to be read.
@@ -86,7 +86,7 @@ pub enum Bounded {
 
 impl Session {
     /// Connects, and says what is in the way in one line that holds no secret.
-    pub async fn connect(flags: &ConnectionArgs) -> Result<Self, Failure> {
+    pub async fn connect(flags: &ConnectionArgs) -> Result<Self, CliError> {
         let settings = Settings::of(flags)?;
         let addresses = settings.bare_addresses()?;
         let options = settings
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// The client's view of a bucket.
-    pub async fn store(&self, bucket: &str) -> Result<jetstream::kv::Store, Failure> {
+    pub async fn store(&self, bucket: &str) -> Result<jetstream::kv::Store, CliError> {
         check_bucket(bucket)?;
         self.ask(&format!("bucket {bucket}"), self.jetstream.get_key_value(bucket)).await
     }
@@ -166,9 +166,9 @@ impl Session {
         &self,
         doing: &str,
         request: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CliError> {
         self.wait(doing, Bounded::Yes, async {
-            request.await.map_err(|error| Failure::of_request(doing, &error))
+            request.await.map_err(|error| CliError::of_request(doing, &error))
         })
         .await
     }
@@ -178,15 +178,15 @@ impl Session {
         &self,
         doing: &str,
         bounded: Bounded,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
         // Some requests are two in a row: what the client itself waits for must run out first.
         let limit = self.timeout.saturating_mul(2);
         tokio::select! {
             biased;
             refusal = self.refusals.next() => Err(denied(doing, &refusal)),
             answer = work => answer,
-            () = tokio::time::sleep(limit), if bounded == Bounded::Yes => Err(Failure::timed_out(doing)),
+            () = tokio::time::sleep(limit), if bounded == Bounded::Yes => Err(CliError::timed_out(doing)),
         }
     }
 
@@ -196,26 +196,26 @@ impl Session {
         doing: &str,
         subject: &str,
         payload: &impl Serialize,
-    ) -> Result<V, Failure> {
+    ) -> Result<V, CliError> {
         let request = self.jetstream.request(subject.to_owned(), payload);
         match self.ask(doing, request).await? {
             Response::Ok(answer) => Ok(answer),
-            Response::Err { error } => Err(Failure::of_answer(doing, &error)),
+            Response::Err { error } => Err(CliError::of_answer(doing, &error)),
         }
     }
 
     /// What the server says of a bucket: all of it, whether we know it or not.
-    pub async fn info(&self, bucket: &str) -> Result<Value, Failure> {
+    pub async fn info(&self, bucket: &str) -> Result<Value, CliError> {
         check_bucket(bucket)?;
         let subject = format!("STREAM.INFO.KV_{bucket}");
         self.api(&format!("bucket {bucket}"), &subject, &serde_json::json!({})).await
     }
 }
 
-fn refused(addresses: &[ServerAddr], error: &ConnectError) -> Failure {
+fn refused(addresses: &[ServerAddr], error: &ConnectError) -> CliError {
     let denied = |why: &str| {
         let at = shown(addresses);
-        Failure::new(
+        CliError::new(
             Code::Denied,
             format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
         )
@@ -227,9 +227,9 @@ fn refused(addresses: &[ServerAddr], error: &ConnectError) -> Failure {
     }
 }
 
-fn unreachable(addresses: &[ServerAddr], why: &str) -> Failure {
+fn unreachable(addresses: &[ServerAddr], why: &str) -> CliError {
     let message = format!("cannot reach a NATS server at {}: {why}", shown(addresses));
-    Failure::new(Code::Unreachable, message)
+    CliError::new(Code::Unreachable, message)
 }
 
 /// Addresses without the user and password that a URL may carry.
@@ -239,10 +239,10 @@ fn shown(addresses: &[ServerAddr]) -> String {
     shown.join(", ")
 }
 
-fn denied(doing: &str, refusal: &str) -> Failure {
+fn denied(doing: &str, refusal: &str) -> CliError {
     let right = refusal.split_once(" for ").map_or(refusal, |(_, right)| right);
     let message = format!("{doing}: denied: we lack the right of {}", lower_first(right));
-    Failure::new(Code::Denied, message)
+    CliError::new(Code::Denied, message)
 }
 
 fn lower_first(text: &str) -> String {
@@ -251,11 +251,11 @@ fn lower_first(text: &str) -> String {
 }
 
 /// Refuses what cannot be the name of a bucket.
-fn check_bucket(name: &str) -> Result<(), Failure> {
+fn check_bucket(name: &str) -> Result<(), CliError> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if !name.is_empty() && name.bytes().all(fits) {
         return Ok(());
     }
     let rule = "a name has the letters a-z, A-Z, 0-9, '-' and '_'";
-    Err(Failure::new(Code::Usage, format!("{name:?} cannot be the name of a bucket: {rule}")))
+    Err(CliError::new(Code::Usage, format!("{name:?} cannot be the name of a bucket: {rule}")))
 }

@@ -7,7 +7,7 @@ use async_nats::{ConnectOptions, ServerAddr};
 use super::args::{ConnectionArgs, PATIENCE};
 use super::context::{self, Context};
 use super::credentials::{Credentials, readable};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 const NEAREST: &str = "nats://127.0.0.1:4222";
 
@@ -25,7 +25,7 @@ pub struct Settings {
 
 impl Settings {
     /// What the flags, the variables and the context come to.
-    pub fn of(flags: &ConnectionArgs) -> Result<Self, Failure> {
+    pub fn of(flags: &ConnectionArgs) -> Result<Self, CliError> {
         if flags.told_whole {
             return Self::merge(flags, &ConnectionArgs::default(), Context::default());
         }
@@ -41,7 +41,7 @@ impl Settings {
         flags: &ConnectionArgs,
         variables: &ConnectionArgs,
         context: Context,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let origin = context.origin.clone();
         let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let first = |a: &Option<String>, b: &Option<String>, c: &str| {
@@ -54,7 +54,7 @@ impl Settings {
             (None, None) => None,
             _ => {
                 let message = "a TLS certificate needs its key: give both --tlscert and --tlskey";
-                return Err(Failure::new(Code::Usage, message));
+                return Err(CliError::new(Code::Usage, message));
             }
         };
         let domain = flags.js_domain.clone().or_else(|| told(&context.jetstream_domain));
@@ -77,7 +77,7 @@ impl Settings {
     }
 
     /// How to connect.
-    pub fn options(&self) -> Result<ConnectOptions, Failure> {
+    pub fn options(&self) -> Result<ConnectOptions, CliError> {
         let mut options = ConnectOptions::new();
         for server in self.addresses()? {
             if let (Some(user), Some(password)) = (server.username(), server.password()) {
@@ -110,23 +110,23 @@ impl Settings {
     }
 
     /// The servers.
-    pub fn addresses(&self) -> Result<Vec<ServerAddr>, Failure> {
+    pub fn addresses(&self) -> Result<Vec<ServerAddr>, CliError> {
         let addresses: Result<Vec<ServerAddr>, _> =
             self.server.split(',').map(|server| server.trim().parse()).collect();
         // The text may hold a password.
         addresses.map_err(|_| {
             let message = "the address of the server is not one like nats://127.0.0.1:4222";
-            Failure::new(Code::Usage, message)
+            CliError::new(Code::Usage, message)
         })
     }
 
     /// The same without users and passwords, which the client would write into its log.
-    pub fn bare_addresses(&self) -> Result<Vec<ServerAddr>, Failure> {
+    pub fn bare_addresses(&self) -> Result<Vec<ServerAddr>, CliError> {
         let bare = |address: ServerAddr| {
             let mut url = address.into_inner();
             // An error: an address that cannot have a user.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
-            ServerAddr::from_url(url).map_err(Failure::from)
+            ServerAddr::from_url(url).map_err(CliError::from)
         };
         self.addresses()?.into_iter().map(bare).collect()
     }

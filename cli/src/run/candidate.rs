@@ -18,7 +18,7 @@ use super::signals::{SignalAction, Signals, exit_code, stand_still};
 use super::timer::sleep_until;
 use super::watchdog::Pulse;
 use crate::candidate::{RunningCandidate, describe};
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ enum Next {
 
 impl Campaigner {
     /// Until the command, or a signal, ends it: answers the exit code.
-    pub async fn campaign(&mut self) -> Result<u8, Failure> {
+    pub async fn campaign(&mut self) -> Result<u8, CliError> {
         loop {
             let leadership = match self.elected().await? {
                 Ok(leadership) => leadership,
@@ -64,14 +64,14 @@ impl Campaigner {
     }
 
     /// Waits for a term, or for the signal that ends the waiting.
-    async fn elected(&mut self) -> Result<Result<Leadership, Signal>, Failure> {
+    async fn elected(&mut self) -> Result<Result<Leadership, Signal>, CliError> {
         loop {
             tokio::select! {
                 won = self.candidate.election.won() => {
                     self.candidate.status.clear();
                     return match won {
                         Ok(leadership) => Ok(Ok(leadership)),
-                        Err(stopped) => Err(Failure::new(Code::Failed, stopped.to_string())),
+                        Err(stopped) => Err(CliError::new(Code::Failed, stopped.to_string())),
                     };
                 }
                 told = self.signals.next() => {
@@ -90,7 +90,7 @@ impl Campaigner {
     }
 
     /// One term.
-    async fn serve(&mut self, leadership: &Leadership) -> Result<Next, Failure> {
+    async fn serve(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
         let mut pause = FIRST_PAUSE;
         loop {
             let ended = self.work(leadership).await;
@@ -141,7 +141,7 @@ impl Campaigner {
     }
 
     /// One run of the command.
-    async fn work(&mut self, leadership: &Leadership) -> Result<Ended, Failure> {
+    async fn work(&mut self, leadership: &Leadership) -> Result<Ended, CliError> {
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(ended);
         }
@@ -206,7 +206,7 @@ impl Campaigner {
     }
 
     /// Has the file say until when the term lasts, before the command reads it. Answers how the term ended, if it did.
-    async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, Failure> {
+    async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
         let deadline = leadership.deadline();
         self.file.renew(deadline, leadership.token());
         loop {
@@ -237,7 +237,7 @@ impl Campaigner {
         &self,
         more: &[(&str, OsString)],
         until: Option<Until>,
-    ) -> Result<Ward, Failure> {
+    ) -> Result<Ward, CliError> {
         let mut environment: Vec<(&str, OsString)> = vec![
             ("INCUMBENT_ELECTION", self.candidate.election.name().into()),
             ("INCUMBENT_IDENTITY", self.candidate.election.identity().into()),
@@ -262,7 +262,7 @@ impl Campaigner {
                 "COMMAND could not be stopped: {left}; the office is not released, and another may lead when its lease is \
                  over: see to it now"
             );
-            Failure::new(Code::Failed, message).report();
+            CliError::new(Code::Failed, message).report();
             self.leave(Code::Failed as u8)
         }
     }

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 use tokio::sync::watch;
 
 use super::timer::sleep_until;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// The variable in which a command finds where the file is.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
@@ -60,7 +60,7 @@ struct Written {
 }
 
 impl DeadlineFile {
-    pub fn make() -> Result<Self, Failure> {
+    pub fn make() -> Result<Self, CliError> {
         let set = |name| std::env::var_os(name).map(PathBuf::from);
         // Only its owner may pass there; and only root's commands can become another user by themselves.
         let runtime = set("XDG_RUNTIME_DIR").filter(|_| !geteuid().is_root());
@@ -69,7 +69,7 @@ impl DeadlineFile {
         Self::in_first_of([runtime].into_iter().chain(places).flatten())
     }
 
-    fn in_first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, Failure> {
+    fn in_first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, CliError> {
         let mut tried = Vec::new();
         for place in places {
             match Self::in_directory(&place) {
@@ -80,7 +80,7 @@ impl DeadlineFile {
         let tried = tried.join("; ");
         let message =
             format!("no place for the deadline file ({tried}): set TMPDIR to a directory for it");
-        Err(Failure::new(Code::Failed, message))
+        Err(CliError::new(Code::Failed, message))
     }
 
     fn in_directory(place: &Path) -> io::Result<Self> {
@@ -144,7 +144,7 @@ impl DeadlineFile {
     }
 
     /// Waits until what the file says ends within `margin` though a later deadline was asked for, and answers why. Cancel safe.
-    pub async fn fell_behind(&self, margin: Duration) -> Failure {
+    pub async fn fell_behind(&self, margin: Duration) -> CliError {
         let mut written = self.written.clone();
         loop {
             let says = written.borrow_and_update().clone();
@@ -164,13 +164,13 @@ impl DeadlineFile {
     }
 
     /// That it cannot be written; without a reason its disk does not answer.
-    pub fn failure(&self, why: Option<&str>) -> Failure {
+    pub fn failure(&self, why: Option<&str>) -> CliError {
         let (path, why) = (self.path.display(), why.unwrap_or("its disk does not answer"));
         let message = format!(
             "cannot write the deadline file {path}: {why}; the term ended for that: \
              mend it, or set TMPDIR to a directory in memory"
         );
-        Failure::new(Code::Failed, message)
+        CliError::new(Code::Failed, message)
     }
 
     /// Removes it, unless its disk hangs.

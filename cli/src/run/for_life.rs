@@ -19,7 +19,7 @@ use super::guard::{Event, Ward};
 use super::guard::{foreign, unguarded};
 use super::signals::{SignalAction, Signals, exit_code, stand_still};
 use crate::candidate::StatusLine;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
 use crate::nats::PATIENCE;
 
@@ -98,7 +98,7 @@ pub(super) struct ForLife {
 }
 
 impl Life {
-    pub async fn run(self) -> Result<ExitCode, Failure> {
+    pub async fn run(self) -> Result<ExitCode, CliError> {
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -116,7 +116,7 @@ impl ForLife {
     /// How often to look, unless told otherwise.
     pub const POLL: Duration = Duration::from_secs(15);
 
-    pub async fn run(self, signals: &mut Signals) -> Result<ExitCode, Failure> {
+    pub async fn run(self, signals: &mut Signals) -> Result<ExitCode, CliError> {
         check_life_name(&self.cluster, self.carrier, &self.name)?;
         let leadership = match self.elected(signals).await? {
             Ok(Ok(leadership)) => leadership,
@@ -135,7 +135,7 @@ impl ForLife {
     async fn elected(
         &self,
         signals: &mut Signals,
-    ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, Failure> {
+    ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, CliError> {
         let candidate = leader_for_life(&self.name, &self.cluster);
         let mut candidate = candidate.carrier(self.carrier.carrier()).poll(self.poll);
         if let Some(pod) = &self.pod {
@@ -175,7 +175,7 @@ impl ForLife {
         &self,
         leadership: &LifeLeadership,
         signals: &mut Signals,
-    ) -> Result<u8, Failure> {
+    ) -> Result<u8, CliError> {
         let environment: [(&str, OsString); 4] = [
             ("INCUMBENT_ELECTION", leadership.name().into()),
             ("INCUMBENT_IDENTITY", leadership.pod().into()),
@@ -200,7 +200,7 @@ impl ForLife {
                     ward.stop(kill_at()).await;
                     let (name, pod) = (&self.name, leadership.pod());
                     let message = format!("{name}: the lock was taken from pod {pod}, so the command was stopped");
-                    return Err(Failure::new(Code::NotFound, message));
+                    return Err(CliError::new(Code::NotFound, message));
                 }
                 told = signals.next() => match told {
                     SignalAction::End(signal) => {

@@ -7,7 +7,7 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::protocol::{Timing, TimingOptions};
 
 use super::guard::Until;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 
 /// The time before a deadline: first the command is asked, then what is left is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Grace {
 
 impl Grace {
     /// Checks that renewals, a third of the lease apart, still fit before it.
-    pub fn new(lease: Duration, asked: Option<Duration>) -> Result<Self, Failure> {
+    pub fn new(lease: Duration, asked: Option<Duration>) -> Result<Self, CliError> {
         let killed = (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1));
         let asked = asked.unwrap_or(lease / 8);
         let told = TimingOptions {
@@ -34,7 +34,7 @@ impl Grace {
         }
         let most = Duration::from_millis((room - killed).as_millis().saturating_sub(1) as u64);
         let told = |duration| humantime::format_duration(duration);
-        Err(Failure::new(
+        Err(CliError::new(
             Code::Usage,
             format!(
                 "a grace of {} is too long for a lease of {}: at most {} fit before it ends",

@@ -15,7 +15,7 @@ use super::guard::{Event, Ward};
 use super::guard::{foreign, unguarded};
 use super::signals::{SignalAction, exit_code, stand_still};
 use super::timer::sleep_until;
-use crate::error::Failure;
+use crate::error::CliError;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the end of a term is held back for the deadline file.
@@ -32,7 +32,7 @@ struct Office {
     /// Until when it is still held after its end was told.
     leaving: Option<Instant>,
     /// Why nothing goes on after it.
-    failure: Option<Failure>,
+    failure: Option<CliError>,
 }
 
 impl Office {
@@ -54,7 +54,7 @@ impl Office {
 }
 
 impl Campaigner {
-    pub async fn keep(&mut self) -> Result<u8, Failure> {
+    pub async fn keep(&mut self) -> Result<u8, CliError> {
         let mut office: Option<Office> = None;
         loop {
             let mut ward = self.start(&[], None)?;
@@ -87,7 +87,7 @@ impl Campaigner {
         &mut self,
         ward: &mut Ward,
         office: &mut Option<Office>,
-    ) -> Result<Option<u8>, Failure> {
+    ) -> Result<Option<u8>, CliError> {
         loop {
             match office.as_ref().filter(|office| office.leaving.is_none()) {
                 Some(office) => self.pulse.beat(office.deadline),
@@ -192,7 +192,7 @@ async fn written(file: &DeadlineFile, office: Option<&Office>) -> Result<(), Str
 }
 
 /// Waits until the file says too little of this term.
-async fn unwritten(file: &DeadlineFile, office: Option<&Office>, margin: Duration) -> Failure {
+async fn unwritten(file: &DeadlineFile, office: Option<&Office>, margin: Duration) -> CliError {
     match office {
         Some(office) if office.goes_on() && office.told => file.fell_behind(margin).await,
         Some(office) if office.goes_on() => {

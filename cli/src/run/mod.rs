@@ -32,7 +32,7 @@ pub use self::for_life::Life;
 use self::grace::Grace;
 use self::signals::exit_code;
 use self::watchdog::Pulse;
-use crate::error::{Code, Failure};
+use crate::error::{CliError, Code};
 use crate::lock_args::{LifeObjects, SelectedLock};
 
 /// For tests: what is reckoned from a lease and a grace, whatever they are.
@@ -54,7 +54,7 @@ pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 }
 
 impl Run {
-    pub async fn run(self) -> Result<ExitCode, Failure> {
+    pub async fn run(self) -> Result<ExitCode, CliError> {
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -82,12 +82,12 @@ impl Run {
     }
 
     /// The same for a leader for life, whose flags are fewer.
-    fn for_life(self, locks: LifeObjects) -> Result<ForLife, Failure> {
+    fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
         let flags = [("--keep", self.keep), ("--on-exit", self.on_exit != OnExit::Resign)];
         let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
         if let Some(flag) = flag.or_else(|| self.candidate.given()) {
             let message = format!("{flag} says nothing with --kind for-life");
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
         Ok(ForLife {
             pod: self.candidate.identity().map(str::to_owned),

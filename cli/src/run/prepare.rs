@@ -7,11 +7,11 @@ use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpabl
 use super::args::Program;
 use super::lookup;
 use super::signals::Signals;
-use crate::error::Failure;
+use crate::error::CliError;
 
 impl Program {
     /// What must be so before its office is stood for: it can be run, and signals and orphans come to us. Else the exit code.
-    pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, Failure> {
+    pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, CliError> {
         if let Some(program) = self.command.first()
             && let Err(missing) = lookup::check(program)
         {
