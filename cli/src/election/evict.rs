@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, timeout_at};
 
+use crate::elections::Elections;
 use crate::elections::Feed;
-use crate::elections::Offices;
-use crate::elections::{Holder, Holding, Office, shown};
+use crate::elections::{ElectionStatus, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::text;
@@ -19,13 +19,13 @@ const ATTEMPTS: usize = 50;
 /// How long to wait for a successor where nothing tells how long a lease is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Take the office from whoever leads, and tell who took over and how long it took.
+/// Take the status from whoever leads, and tell who took over and how long it took.
 ///
 /// Fails, with exit code 1, where no other candidate took over in time; the leader is evicted all the same.
 ///
 /// Only the leader that was asked about is evicted: not one that has taken over meanwhile. With NATS its entry is deleted.
 /// With Kubernetes its holder is emptied, and whoever takes over waits out a lease before it acts; a leader of client-go
-/// takes the office back. With --kind for-life the lock is deleted: whoever takes over does not wait until the pod has stopped, and
+/// takes the status back. With --kind for-life the lock is deleted: whoever takes over does not wait until the pod has stopped, and
 /// the pod may be the next one, so delete the pod instead where you can.
 #[derive(Args)]
 pub struct Evict {
@@ -42,10 +42,10 @@ pub struct Evict {
 impl Evict {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
-        let offices = Offices::open(lock, Some(name)).await?;
+        let elections = Elections::open(lock, Some(name)).await?;
         let nobody = || CliError::new(Code::NotFound, format!("election {name}: nobody leads"));
-        let office = offices.read(name).await?.ok_or_else(nobody)?;
-        let holder = office.holder().cloned().ok_or_else(nobody)?;
+        let status = elections.read(name).await?.ok_or_else(nobody)?;
+        let holder = status.holder().cloned().ok_or_else(nobody)?;
         let question = match &holder.pod {
             None => format!("Evict {}, who leads {name}", shown(&holder)),
             Some(_) => format!(
@@ -54,12 +54,12 @@ impl Evict {
             ),
         };
         prompt::confirm(&question, self.force)?;
-        let mut feed = Feed::open(&offices, Some(name)).await?;
+        let mut feed = Feed::open(&elections, Some(name)).await?;
         let doing = format!("eviction from {name}");
-        let evicted = evict(&offices, office, &holder, &doing).await?;
+        let evicted = evict(&elections, status, &holder, &doing).await?;
         output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
 
-        let longest = offices.longest_wait(&holder).map(|span| span.saturating_mul(2));
+        let longest = elections.longest_wait(&holder).map(|span| span.saturating_mul(2));
         let wait = self.wait.or(longest).unwrap_or(PATIENCE);
         if wait.is_zero() {
             return Ok(());
@@ -67,7 +67,7 @@ impl Evict {
         let start = Instant::now();
         while let Ok(event) = timeout_at(time_format::after(start, wait), feed.next()).await {
             let event = event?;
-            if let Holding::Held(next) = &event.now
+            if let LeaderStatus::Held(next) = &event.now
                 && event.revision > evicted
             {
                 let took = time_format::span(start.elapsed());
@@ -87,18 +87,18 @@ impl Evict {
 
 /// Evicts this holder, however often it renews meanwhile, and answers a revision before those of its successors.
 async fn evict(
-    offices: &Offices<'_>,
-    mut office: Office,
+    elections: &Elections<'_>,
+    mut status: ElectionStatus,
     holder: &Holder,
     doing: &str,
 ) -> Result<u64, CliError> {
     for _ in 0..ATTEMPTS {
-        if let Some(revision) = offices.evict(&office, doing).await? {
+        if let Some(revision) = elections.evict(&status, doing).await? {
             return Ok(revision);
         }
-        office = match offices.read(&office.election).await? {
+        status = match elections.read(&status.election).await? {
             Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
-            Some(Office { holding: Holding::Held(now), .. }) => {
+            Some(ElectionStatus { state: LeaderStatus::Held(now), .. }) => {
                 let message = format!("{doing}: {} has taken over meanwhile", now.leader);
                 return Err(CliError::new(Code::Failed, message));
             }
@@ -108,5 +108,5 @@ async fn evict(
             }
         };
     }
-    Err(CliError::new(Code::Failed, format!("{doing}: the office changes all the time; try again")))
+    Err(CliError::new(Code::Failed, format!("{doing}: the status changes all the time; try again")))
 }

@@ -27,7 +27,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Stand in the election NAME, and keep the file PATH while leading.
 ///
 /// The file is JSON: election, leader, timestamp, count. It is replaced in one step at each write, never half-written, and
-/// removed when the office is lost; a file that is there at the beginning is removed, too. A server that is out of reach is
+/// removed when the status is lost; a file that is there at the beginning is removed, too. A server that is out of reach is
 /// waited for, unless `--timeout` says for how long. With --kind for-life it is kept while this pod owns the lock; --identity
 /// is the pod's name.
 ///
@@ -57,7 +57,7 @@ struct Content {
     count: u64,
 }
 
-/// A file that is removed when the work that keeps it is dropped, which is before the office is released.
+/// A file that is removed when the work that keeps it is dropped, which is before the status is released.
 struct Kept<'a>(&'a Path);
 
 impl Drop for Kept<'_> {

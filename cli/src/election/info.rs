@@ -5,8 +5,8 @@ use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::elections::Offices;
-use crate::elections::{Holding, Office};
+use crate::elections::Elections;
+use crate::elections::{ElectionStatus, LeaderStatus};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -36,38 +36,41 @@ pub struct Info {
 
 impl List {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        let offices = Offices::open(lock, None).await?.all().await?;
+        let elections = Elections::open(lock, None).await?.list().await?;
         if self.printing.output == Format::Json {
-            return output::json(&offices.iter().map(Office::json).collect::<Vec<_>>());
+            return output::json(&elections.iter().map(ElectionStatus::json).collect::<Vec<_>>());
         }
-        let rows = offices.iter().map(|office| [office.election.clone(), leader(office)]);
+        let rows = elections.iter().map(|status| [status.election.clone(), leader(status)]);
         output::table(["election", "leader"], rows)
     }
 }
 
 impl Info {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        let view = Offices::open(lock, self.name.as_deref()).await?;
-        let offices = match &self.name {
-            Some(name) => view.read(name).await?.into_iter().collect(),
-            None => view.all().await?,
+        let elections = Elections::open(lock, self.name.as_deref()).await?;
+        let statuses = match &self.name {
+            Some(name) => elections.read(name).await?.into_iter().collect(),
+            None => elections.list().await?,
         };
-        let findings = view.findings().await?;
+        let findings = elections.findings().await?;
         if let Some(name) = &self.name
-            && offices.is_empty()
+            && statuses.is_empty()
         {
             let message = format!("election {name}: nobody leads, and nobody did lately");
             return Err(CliError::new(Code::NotFound, message));
         }
         if self.printing.output == Format::Json {
-            let mut told = view.json();
+            let mut told = elections.json();
             if let Some(findings) = &findings {
                 told.insert("findings".to_owned(), findings.iter().map(finding_json).collect());
             }
-            told.insert("elections".to_owned(), offices.iter().map(Office::json).collect());
+            told.insert(
+                "elections".to_owned(),
+                statuses.iter().map(ElectionStatus::json).collect(),
+            );
             return output::json(&told);
         }
-        output::line(view.title())?;
+        output::line(elections.title())?;
         if let Some(findings) = findings {
             if findings.is_empty() {
                 output::line("  nothing to mend")?;
@@ -77,40 +80,40 @@ impl Info {
                 .try_for_each(|finding| output::line(format!("  {}", shown(finding))))?;
         }
         output::line("")?;
-        if let Offices::ForLife(_) = view {
+        if let Elections::ForLife(_) = elections {
             return output::table(
                 ["election", "pod", "phase", "since", "token", "uid"],
-                offices.iter().map(for_life),
+                statuses.iter().map(for_life),
             );
         }
         // A column that is of use where somebody advertises.
-        if offices.iter().any(|office| address(office).is_some()) {
-            let rows = offices.iter().map(|office| {
-                let [election, leader, since, token, renewed] = row(office);
-                [election, leader, since, token, renewed, or_dash(address(office))]
+        if statuses.iter().any(|status| address(status).is_some()) {
+            let rows = statuses.iter().map(|status| {
+                let [election, leader, since, token, renewed] = row(status);
+                [election, leader, since, token, renewed, or_dash(address(status))]
             });
             return output::table(
                 ["election", "leader", "since", "token", "renewed", "address"],
                 rows,
             );
         }
-        output::table(["election", "leader", "since", "token", "renewed"], offices.iter().map(row))
+        output::table(["election", "leader", "since", "token", "renewed"], statuses.iter().map(row))
     }
 }
 
-fn row(office: &Office) -> [String; 5] {
-    let holder = office.holder();
+fn row(status: &ElectionStatus) -> [String; 5] {
+    let holder = status.holder();
     [
-        office.election.clone(),
-        leader(office),
+        status.election.clone(),
+        leader(status),
         or_dash(holder.and_then(|holder| holder.since).map(ago)),
         or_dash(holder.and_then(|holder| holder.token).map(|token| token.to_string())),
-        or_dash(holder.and(office.written).map(ago)),
+        or_dash(holder.and(status.written).map(ago)),
     ]
 }
 
-fn address(office: &Office) -> Option<String> {
-    let said = office.holder()?.advertisement.as_ref()?;
+fn address(status: &ElectionStatus) -> Option<String> {
+    let said = status.holder()?.advertisement.as_ref()?;
     Some(said.address().to_owned())
 }
 
@@ -122,14 +125,14 @@ fn ago(time: OffsetDateTime) -> String {
     format!("{} ago", time_format::span(time_format::age(time)))
 }
 
-fn for_life(office: &Office) -> [String; 6] {
-    let holder = office.holder();
+fn for_life(status: &ElectionStatus) -> [String; 6] {
+    let holder = status.holder();
     let pod = holder.and_then(|holder| holder.pod.as_ref());
     [
-        office.election.clone(),
-        match &office.holding {
-            Holding::Held(holder) => holder.leader.clone(),
-            Holding::Vacant(cause) => format!("nobody ({cause})"),
+        status.election.clone(),
+        match &status.state {
+            LeaderStatus::Held(holder) => holder.leader.clone(),
+            LeaderStatus::Vacant(cause) => format!("nobody ({cause})"),
         },
         or_dash(pod.map(|pod| pod.phase.clone())),
         or_dash(holder.and_then(|holder| holder.since).map(ago)),
@@ -138,14 +141,14 @@ fn for_life(office: &Office) -> [String; 6] {
     ]
 }
 
-fn leader(office: &Office) -> String {
-    match &office.holding {
-        Holding::Held(holder) if office.is_overdue() => format!("{} (overdue)", holder.leader),
-        Holding::Held(holder) if holder.pod.as_ref().is_some_and(|pod| pod.gone) => {
+fn leader(status: &ElectionStatus) -> String {
+    match &status.state {
+        LeaderStatus::Held(holder) if status.is_overdue() => format!("{} (overdue)", holder.leader),
+        LeaderStatus::Held(holder) if holder.pod.as_ref().is_some_and(|pod| pod.gone) => {
             format!("{} (gone)", holder.leader)
         }
-        Holding::Held(holder) => holder.leader.clone(),
-        Holding::Vacant(cause) => format!("nobody ({cause})"),
+        LeaderStatus::Held(holder) => holder.leader.clone(),
+        LeaderStatus::Vacant(cause) => format!("nobody ({cause})"),
     }
 }
 

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::elections::Offices;
+use crate::elections::Elections;
 use crate::elections::{Event, Feed};
-use crate::elections::{Holder, Holding, shown};
+use crate::elections::{Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -26,8 +26,8 @@ pub struct Watch {
 
 impl Watch {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        let offices = Offices::open(lock, self.name.as_deref()).await?;
-        let mut feed = Feed::open(&offices, self.name.as_deref()).await?;
+        let elections = Elections::open(lock, self.name.as_deref()).await?;
+        let mut feed = Feed::open(&elections, self.name.as_deref()).await?;
         let mut trouble = false;
         loop {
             match feed.next().await {
@@ -55,18 +55,18 @@ impl Watch {
 fn text(event: &Event) -> String {
     let time = time_format::rfc3339(event.time);
     let what = match (&event.now, &event.before) {
-        (Holding::Held(now), _) if event.found => {
+        (LeaderStatus::Held(now), _) if event.found => {
             let since = now.since.map(|since| format!(" since {}", time_format::rfc3339(since)));
             format!("{} leads{}{}", shown(now), since.unwrap_or_default(), token(now))
         }
-        (Holding::Held(now), Some(before)) if before.leader != now.leader => {
+        (LeaderStatus::Held(now), Some(before)) if before.leader != now.leader => {
             format!("{} leads{}, in place of {}", shown(now), token(now), shown(before))
         }
-        (Holding::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
-        (Holding::Vacant(cause), Some(before)) => {
+        (LeaderStatus::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
+        (LeaderStatus::Vacant(cause), Some(before)) => {
             format!("nobody leads: {} {}", shown(before), lost(cause))
         }
-        (Holding::Vacant(cause), None) => format!("nobody leads: {cause}"),
+        (LeaderStatus::Vacant(cause), None) => format!("nobody leads: {cause}"),
     };
     format!("[{time}] {}: {what}", text::printable(&event.election))
 }
@@ -89,8 +89,8 @@ fn lost(cause: &str) -> String {
 
 fn json(event: &Event) -> serde_json::Value {
     let (now, cause) = match &event.now {
-        Holding::Held(holder) => (Some(holder), None),
-        Holding::Vacant(cause) => (None, Some(cause)),
+        LeaderStatus::Held(holder) => (Some(holder), None),
+        LeaderStatus::Vacant(cause) => (None, Some(cause)),
     };
     json!({
         "time": time_format::rfc3339(event.time),

@@ -10,9 +10,9 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::selected::{Ear, Offices};
-use super::status::{Holder, Holding, Office};
-use super::watcher::Heard;
+use super::selected::{Elections, Watcher};
+use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::watcher::Update;
 use crate::error::CliError;
 use crate::time_format;
 
@@ -29,16 +29,16 @@ pub struct Event {
     pub revision: u64,
     /// Who led before, as far as was seen.
     pub before: Option<Holder>,
-    pub now: Holding,
+    pub now: LeaderStatus,
     /// Whether this is how it was found, rather than a change.
     pub found: bool,
 }
 
 /// A view of the elections of a lock that keeps itself up to date.
 pub struct Feed<'a> {
-    offices: &'a Offices<'a>,
+    elections: &'a Elections<'a>,
     only: Option<&'a str>,
-    ear: Ear,
+    watcher: Watcher,
     ticks: Interval,
     known: HashMap<String, Known>,
     first: bool,
@@ -47,7 +47,7 @@ pub struct Feed<'a> {
 
 /// What was seen of an election.
 struct Known {
-    office: Office,
+    status: ElectionStatus,
     /// Since when it is so.
     since: Instant,
     /// Whether its holder has not renewed in time.
@@ -57,7 +57,7 @@ struct Known {
 impl Known {
     /// Who leads.
     fn holder(&self) -> Option<&Holder> {
-        self.office.holder().filter(|_| !self.lapsed)
+        self.status.holder().filter(|_| !self.lapsed)
     }
 
     /// When its holder leads no more, unless something is written before; none where the server tells.
@@ -66,19 +66,22 @@ impl Known {
     }
 
     /// Whether this is the same, however often the rest of what carries it was written.
-    fn is_same_record(&self, office: &Office) -> bool {
-        self.office.holding == office.holding && self.office.written == office.written
+    fn is_same_record(&self, status: &ElectionStatus) -> bool {
+        self.status.state == status.state && self.status.written == status.written
     }
 }
 
 impl<'a> Feed<'a> {
     /// Watches one election, or all.
-    pub async fn open(offices: &'a Offices<'a>, only: Option<&'a str>) -> Result<Self, CliError> {
-        let ear = offices.listen(only).await?;
-        let mut ticks = interval(if ear.hears_all() { HEARD } else { UNHEARD });
+    pub async fn open(
+        elections: &'a Elections<'a>,
+        only: Option<&'a str>,
+    ) -> Result<Self, CliError> {
+        let watcher = elections.watch(only).await?;
+        let mut ticks = interval(if watcher.reports_every_change() { HEARD } else { UNHEARD });
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (known, waiting) = Default::default();
-        Ok(Self { offices, only, ear, ticks, known, first: true, waiting })
+        Ok(Self { elections, only, watcher, ticks, known, first: true, waiting })
     }
 
     /// The next change. The first ones tell what is found.
@@ -91,10 +94,10 @@ impl<'a> Feed<'a> {
             }
             let lapse = self.known.values().filter_map(Known::lapses_at).min();
             tokio::select! {
-                heard = self.ear.next() => match heard {
-                    Heard::Office(office) => self.take(office),
-                    Heard::Look => self.look().await?,
-                    Heard::Failed(failure) => return Err(failure),
+                heard = self.watcher.next() => match heard {
+                    Update::Status(status) => self.take(status),
+                    Update::Recheck => self.look().await?,
+                    Update::Failed(failure) => return Err(failure),
                 },
                 _ = self.ticks.tick() => self.look().await?,
                 () = sleep_until(lapse.unwrap_or_else(Instant::now)), if lapse.is_some() => self.lapse(),
@@ -103,53 +106,56 @@ impl<'a> Feed<'a> {
     }
 
     async fn look(&mut self) -> Result<(), CliError> {
-        let offices = match self.only {
-            Some(name) => self.offices.read(name).await?.into_iter().collect(),
-            None => self.offices.all().await?,
+        let elections = match self.only {
+            Some(name) => self.elections.read(name).await?.into_iter().collect(),
+            None => self.elections.list().await?,
         };
-        let there: HashSet<String> = offices.iter().map(|office| office.election.clone()).collect();
-        offices.into_iter().for_each(|office| self.take(office));
-        let gone: Vec<Office> = (self.known.values())
-            .filter(|known| known.holder().is_some() && !there.contains(&known.office.election))
-            .map(|known| known.office.clone())
+        let there: HashSet<String> =
+            elections.iter().map(|status| status.election.clone()).collect();
+        elections.into_iter().for_each(|status| self.take(status));
+        let gone: Vec<ElectionStatus> = (self.known.values())
+            .filter(|known| known.holder().is_some() && !there.contains(&known.status.election))
+            .map(|known| known.status.clone())
             .collect();
-        for office in gone {
-            let holding = Holding::Vacant(self.offices.cause_of_absence().to_owned());
-            self.take(Office { holding, written: Some(OffsetDateTime::now_utc()), ..office });
+        for status in gone {
+            let state = LeaderStatus::Vacant(self.elections.cause_of_absence().to_owned());
+            self.take(ElectionStatus { state, written: Some(OffsetDateTime::now_utc()), ..status });
         }
         self.first = false;
         Ok(())
     }
 
-    fn take(&mut self, office: Office) {
-        let before = self.known.get(&office.election);
+    fn take(&mut self, status: ElectionStatus) {
+        let before = self.known.get(&status.election);
         // Looking and hearing overtake each other.
         if before.is_some_and(|before| {
-            before.office.revision > office.revision
-                || before.office.revision == office.revision && before.holder().is_none()
+            before.status.revision > status.revision
+                || before.status.revision == status.revision && before.holder().is_none()
         }) {
             return;
         }
-        let same = before.filter(|before| before.is_same_record(&office));
+        let same = before.filter(|before| before.is_same_record(&status));
         let (since, lapsed) =
             same.map_or_else(|| (Instant::now(), false), |same| (same.since, same.lapsed));
         let held = before.and_then(Known::holder).cloned();
-        let changed = match (&held, &office.holding) {
-            (Some(before), Holding::Held(now)) => !before.is_same_term(now),
-            (None, Holding::Vacant(_)) => before.is_none() && self.first && self.only.is_some(),
+        let changed = match (&held, &status.state) {
+            (Some(before), LeaderStatus::Held(now)) => !before.is_same_term(now),
+            (None, LeaderStatus::Vacant(_)) => {
+                before.is_none() && self.first && self.only.is_some()
+            }
             _ => !lapsed,
         };
         if changed {
             self.waiting.push_back(Event {
-                election: office.election.clone(),
-                time: office.written.unwrap_or_else(OffsetDateTime::now_utc),
-                revision: office.revision,
+                election: status.election.clone(),
+                time: status.written.unwrap_or_else(OffsetDateTime::now_utc),
+                revision: status.revision,
                 before: held,
-                now: office.holding.clone(),
+                now: status.state.clone(),
                 found: self.first && before.is_none(),
             });
         }
-        self.known.insert(office.election.clone(), Known { office, since, lapsed });
+        self.known.insert(status.election.clone(), Known { status, since, lapsed });
     }
 
     /// StopSignals the terms of those who have not renewed in time.
@@ -159,11 +165,11 @@ impl<'a> Feed<'a> {
             let Some(holder) = known.holder().cloned() else { continue };
             known.lapsed = true;
             self.waiting.push_back(Event {
-                election: known.office.election.clone(),
+                election: known.status.election.clone(),
                 time: OffsetDateTime::now_utc(),
-                revision: known.office.revision,
+                revision: known.status.revision,
                 before: Some(holder),
-                now: Holding::Vacant("expired".to_owned()),
+                now: LeaderStatus::Vacant("expired".to_owned()),
                 found: false,
             });
         }

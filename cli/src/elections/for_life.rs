@@ -7,52 +7,52 @@ use incumbent::kubernetes::{LifeLock, LifeLocks, LifeWatch, PodState};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::status::{Holder, Holding, OfPod, Office};
-use super::watcher::Heard;
-use super::watcher::{WatchEar, Watched};
+use super::status::{ElectionStatus, Holder, LeaderStatus, PodInfo};
+use super::watcher::Update;
+use super::watcher::{RestartingWatch, WatchSource};
 use crate::error::{CliError, Code};
 use crate::lock_args::LifeObjects;
 use crate::time_format;
 
 /// The locks of a namespace.
-pub struct LifeOffices(pub LifeObjects);
+pub struct LifeElections(pub LifeObjects);
 
 /// What is watched of them.
-pub struct WatchedLocks {
+pub struct LifeSource {
     locks: Arc<LifeLocks>,
     only: Option<String>,
     timeout: Duration,
 }
 
 /// What is heard of them.
-pub type LifeEar = WatchEar<WatchedLocks>;
+pub type LifeWatcher = RestartingWatch<LifeSource>;
 
-impl LifeOffices {
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
-        Ok(self.0.locks.lock(name, self.0.timeout).await?.map(understand))
+impl LifeElections {
+    pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
+        Ok(self.0.locks.lock(name, self.0.timeout).await?.map(status_of))
     }
 
-    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
+    pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let locks = self.0.locks.locks(self.0.timeout).await?;
-        Ok(locks.into_iter().map(understand).collect())
+        Ok(locks.into_iter().map(status_of).collect())
     }
 
     /// Watches one lock, or all; without the right to do so nothing is heard.
-    pub async fn listen(&self, only: Option<&str>) -> Result<LifeEar, CliError> {
+    pub async fn watch(&self, only: Option<&str>) -> Result<LifeWatcher, CliError> {
         let only = only.map(str::to_owned);
         let locks = Arc::clone(&self.0.locks);
-        WatchEar::begin(WatchedLocks { locks, only, timeout: self.0.timeout }).await
+        RestartingWatch::begin(LifeSource { locks, only, timeout: self.0.timeout }).await
     }
 
     /// Deletes the lock if it is still of this version, and answers that; none if it has been written meanwhile.
-    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, CliError> {
+    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
         let (locks, timeout) = (&self.0.locks, self.0.timeout);
-        let lock = locks.lock(&office.election, timeout).await?;
-        let Some(lock) = lock.filter(|lock| lock.resource_version == office.revision) else {
+        let lock = locks.lock(&status.election, timeout).await?;
+        let Some(lock) = lock.filter(|lock| lock.resource_version == status.revision) else {
             return Ok(None);
         };
         match locks.evict(&lock, timeout).await {
-            Ok(()) => Ok(Some(office.revision)),
+            Ok(()) => Ok(Some(status.revision)),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
             Err(error) if error.kind() == LockErrorKind::Unknown => {
                 let hint = "nobody knows whether it was done; look with `election info`";
@@ -63,33 +63,33 @@ impl LifeOffices {
     }
 }
 
-impl Watched for WatchedLocks {
+impl WatchSource for LifeSource {
     type Watch = LifeWatch;
 
     async fn begin(&self) -> Result<LifeWatch, LockError> {
         self.locks.watch(self.only.as_deref(), self.timeout).await
     }
 
-    async fn next(watch: &mut LifeWatch) -> Option<Result<Heard, LockError>> {
-        Some(watch.next().await?.map(|()| Heard::Look))
+    async fn next(watch: &mut LifeWatch) -> Option<Result<Update, LockError>> {
+        Some(watch.next().await?.map(|()| Update::Recheck))
     }
 }
 
-fn understand(lock: LifeLock) -> Office {
+fn status_of(lock: LifeLock) -> ElectionStatus {
     let since = lock.since.and_then(time_format::from_system);
     let all = |word: fn(&incumbent::kubernetes::LifeOwner) -> String| {
         lock.owners.iter().map(word).collect::<Vec<_>>().join(", ")
     };
-    let holding = match lock.owners.as_slice() {
-        [] => Holding::Vacant("no owner".to_owned()),
-        owners => Holding::Held(Holder {
+    let state = match lock.owners.as_slice() {
+        [] => LeaderStatus::Vacant("no owner".to_owned()),
+        owners => LeaderStatus::Held(Holder {
             leader: all(|owner| owner.pod.clone()),
             token: Some(lock.resource_version),
             since,
             lease: None,
             advertisement: None,
             writes: None,
-            pod: Some(OfPod {
+            pod: Some(PodInfo {
                 uid: all(|owner| owner.uid.clone()),
                 phase: all(|owner| owner.state.to_string()),
                 gone: owners.iter().all(|owner| owner.state == PodState::Gone),
@@ -98,5 +98,5 @@ fn understand(lock: LifeLock) -> Office {
         }),
     };
     let written = Some(since.unwrap_or_else(OffsetDateTime::now_utc));
-    Office { election: lock.name, revision: lock.resource_version, written, holding }
+    ElectionStatus { election: lock.name, revision: lock.resource_version, written, state }
 }

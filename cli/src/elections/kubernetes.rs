@@ -7,48 +7,48 @@ use incumbent::kubernetes::{self, OfficeChange, OfficeWatch};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::status::{Holder, Holding, Office};
-use super::watcher::Heard;
-use super::watcher::{WatchEar, Watched};
+use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::watcher::Update;
+use super::watcher::{RestartingWatch, WatchSource};
 use crate::error::CliError;
 use crate::lock_args::{ElectionObjects, Records};
 use crate::time_format;
 
 /// The elections of a namespace.
-pub struct ObjectOffices(pub ElectionObjects);
+pub struct KubernetesElections(pub ElectionObjects);
 
 /// What is watched of them.
-pub struct WatchedObjects {
+pub struct KubernetesSource {
     records: Arc<dyn Records>,
     only: Option<String>,
     timeout: Duration,
 }
 
 /// What is heard of them.
-pub type ObjectEar = WatchEar<WatchedObjects>;
+pub type KubernetesWatcher = RestartingWatch<KubernetesSource>;
 
-impl ObjectOffices {
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
-        let office = self.0.records.one(name, self.0.timeout).await?;
-        Ok(office.map(understand))
+impl KubernetesElections {
+    pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
+        let status = self.0.records.status(name, self.0.timeout).await?;
+        Ok(status.map(status_of))
     }
 
-    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
-        let offices = self.0.records.all(self.0.timeout).await?;
-        Ok(offices.into_iter().map(understand).collect())
+    pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
+        let elections = self.0.records.list(self.0.timeout).await?;
+        Ok(elections.into_iter().map(status_of).collect())
     }
 
     /// Watches one election, or all; without the right to do so nothing is heard.
-    pub async fn listen(&self, only: Option<&str>) -> Result<ObjectEar, CliError> {
+    pub async fn watch(&self, only: Option<&str>) -> Result<KubernetesWatcher, CliError> {
         let only = only.map(str::to_owned);
         let records = Arc::clone(&self.0.records);
-        WatchEar::begin(WatchedObjects { records, only, timeout: self.0.timeout }).await
+        RestartingWatch::begin(KubernetesSource { records, only, timeout: self.0.timeout }).await
     }
 
     /// Empties the holder if the object is still of this version, and answers the version that it has then; none if it
     /// has been written meanwhile.
-    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, CliError> {
-        match self.0.records.empty(&office.election, office.revision, self.0.timeout).await {
+    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
+        match self.0.records.evict(&status.election, status.revision, self.0.timeout).await {
             Ok(version) => Ok(Some(version)),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
             Err(error) => Err(error.into()),
@@ -56,50 +56,50 @@ impl ObjectOffices {
     }
 }
 
-impl Watched for WatchedObjects {
+impl WatchSource for KubernetesSource {
     type Watch = OfficeWatch;
 
     async fn begin(&self) -> Result<OfficeWatch, LockError> {
         self.records.watch(self.only.as_deref(), self.timeout).await
     }
 
-    async fn next(watch: &mut OfficeWatch) -> Option<Result<Heard, LockError>> {
+    async fn next(watch: &mut OfficeWatch) -> Option<Result<Update, LockError>> {
         Some(watch.next().await?.map(|change| match change {
-            OfficeChange::Written(office) => Heard::Office(understand(office)),
-            OfficeChange::Deleted(office) => Heard::Office(deleted(office)),
-            _ => Heard::Look,
+            OfficeChange::Written(object) => Update::Status(status_of(object)),
+            OfficeChange::Deleted(object) => Update::Status(deleted(object)),
+            _ => Update::Recheck,
         }))
     }
 }
 
-fn understand(office: kubernetes::Office) -> Office {
+fn status_of(object: kubernetes::Office) -> ElectionStatus {
     let now = OffsetDateTime::now_utc();
-    let renewed = office.renewed.and_then(time_format::from_system).unwrap_or(now);
-    let (holding, written) = match office.holding {
+    let renewed = object.renewed.and_then(time_format::from_system).unwrap_or(now);
+    let (state, written) = match object.holding {
         kubernetes::Holding::Held(holder) => {
             let holder = Holder {
                 leader: holder.identity.to_string(),
                 token: holder.token.map(|token| token.0),
-                since: office.acquired.and_then(time_format::from_system),
+                since: object.acquired.and_then(time_format::from_system),
                 lease: Some(holder.lease),
                 advertisement: holder.advertisement,
                 writes: holder.writes,
                 pod: None,
             };
-            (Holding::Held(holder), renewed)
+            (LeaderStatus::Held(holder), renewed)
         }
         kubernetes::Holding::Released(cause) => {
-            (Holding::Vacant(cause.unwrap_or_else(|| "released".to_owned())), renewed)
+            (LeaderStatus::Vacant(cause.unwrap_or_else(|| "released".to_owned())), renewed)
         }
-        kubernetes::Holding::New => (Holding::Vacant("new".to_owned()), now),
+        kubernetes::Holding::New => (LeaderStatus::Vacant("new".to_owned()), now),
         // Whoever evicts leaves the times of the holder.
-        _ => (Holding::Vacant("evicted".to_owned()), now),
+        _ => (LeaderStatus::Vacant("evicted".to_owned()), now),
     };
     let written = Some(written);
-    Office { election: office.object, revision: office.resource_version, written, holding }
+    ElectionStatus { election: object.object, revision: object.resource_version, written, state }
 }
 
-fn deleted(office: kubernetes::Office) -> Office {
-    let holding = Holding::Vacant("evicted".to_owned());
-    Office { holding, written: Some(OffsetDateTime::now_utc()), ..understand(office) }
+fn deleted(object: kubernetes::Office) -> ElectionStatus {
+    let state = LeaderStatus::Vacant("evicted".to_owned());
+    ElectionStatus { state, written: Some(OffsetDateTime::now_utc()), ..status_of(object) }
 }

@@ -11,8 +11,8 @@ use incumbent::lock::{
 use incumbent::lock::{Revision, Tombstone};
 use tokio::sync::mpsc;
 
-use super::status::{Holder, Holding, Office};
-use super::watcher::Heard;
+use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::time_format;
 
@@ -20,7 +20,7 @@ use crate::time_format;
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The elections of a lock.
-pub struct LockOffices {
+pub struct LockElections {
     pub lock: Arc<dyn Lock>,
     /// What it is called.
     pub title: String,
@@ -28,19 +28,19 @@ pub struct LockOffices {
 }
 
 /// What is heard of them: that something may have changed.
-pub struct LockEar {
+pub struct LockWatcher {
     hints: mpsc::Receiver<()>,
     _subscription: Subscription,
 }
 
-impl LockOffices {
+impl LockElections {
     pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         self.lock.check_name(name).map_err(|rule| CliError::new(Code::Usage, rule))
     }
 
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
+    pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
         Ok(match self.patiently(|| self.lock.read(name, self.timeout)).await? {
-            Reading::Found(record) => Some(self.understand(name, record)),
+            Reading::Found(record) => Some(self.status_of(name, record)),
             Reading::Empty { .. } => None,
         })
     }
@@ -56,39 +56,39 @@ impl LockOffices {
             .await
     }
 
-    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
+    pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let mut names = self.patiently(|| self.lock.names(self.timeout)).await?;
         names.sort_unstable();
-        let mut offices = Vec::new();
+        let mut elections = Vec::new();
         for name in names {
-            offices.extend(self.read(&name).await?);
+            elections.extend(self.read(&name).await?);
         }
-        Ok(offices)
+        Ok(elections)
     }
 
-    pub fn listen(&self, only: Option<&str>) -> LockEar {
+    pub fn watch(&self, only: Option<&str>) -> LockWatcher {
         let (tell, hints) = mpsc::channel(1);
         let sink = HintSink::new(move |_| {
             let _ = tell.try_send(()); // one that waits says as much as two
         });
         let subscribed = only.map(|name| self.lock.subscribe(name, sink));
-        LockEar { hints, _subscription: subscribed.unwrap_or_else(Subscription::none) }
+        LockWatcher { hints, _subscription: subscribed.unwrap_or_else(Subscription::none) }
     }
 
     /// None if somebody has written meanwhile.
-    pub async fn evict(&self, office: &Office) -> Result<Option<u64>, CliError> {
-        let revision = office.revision;
-        match self.lock.evict(&office.election, Revision(revision), self.timeout).await {
+    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
+        let revision = status.revision;
+        match self.lock.evict(&status.election, Revision(revision), self.timeout).await {
             Ok(()) => Ok(Some(revision)),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn understand(&self, name: &str, record: Record) -> Office {
+    fn status_of(&self, name: &str, record: Record) -> ElectionStatus {
         let expires = self.lock.capabilities().expires;
-        let holding = match record.content {
-            Content::Held(entry) => Holding::Held(Holder {
+        let state = match record.content {
+            Content::Held(entry) => LeaderStatus::Held(Holder {
                 leader: entry.identity.to_string(),
                 // The write that begins a term has no token yet: its revision is it.
                 token: (entry.mark.as_ref())
@@ -102,7 +102,7 @@ impl LockOffices {
                 writes: entry.mark.as_ref().map(|mark| mark.write.number),
                 pod: None,
             }),
-            Content::Vacant(tombstone) => Holding::Vacant(
+            Content::Vacant(tombstone) => LeaderStatus::Vacant(
                 match tombstone {
                     Tombstone::Released { .. } => "released",
                     Tombstone::Expired => "expired",
@@ -111,15 +111,20 @@ impl LockOffices {
                 .to_owned(),
             ),
         };
-        Office { election: name.to_owned(), revision: record.revision.0, written: None, holding }
+        ElectionStatus {
+            election: name.to_owned(),
+            revision: record.revision.0,
+            written: None,
+            state,
+        }
     }
 }
 
-impl LockEar {
+impl LockWatcher {
     /// Cancel safe.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> Update {
         match self.hints.recv().await {
-            Some(()) => Heard::Look,
+            Some(()) => Update::Recheck,
             None => std::future::pending().await, // nothing is heard here
         }
     }

@@ -11,5 +11,5 @@ mod watcher;
 
 pub use self::feed::{Event, Feed};
 pub use self::nats::unmarked;
-pub use self::selected::Offices;
-pub use self::status::{Holder, Holding, Office, shown};
+pub use self::selected::Elections;
+pub use self::status::{ElectionStatus, Holder, LeaderStatus, shown};

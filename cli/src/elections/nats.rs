@@ -11,8 +11,8 @@ use incumbent::nats::Finding;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::status::{Holder, Holding, Office};
-use super::watcher::Heard;
+use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::nats::{Bounded, BucketArgs, Session};
 use crate::text::one_line;
@@ -27,24 +27,25 @@ const SAMPLE: usize = 200;
 /// The elections whose holder has left no mark of this library, among the first ones of a bucket.
 pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<String>, CliError> {
     let store = session.store(bucket.bucket()).await?;
-    let offices = BucketOffices { session: session.clone(), bucket, store };
-    let mut names = offices.names().await?;
+    let elections = NatsElections { session: session.clone(), bucket, store };
+    let mut names = elections.names().await?;
     names.truncate(SAMPLE);
-    let reads = stream::iter(&names).map(|name| offices.read(name)).buffered(READS);
-    let found: Vec<Option<Office>> = reads.try_collect().await?;
-    let foreign = |office: &Office| office.holder().is_some_and(|holder| holder.token.is_none());
-    Ok(found.into_iter().flatten().filter(foreign).map(|office| office.election).collect())
+    let reads = stream::iter(&names).map(|name| elections.read(name)).buffered(READS);
+    let found: Vec<Option<ElectionStatus>> = reads.try_collect().await?;
+    let foreign =
+        |status: &ElectionStatus| status.holder().is_some_and(|holder| holder.token.is_none());
+    Ok(found.into_iter().flatten().filter(foreign).map(|status| status.election).collect())
 }
 
 /// The elections of a bucket.
-pub struct BucketOffices<'a> {
+pub struct NatsElections<'a> {
     pub session: Session,
     bucket: &'a BucketArgs,
     store: kv::Store,
 }
 
 /// What is heard of them: stored writes by a plain subscription where the bucket repeats them, as campaigners hear them.
-pub struct BucketEar {
+pub struct NatsWatcher {
     heard: Subscriber,
     stream: String,
     /// What the subjects begin with that are heard, and whether only stored writes are.
@@ -52,7 +53,7 @@ pub struct BucketEar {
     stored: bool,
 }
 
-impl<'a> BucketOffices<'a> {
+impl<'a> NatsElections<'a> {
     pub async fn open(bucket: &'a BucketArgs) -> Result<Self, CliError> {
         let session = bucket.session().await?;
         let store = session.store(bucket.bucket()).await?;
@@ -91,7 +92,7 @@ impl<'a> BucketOffices<'a> {
     }
 
     /// The last write to an election, by the leader of the stream; none where there is none.
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
+    pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
         let subject = format!("$KV.{}.{name}", self.bucket());
         let doing = format!("election {name}");
         let last = self.store.stream.get_last_raw_message_by_subject(&subject);
@@ -109,14 +110,14 @@ impl<'a> BucketOffices<'a> {
     }
 
     /// All of them, in the order of their names.
-    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
+    pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let names = self.names().await?;
         let reads = stream::iter(&names).map(|name| self.read(name)).buffered(READS);
-        reads.try_filter_map(async |office| Ok(office)).try_collect().await
+        reads.try_filter_map(async |status| Ok(status)).try_collect().await
     }
 
     /// Listens to one election, or to all.
-    pub async fn listen(&self, only: Option<&str>) -> Result<BucketEar, CliError> {
+    pub async fn watch(&self, only: Option<&str>) -> Result<NatsWatcher, CliError> {
         let bucket = self.bucket();
         let info = self.store.stream.cached_info();
         let repeated = info.config.republish.as_ref().map(|repeat| repeat.destination.clone());
@@ -127,15 +128,19 @@ impl<'a> BucketOffices<'a> {
         let heard = self.session.client().subscribe(subject).await.map_err(|error| {
             CliError::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
         })?;
-        Ok(BucketEar { heard, stream: format!("KV_{bucket}"), prefix, stored })
+        Ok(NatsWatcher { heard, stream: format!("KV_{bucket}"), prefix, stored })
     }
 
     /// Deletes the entry if it is still at this revision, and answers the last revision that it had; none if it has
     /// been written meanwhile.
-    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, CliError> {
-        let revision = office.revision;
+    pub async fn evict(
+        &self,
+        status: &ElectionStatus,
+        doing: &str,
+    ) -> Result<Option<u64>, CliError> {
+        let revision = status.revision;
         let delete = async {
-            let deleted = self.store.delete_expect_revision(&office.election, Some(revision)).await;
+            let deleted = self.store.delete_expect_revision(&status.election, Some(revision)).await;
             let Err(error) = deleted else { return Ok(Some(revision)) };
             // A cluster has a second way to say that somebody else wrote, which the client does not know.
             let renewed = error.kind() == UpdateErrorKind::WrongLastRevision
@@ -146,29 +151,29 @@ impl<'a> BucketOffices<'a> {
     }
 }
 
-impl BucketEar {
+impl NatsWatcher {
     /// Whether every change is heard, as it is stored.
-    pub fn hears_all(&self) -> bool {
+    pub fn reports_every_change(&self) -> bool {
         self.stored
     }
 
     /// Cancel safe.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> Update {
         loop {
             let Some(message) = self.heard.next().await else {
                 let message = "the connection to the server ended";
-                return Heard::Failed(CliError::new(Code::Unreachable, message));
+                return Update::Failed(CliError::new(Code::Unreachable, message));
             };
             if !self.stored {
-                return Heard::Look; // heard before it is stored, or refused
+                return Update::Recheck; // heard before it is stored, or refused
             }
-            if let Some(office) = self.understand(&message) {
-                return Heard::Office(office);
+            if let Some(status) = self.status_of(&message) {
+                return Update::Status(status);
             }
         }
     }
 
-    fn understand(&self, message: &Message) -> Option<Office> {
+    fn status_of(&self, message: &Message) -> Option<ElectionStatus> {
         let headers = message.headers.as_ref()?;
         let header = |name: &str| headers.get(name).map(|value| value.as_str());
         // Concessions come here, too, and are not stored.
@@ -190,16 +195,16 @@ fn of_message(
     written: OffsetDateTime,
     headers: &HeaderMap,
     value: &[u8],
-) -> Office {
+) -> ElectionStatus {
     let header = |name: &str| headers.get(name).map(|value| value.as_str());
     let number = |name: &str| header(name).and_then(|text| text.parse::<u64>().ok());
-    let holding = match (header("Nats-Marker-Reason"), header("KV-Operation")) {
-        (Some("MaxAge"), _) => Holding::Vacant("expired".to_owned()),
-        (Some(_), _) => Holding::Vacant("evicted".to_owned()),
+    let state = match (header("Nats-Marker-Reason"), header("KV-Operation")) {
+        (Some("MaxAge"), _) => LeaderStatus::Vacant("expired".to_owned()),
+        (Some(_), _) => LeaderStatus::Vacant("evicted".to_owned()),
         (None, Some("DEL" | "PURGE")) => {
-            Holding::Vacant(header("Incumbent-Release").unwrap_or("evicted").to_owned())
+            LeaderStatus::Vacant(header("Incumbent-Release").unwrap_or("evicted").to_owned())
         }
-        _ => Holding::Held(Holder {
+        _ => LeaderStatus::Held(Holder {
             leader: String::from_utf8_lossy(value).into_owned(),
             // The write that creates the entry has no token yet: its revision is it.
             token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
@@ -212,5 +217,5 @@ fn of_message(
             pod: None,
         }),
     };
-    Office { election: election.to_owned(), revision, written: Some(written), holding }
+    ElectionStatus { election: election.to_owned(), revision, written: Some(written), state }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
-use super::for_life::{LifeEar, LifeOffices};
-use super::kubernetes::{ObjectEar, ObjectOffices};
-use super::lock::{LockEar, LockOffices};
-use super::nats::{BucketEar, BucketOffices};
-use super::status::{Holder, Office};
-use super::watcher::Heard;
+use super::for_life::{LifeElections, LifeWatcher};
+use super::kubernetes::{KubernetesElections, KubernetesWatcher};
+use super::lock::{LockElections, LockWatcher};
+use super::nats::{NatsElections, NatsWatcher};
+use super::status::{ElectionStatus, Holder};
+use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
 use crate::nats::PATIENCE;
@@ -18,22 +18,22 @@ use crate::text;
 use crate::{output, time_format};
 
 /// The elections of a lock.
-pub enum Offices<'a> {
-    Bucket(Box<BucketOffices<'a>>),
-    Objects(ObjectOffices),
-    ForLife(LifeOffices),
-    Lock(LockOffices),
+pub enum Elections<'a> {
+    Nats(Box<NatsElections<'a>>),
+    Kubernetes(KubernetesElections),
+    ForLife(LifeElections),
+    Lock(LockElections),
 }
 
 /// A way to hear of changes.
-pub enum Ear {
-    Bucket(Box<BucketEar>),
-    Objects(Box<ObjectEar>),
-    ForLife(Box<LifeEar>),
-    Lock(LockEar),
+pub enum Watcher {
+    Nats(Box<NatsWatcher>),
+    Kubernetes(Box<KubernetesWatcher>),
+    ForLife(Box<LifeWatcher>),
+    Lock(LockWatcher),
 }
 
-impl<'a> Offices<'a> {
+impl<'a> Elections<'a> {
     /// Opens the lock; `only` must be the name of an election there.
     pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, CliError> {
         let at = lock.at().await?;
@@ -46,48 +46,48 @@ impl<'a> Offices<'a> {
             }
         }
         Ok(match at {
-            SelectedLock::Nats(lock) => Self::Bucket(Box::new(BucketOffices::open(lock).await?)),
-            SelectedLock::Kubernetes(objects) => Self::Objects(ObjectOffices(objects)),
-            SelectedLock::ForLife(locks) => Self::ForLife(LifeOffices(locks)),
+            SelectedLock::Nats(lock) => Self::Nats(Box::new(NatsElections::open(lock).await?)),
+            SelectedLock::Kubernetes(objects) => Self::Kubernetes(KubernetesElections(objects)),
+            SelectedLock::ForLife(locks) => Self::ForLife(LifeElections(locks)),
             SelectedLock::Url(url, timeout) => {
                 let timeout = timeout.unwrap_or(PATIENCE);
-                let offices = LockOffices {
+                let elections = LockElections {
                     lock: open_within(&url.clone().make_nothing(), timeout).await?,
                     title: url.to_string(),
                     timeout,
                 };
-                if offices.lock.members().is_some() {
+                if elections.lock.members().is_some() {
                     let message = "each of several locks has its own leader: name one of them";
                     return Err(CliError::new(Code::Usage, message));
                 }
-                only.map_or(Ok(()), |name| offices.check_name(name))?;
-                Self::Lock(offices)
+                only.map_or(Ok(()), |name| elections.check_name(name))?;
+                Self::Lock(elections)
             }
         })
     }
 
     /// The last that was written of an election; none where there is nothing.
-    pub async fn read(&self, name: &str) -> Result<Option<Office>, CliError> {
-        let office = match self {
-            Self::Bucket(offices) => offices.read(name).await,
-            Self::Objects(offices) => offices.read(name).await,
-            Self::ForLife(offices) => offices.read(name).await,
-            Self::Lock(offices) => offices.read(name).await,
+    pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
+        let status = match self {
+            Self::Nats(elections) => elections.read(name).await,
+            Self::Kubernetes(elections) => elections.read(name).await,
+            Self::ForLife(elections) => elections.read(name).await,
+            Self::Lock(elections) => elections.read(name).await,
         };
-        let office = office?;
-        if office.is_none() {
+        let status = status?;
+        if status.is_none() {
             self.check_place().await?;
         }
-        Ok(office)
+        Ok(status)
     }
 
     /// All of them, in the order of their names.
-    pub async fn all(&self) -> Result<Vec<Office>, CliError> {
+    pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let all = match self {
-            Self::Bucket(offices) => offices.all().await,
-            Self::Objects(offices) => offices.all().await,
-            Self::ForLife(offices) => offices.all().await,
-            Self::Lock(offices) => offices.all().await,
+            Self::Nats(elections) => elections.list().await,
+            Self::Kubernetes(elections) => elections.list().await,
+            Self::ForLife(elections) => elections.list().await,
+            Self::Lock(elections) => elections.list().await,
         };
         let all = all?;
         if all.is_empty() {
@@ -99,50 +99,56 @@ impl<'a> Offices<'a> {
     /// Refuses a namespace that is not there: there is nothing in it, and no other request says why.
     async fn check_place(&self) -> Result<(), CliError> {
         match self {
-            Self::Bucket(_) | Self::Lock(_) => Ok(()),
-            Self::Objects(ObjectOffices(objects)) => objects.check_namespace().await,
-            Self::ForLife(LifeOffices(locks)) => locks.check_namespace().await,
+            Self::Nats(_) | Self::Lock(_) => Ok(()),
+            Self::Kubernetes(KubernetesElections(objects)) => objects.check_namespace().await,
+            Self::ForLife(LifeElections(locks)) => locks.check_namespace().await,
         }
     }
 
     /// Listens to one election, or to all.
-    pub async fn listen(&self, only: Option<&str>) -> Result<Ear, CliError> {
+    pub async fn watch(&self, only: Option<&str>) -> Result<Watcher, CliError> {
         Ok(match self {
-            Self::Bucket(offices) => Ear::Bucket(Box::new(offices.listen(only).await?)),
-            Self::Objects(offices) => Ear::Objects(Box::new(offices.listen(only).await?)),
-            Self::ForLife(offices) => Ear::ForLife(Box::new(offices.listen(only).await?)),
-            Self::Lock(offices) => Ear::Lock(offices.listen(only)),
+            Self::Nats(elections) => Watcher::Nats(Box::new(elections.watch(only).await?)),
+            Self::Kubernetes(elections) => {
+                Watcher::Kubernetes(Box::new(elections.watch(only).await?))
+            }
+            Self::ForLife(elections) => Watcher::ForLife(Box::new(elections.watch(only).await?)),
+            Self::Lock(elections) => Watcher::Lock(elections.watch(only)),
         })
     }
 
     /// Ends the term of its holder, if nobody has written meanwhile. Answers a revision before those of later terms; none
     /// if somebody has written.
-    pub async fn evict(&self, office: &Office, doing: &str) -> Result<Option<u64>, CliError> {
+    pub async fn evict(
+        &self,
+        status: &ElectionStatus,
+        doing: &str,
+    ) -> Result<Option<u64>, CliError> {
         match self {
-            Self::Bucket(offices) => offices.evict(office, doing).await,
-            Self::Objects(offices) => offices.evict(office).await,
-            Self::ForLife(offices) => offices.evict(office).await,
-            Self::Lock(offices) => offices.evict(office).await,
+            Self::Nats(elections) => elections.evict(status, doing).await,
+            Self::Kubernetes(elections) => elections.evict(status).await,
+            Self::ForLife(elections) => elections.evict(status).await,
+            Self::Lock(elections) => elections.evict(status).await,
         }
     }
 
     /// How long others may wait until they follow this holder; none where it is not known.
     pub fn longest_wait(&self, holder: &Holder) -> Option<Duration> {
         match self {
-            Self::Bucket(offices) => offices.ttl(),
-            Self::Objects(_) => holder.lease,
+            Self::Nats(elections) => elections.ttl(),
+            Self::Kubernetes(_) => holder.lease,
             Self::ForLife(_) => None,
-            Self::Lock(offices) => {
-                holder.lease.or_else(|| Some(offices.lock.capabilities().longest_lease))
+            Self::Lock(elections) => {
+                holder.lease.or_else(|| Some(elections.lock.capabilities().longest_lease))
             }
         }
     }
 
-    /// Why an office is vacant of which nothing is there any more.
+    /// Why an status is vacant of which nothing is there any more.
     pub fn cause_of_absence(&self) -> &'static str {
         match self {
-            Self::Bucket(_) => "expired", // a deletion leaves a marker
-            Self::Objects(_) => "evicted",
+            Self::Nats(_) => "expired", // a deletion leaves a marker
+            Self::Kubernetes(_) => "evicted",
             Self::Lock(_) => "gone",
             Self::ForLife(_) => "deleted", // by the garbage collector, a successor, or somebody
         }
@@ -151,30 +157,30 @@ impl<'a> Offices<'a> {
     /// What is to be mended in the lock; none where there is nothing to examine.
     pub async fn findings(&self) -> Result<Option<Vec<Finding>>, CliError> {
         match self {
-            Self::Bucket(offices) => offices.findings().await.map(Some),
-            Self::Objects(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
+            Self::Nats(elections) => elections.findings().await.map(Some),
+            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
         }
     }
 
     /// Where they are, for people.
     pub fn title(&self) -> String {
         match self {
-            Self::Bucket(offices) => {
-                let ttl = offices.ttl().map(|ttl| format!("TTL {}", time_format::span(ttl)));
+            Self::Nats(elections) => {
+                let ttl = elections.ttl().map(|ttl| format!("TTL {}", time_format::span(ttl)));
                 let ttl = ttl.unwrap_or_else(|| "no TTL".to_owned());
-                format!("Bucket {}, {ttl}", output::bold(offices.bucket()))
+                format!("Bucket {}, {ttl}", output::bold(elections.bucket()))
             }
-            Self::Objects(ObjectOffices(objects)) => {
+            Self::Kubernetes(KubernetesElections(objects)) => {
                 format!(
                     "Namespace {}, kind {}",
                     output::bold(text::printable(objects.namespace())),
                     objects.kind().name()
                 )
             }
-            Self::Lock(offices) => {
-                format!("Lock {}", output::bold(text::printable(&offices.title)))
+            Self::Lock(elections) => {
+                format!("Lock {}", output::bold(text::printable(&elections.title)))
             }
-            Self::ForLife(LifeOffices(locks)) => format!(
+            Self::ForLife(LifeElections(locks)) => format!(
                 "Namespace {}, leaders for life, kind {}",
                 output::bold(text::printable(locks.namespace())),
                 locks.kind.name()
@@ -185,12 +191,12 @@ impl<'a> Offices<'a> {
     /// The same for programs.
     pub fn json(&self) -> Map<String, Value> {
         let fields = match self {
-            Self::Bucket(offices) => json!({"bucket": offices.bucket()}),
-            Self::Objects(ObjectOffices(objects)) => {
+            Self::Nats(elections) => json!({"bucket": elections.bucket()}),
+            Self::Kubernetes(KubernetesElections(objects)) => {
                 json!({"namespace": objects.namespace(), "kind": objects.kind().name()})
             }
-            Self::Lock(offices) => json!({"lock": offices.title}),
-            Self::ForLife(LifeOffices(locks)) => {
+            Self::Lock(elections) => json!({"lock": elections.title}),
+            Self::ForLife(LifeElections(locks)) => {
                 json!({"namespace": locks.namespace(), "kind": "ForLife", "carrier": locks.kind.name()})
             }
         };
@@ -198,24 +204,24 @@ impl<'a> Offices<'a> {
     }
 }
 
-impl Ear {
+impl Watcher {
     /// Whether every change is heard.
-    pub fn hears_all(&self) -> bool {
+    pub fn reports_every_change(&self) -> bool {
         match self {
-            Self::Bucket(ear) => ear.hears_all(),
-            Self::Objects(ear) => ear.hears_all(),
-            Self::ForLife(ear) => ear.hears_all(),
+            Self::Nats(watcher) => watcher.reports_every_change(),
+            Self::Kubernetes(watcher) => watcher.reports_every_change(),
+            Self::ForLife(watcher) => watcher.reports_every_change(),
             Self::Lock(_) => false,
         }
     }
 
     /// Cancel safe.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> Update {
         match self {
-            Self::Bucket(ear) => ear.next().await,
-            Self::Objects(ear) => ear.next().await,
-            Self::ForLife(ear) => ear.next().await,
-            Self::Lock(ear) => ear.next().await,
+            Self::Nats(watcher) => watcher.next().await,
+            Self::Kubernetes(watcher) => watcher.next().await,
+            Self::ForLife(watcher) => watcher.next().await,
+            Self::Lock(watcher) => watcher.next().await,
         }
     }
 }

@@ -15,17 +15,17 @@ const COARSENESS: Duration = Duration::from_secs(1);
 
 /// The last write to an election.
 #[derive(Debug, Clone)]
-pub struct Office {
+pub struct ElectionStatus {
     pub election: String,
     pub revision: u64,
     /// None where the lock does not say.
     pub written: Option<OffsetDateTime>,
-    pub holding: Holding,
+    pub state: LeaderStatus,
 }
 
 /// What it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holding {
+pub enum LeaderStatus {
     Held(Holder),
     /// Nobody leads, and why.
     Vacant(String),
@@ -44,12 +44,12 @@ pub struct Holder {
     /// How often it has written, where that is told.
     pub writes: Option<u64>,
     /// Of a leader for life.
-    pub pod: Option<OfPod>,
+    pub pod: Option<PodInfo>,
 }
 
 /// What there is to know of the pod of a leader for life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OfPod {
+pub struct PodInfo {
     pub uid: String,
     /// As `kubectl` shows it.
     pub phase: String,
@@ -69,11 +69,11 @@ impl Holder {
     }
 }
 
-impl Office {
+impl ElectionStatus {
     pub fn holder(&self) -> Option<&Holder> {
-        match &self.holding {
-            Holding::Held(holder) => Some(holder),
-            Holding::Vacant(_) => None,
+        match &self.state {
+            LeaderStatus::Held(holder) => Some(holder),
+            LeaderStatus::Vacant(_) => None,
         }
     }
 
@@ -87,9 +87,9 @@ impl Office {
     pub fn json(&self) -> Value {
         let holder = self.holder();
         let pod = holder.and_then(|holder| holder.pod.as_ref());
-        let cause = match &self.holding {
-            Holding::Held(_) => None,
-            Holding::Vacant(cause) => Some(cause),
+        let cause = match &self.state {
+            LeaderStatus::Held(_) => None,
+            LeaderStatus::Vacant(cause) => Some(cause),
         };
         let said = holder.and_then(|holder| holder.advertisement.as_deref());
         let mut told = json!({

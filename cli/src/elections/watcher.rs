@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use incumbent::lock::{LockError, LockErrorKind};
 
-use super::status::Office;
+use super::status::ElectionStatus;
 use crate::error::CliError;
 
 /// How long to wait before a watch that failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What was heard.
-pub enum Heard {
+pub enum Update {
     /// Something was written, or is there.
-    Office(Office),
+    Status(ElectionStatus),
     /// Something may have changed: a reason to look.
-    Look,
+    Recheck,
     /// Nothing is heard for now.
     Failed(CliError),
 }
 
 /// What can be watched.
-pub trait Watched {
+pub trait WatchSource {
     type Watch: Send;
 
     fn begin(&self) -> impl Future<Output = Result<Self::Watch, LockError>> + Send;
@@ -30,11 +30,11 @@ pub trait Watched {
     /// `None`: the watch is over. Cancel safe.
     fn next(
         watch: &mut Self::Watch,
-    ) -> impl Future<Output = Option<Result<Heard, LockError>>> + Send;
+    ) -> impl Future<Output = Option<Result<Update, LockError>>> + Send;
 }
 
 /// What is heard by one watch after another.
-pub struct WatchEar<W: Watched> {
+pub struct RestartingWatch<W: WatchSource> {
     watched: W,
     watch: Option<W::Watch>,
     /// Whether the server refuses to tell.
@@ -42,7 +42,7 @@ pub struct WatchEar<W: Watched> {
     failed: bool,
 }
 
-impl<W: Watched> WatchEar<W> {
+impl<W: WatchSource> RestartingWatch<W> {
     /// Begins; without the right to do so nothing is heard.
     pub async fn begin(watched: W) -> Result<Self, CliError> {
         let (watch, refused) = match watched.begin().await {
@@ -54,12 +54,12 @@ impl<W: Watched> WatchEar<W> {
     }
 
     /// Whether every change is heard.
-    pub fn hears_all(&self) -> bool {
+    pub fn reports_every_change(&self) -> bool {
         !self.refused
     }
 
     /// Cancel safe.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> Update {
         if self.refused {
             return pending().await;
         }
@@ -70,11 +70,11 @@ impl<W: Watched> WatchEar<W> {
             return match self.watched.begin().await {
                 Ok(watch) => {
                     self.watch = Some(watch);
-                    Heard::Look // what happened meanwhile is not told
+                    Update::Recheck // what happened meanwhile is not told
                 }
                 Err(error) => {
                     self.failed = true;
-                    Heard::Failed(error.into())
+                    Update::Failed(error.into())
                 }
             };
         };
@@ -83,12 +83,12 @@ impl<W: Watched> WatchEar<W> {
             Some(Err(error)) => {
                 self.watch = None;
                 self.failed = true;
-                Heard::Failed(error.into())
+                Update::Failed(error.into())
             }
             None => {
                 self.watch = None;
                 self.failed = false;
-                Heard::Look
+                Update::Recheck
             }
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     /// Watches one after the other; what each tells before it is over.
     struct Script(Mutex<VecDeque<Result<Tells, LockErrorKind>>>);
 
-    type Tells = VecDeque<Result<Heard, LockError>>;
+    type Tells = VecDeque<Result<Update, LockError>>;
 
     fn error(kind: LockErrorKind) -> LockError {
         LockError::new(kind, "refused")
@@ -116,14 +116,14 @@ mod tests {
         }
     }
 
-    impl Watched for Script {
+    impl WatchSource for Script {
         type Watch = Tells;
 
         async fn begin(&self) -> Result<Tells, LockError> {
             self.0.lock().unwrap().pop_front().expect("another watch").map_err(error)
         }
 
-        async fn next(watch: &mut Tells) -> Option<Result<Heard, LockError>> {
+        async fn next(watch: &mut Tells) -> Option<Result<Update, LockError>> {
             watch.pop_front()
         }
     }
@@ -135,27 +135,28 @@ mod tests {
             Ok(Tells::new()),
             Ok(broken),
             Err(LockErrorKind::Denied),
-            Ok(Tells::from([Ok(Heard::Look)])),
+            Ok(Tells::from([Ok(Update::Recheck)])),
         ]);
-        let mut ear = WatchEar::begin(script).await.unwrap();
+        let mut watcher = RestartingWatch::begin(script).await.unwrap();
         let begun = tokio::time::Instant::now();
-        assert!(matches!(ear.next().await, Heard::Look), "it is over");
-        assert!(matches!(ear.next().await, Heard::Look), "another one has begun");
-        assert!(matches!(ear.next().await, Heard::Failed(_)), "which broke");
+        assert!(matches!(watcher.next().await, Update::Recheck), "it is over");
+        assert!(matches!(watcher.next().await, Update::Recheck), "another one has begun");
+        assert!(matches!(watcher.next().await, Update::Failed(_)), "which broke");
         assert_eq!(begun.elapsed(), Duration::ZERO, "so far it goes on at once");
-        assert!(matches!(ear.next().await, Heard::Failed(_)), "and none is to be had");
-        assert!(matches!(ear.next().await, Heard::Look), "but later one is");
+        assert!(matches!(watcher.next().await, Update::Failed(_)), "and none is to be had");
+        assert!(matches!(watcher.next().await, Update::Recheck), "but later one is");
         assert_eq!(begun.elapsed(), PAUSE * 2);
-        assert!(ear.hears_all());
+        assert!(watcher.reports_every_change());
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_the_right_nothing_is_heard() {
-        let mut ear = WatchEar::begin(Script::of([Err(LockErrorKind::Denied)])).await.unwrap();
-        assert!(!ear.hears_all());
-        let heard = tokio::time::timeout(Duration::from_secs(3600), ear.next()).await;
+        let mut watcher =
+            RestartingWatch::begin(Script::of([Err(LockErrorKind::Denied)])).await.unwrap();
+        assert!(!watcher.reports_every_change());
+        let heard = tokio::time::timeout(Duration::from_secs(3600), watcher.next()).await;
         assert!(heard.is_err());
-        let other = WatchEar::begin(Script::of([Err(LockErrorKind::Unavailable)])).await;
+        let other = RestartingWatch::begin(Script::of([Err(LockErrorKind::Unavailable)])).await;
         assert!(other.is_err());
     }
 }

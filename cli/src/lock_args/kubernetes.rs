@@ -71,13 +71,13 @@ pub struct ElectionObjects {
 
 /// What the objects of any kind say of their elections.
 pub trait Records: Send + Sync {
-    fn one<'a>(
+    fn status<'a>(
         &'a self,
         name: &'a str,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Option<Office>, LockError>>;
 
-    fn all(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>>;
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>>;
 
     fn watch<'a>(
         &'a self,
@@ -85,7 +85,7 @@ pub trait Records: Send + Sync {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<OfficeWatch, LockError>>;
 
-    fn empty<'a>(
+    fn evict<'a>(
         &'a self,
         name: &'a str,
         version: u64,
@@ -107,7 +107,7 @@ pub trait Records: Send + Sync {
 }
 
 impl<C: Carrier> Records for ObjectLock<C> {
-    fn one<'a>(
+    fn status<'a>(
         &'a self,
         name: &'a str,
         timeout: Duration,
@@ -115,7 +115,7 @@ impl<C: Carrier> Records for ObjectLock<C> {
         self.office(name, timeout).boxed()
     }
 
-    fn all(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>> {
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>> {
         self.offices(timeout).boxed()
     }
 
@@ -127,7 +127,7 @@ impl<C: Carrier> Records for ObjectLock<C> {
         self.watch_offices(only, timeout).boxed()
     }
 
-    fn empty<'a>(
+    fn evict<'a>(
         &'a self,
         name: &'a str,
         version: u64,
