@@ -18,7 +18,7 @@ const MEND: &str = "where Choria's candidates take part, give every candidate --
                     (with_choria() in code), and this check too; else see who writes there";
 
 /// Looks at the entries and at the bucket. `told`: it was said that they take part.
-pub async fn examine(
+pub async fn check(
     session: &Session,
     bucket: &BucketArgs,
     info: &Value,

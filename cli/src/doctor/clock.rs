@@ -51,12 +51,12 @@ impl Watched {
     pub async fn tell(self, report: &mut Report) {
         sleep_until(self.until).await;
         let last = Reading::take();
-        judge_rate(self.first.rate_until(last), report);
+        check_rate(self.first.rate_until(last), report);
         if let Ok(source) = std::fs::read_to_string(SOURCE) {
-            judge_source(source.trim(), report);
+            check_source(source.trim(), report);
         }
         if RUNNING_CHRONY.iter().any(|file| Path::new(file).exists()) {
-            judge_chrony(&chronys_settings(), report);
+            check_chrony(&chronys_settings(), report);
         }
     }
 }
@@ -87,7 +87,7 @@ fn nanos(time: rustix::time::Timespec) -> i128 {
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }
 
-fn judge_rate(rate: Option<(f64, f64)>, report: &mut Report) {
+fn check_rate(rate: Option<(f64, f64)>, report: &mut Report) {
     let Some((ppm, doubt)) = rate else {
         return report.unknown(CHECK, "it stood still while it was watched");
     };
@@ -109,7 +109,7 @@ fn judge_rate(rate: Option<(f64, f64)>, report: &mut Report) {
 }
 
 /// A clock that a hypervisor keeps stands still while the hypervisor keeps the machine from running.
-fn judge_source(source: &str, report: &mut Report) {
+fn check_source(source: &str, report: &mut Report) {
     if source.starts_with("kvm-clock") || source.starts_with("hyperv") || source == "xen" {
         report.unknown(
             CHECK,
@@ -121,7 +121,7 @@ fn judge_source(source: &str, report: &mut Report) {
     }
 }
 
-fn judge_chrony(settings: &str, report: &mut Report) {
+fn check_chrony(settings: &str, report: &mut Report) {
     let limit = chronys_limit(settings);
     let most = limit.unwrap_or(CHRONYS_DEFAULT_PPM);
     if most > MOST_PPM {
@@ -158,7 +158,7 @@ fn chronys_settings() -> String {
 mod tests {
     use super::*;
 
-    fn told(by: impl Fn(&mut Report)) -> String {
+    fn report_of(by: impl Fn(&mut Report)) -> String {
         let mut report = Report::default();
         by(&mut report);
         format!("{report:?}")
@@ -168,17 +168,21 @@ mod tests {
     fn a_clock_that_is_slewed_too_much_is_told() {
         let at = |leases, raw| Reading { leases, raw, doubt: 0 };
         let rate = |ppm: i128| at(0, 0).rate_until(at(1_000_000_000 + ppm * 1_000, 1_000_000_000));
-        assert!(told(|report| judge_rate(rate(50), report)).contains("Ok"));
-        assert!(told(|report| judge_rate(rate(-50), report)).contains("at most 50 parts"));
-        let slewed = told(|report| judge_rate(rate(1_500), report));
+        assert!(report_of(|report| check_rate(rate(50), report)).contains("Ok"));
+        assert!(report_of(|report| check_rate(rate(-50), report)).contains("at most 50 parts"));
+        let slewed = report_of(|report| check_rate(rate(1_500), report));
         assert!(slewed.contains("Warning") && slewed.contains("runs fast by 1500"), "{slewed}");
-        let slewed = told(|report| judge_rate(rate(-83_333), report));
+        let slewed = report_of(|report| check_rate(rate(-83_333), report));
         assert!(slewed.contains("Error") && slewed.contains("maxslewrate 500"), "{slewed}");
         assert!(
-            told(|report| judge_rate(at(5, 5).rate_until(at(5, 5)), report)).contains("Unknown")
+            report_of(|report| check_rate(at(5, 5).rate_until(at(5, 5)), report))
+                .contains("Unknown")
         );
         let unsure = Some((5_000.0, 4_500.0));
-        assert!(told(|report| judge_rate(unsure, report)).contains("Ok"), "it may be the reading");
+        assert!(
+            report_of(|report| check_rate(unsure, report)).contains("Ok"),
+            "it may be the reading"
+        );
     }
 
     #[test]
@@ -193,17 +197,17 @@ mod tests {
     fn chrony_must_be_told_its_limit() {
         assert_eq!(chronys_limit("pool a\n# maxslewrate 1\n MaxSlewRate 500 \n"), Some(500.0));
         assert_eq!(chronys_limit("maxslewrate\nmaxslewrate x\nmaxslewrate -1\n"), None);
-        let silent = told(|report| judge_chrony("makestep 1 3", report));
+        let silent = report_of(|report| check_chrony("makestep 1 3", report));
         assert!(
             silent.contains("Warning") && silent.contains("83333 parts in a million by default")
         );
-        assert!(told(|report| judge_chrony("maxslewrate 5000", report)).contains("Warning"));
-        assert!(!told(|report| judge_chrony("maxslewrate 500", report)).contains("Warning"));
+        assert!(report_of(|report| check_chrony("maxslewrate 5000", report)).contains("Warning"));
+        assert!(!report_of(|report| check_chrony("maxslewrate 500", report)).contains("Warning"));
     }
 
     #[test]
     fn a_clock_of_a_hypervisor_is_told() {
-        assert!(told(|report| judge_source("kvm-clock", report)).contains("Unknown"));
-        assert!(!told(|report| judge_source("tsc", report)).contains("Unknown"));
+        assert!(report_of(|report| check_source("kvm-clock", report)).contains("Unknown"));
+        assert!(!report_of(|report| check_source("tsc", report)).contains("Unknown"));
     }
 }

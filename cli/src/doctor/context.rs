@@ -11,19 +11,19 @@ pub enum Role {
     Observer,
     /// Stands in elections.
     #[default]
-    Campaigner,
+    Candidate,
     /// Makes buckets, and evicts leaders.
     Administrator,
 }
 
 /// What is to be examined, besides the lock itself.
 #[derive(Debug, Clone, Copy)]
-pub struct Exam<'a> {
+pub struct CheckContext<'a> {
     pub name: Option<&'a str>,
     pub role: Role,
     pub lease: Option<Duration>,
     /// How long to wait for an answer.
-    pub patience: Duration,
+    pub timeout: Duration,
     pub monitor: Option<&'a str>,
     /// Whether Choria's candidates are known to take part.
     pub with_choria: bool,

@@ -27,8 +27,8 @@ pub fn persistence(info: &Value, monitored: bool, report: &mut Report) {
 }
 
 /// What the server tells on its monitoring port.
-pub async fn sync_interval(address: &str, patience: Duration, report: &mut Report) {
-    let asked = tokio::time::timeout(patience, jetstream(address)).await;
+pub async fn sync_interval(address: &str, timeout: Duration, report: &mut Report) {
+    let asked = tokio::time::timeout(timeout, jetstream(address)).await;
     let jetstream = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
         Ok(jetstream) => jetstream,
         Err(why) => {
@@ -57,7 +57,7 @@ pub async fn sync_interval(address: &str, patience: Duration, report: &mut Repor
     }
 }
 
-/// `/jsz`, as a `/varz` that was first asked for before JetStream was up lacks its configuration for ever.
+/// `/jsz`, as a `/varz` that was first asked for before JetStream was up missing its configuration for ever.
 async fn jetstream(address: &str) -> Result<Value, String> {
     let address = address.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;

@@ -8,10 +8,10 @@ use incumbent::kubernetes::{
 use incumbent::lock::{Lock, LockError, LockErrorKind};
 use time::OffsetDateTime;
 
-use super::context::Role::{self, Administrator, Campaigner, Observer};
+use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::{Level, Report};
-use super::rights::{self, Lacks};
-use super::server::{self, ASKED};
+use super::rights::{self, MissingRights};
+use super::server::{self, SAMPLES};
 use crate::error::CliError;
 use crate::lock_args::{ElectionObjects, Kind, LifeObjects, timing};
 use crate::text::one_line;
@@ -37,19 +37,19 @@ pub async fn elections(
     report: &mut Report,
 ) -> Result<(), CliError> {
     name.map_or(Ok(()), |name| objects.check_name(name))?;
-    let (cluster, patience) = (objects.cluster(), objects.timeout);
+    let (cluster, timeout) = (objects.cluster(), objects.timeout);
     let timing = timing(lease)?;
-    let Some(spans) = server(cluster, patience, report).await else { return Ok(()) };
+    let Some(spans) = server(cluster, timeout, report).await else { return Ok(()) };
     let lock = cluster.lease_lock().timing(timing);
     server::round_trip(&spans, Lock::timing(&lock), timing.lease(), report);
-    namespace(cluster, patience, report).await;
+    namespace(cluster, timeout, report).await;
     let found = match name {
-        Some(name) => Some(objects.records.health(name, timing, patience).await),
+        Some(name) => Some(objects.records.health(name, timing, timeout).await),
         None => None,
     };
     let absent = matches!(&found, Some(Ok(found)) if found.contains(&ObjectFinding::Absent));
     let needs = needs_of_elections(objects.kind(), name, absent);
-    examine_rights(cluster, &needs, name, role, patience, report).await;
+    check_rights(cluster, &needs, name, role, timeout, report).await;
     match found {
         None => unnamed(objects.kind().name(), report),
         Some(Err(error)) => unread(&error, report),
@@ -83,20 +83,20 @@ pub async fn for_life(
     report: &mut Report,
 ) -> Result<(), CliError> {
     name.map_or(Ok(()), |name| locks.check_name(name))?;
-    let (cluster, patience) = (&locks.cluster, locks.timeout);
-    if server(cluster, patience, report).await.is_none() {
+    let (cluster, timeout) = (&locks.cluster, locks.timeout);
+    if server(cluster, timeout, report).await.is_none() {
         return Ok(());
     }
-    namespace(cluster, patience, report).await;
+    namespace(cluster, timeout, report).await;
     let (group, resource) = locks.kind.resource();
     let needs = needs_for_life(group, resource, name);
-    examine_rights(cluster, &needs, name, role, patience, report).await;
+    check_rights(cluster, &needs, name, role, timeout, report).await;
     let Some(name) = name else {
         unnamed(locks.kind.name(), report);
         return Ok(());
     };
-    match locks.locks.lock(name, patience).await {
-        Ok(Some(lock)) => judge_lock(&lock, report),
+    match locks.locks.lock(name, timeout).await {
+        Ok(Some(lock)) => check_lock(&lock, report),
         Ok(None) => {
             report.ok(OBJECT, "there is none yet: who comes first makes it, and leads at once")
         }
@@ -109,17 +109,17 @@ pub async fn for_life(
 /// were none.
 async fn server(
     cluster: &Cluster,
-    patience: Duration,
+    timeout: Duration,
     report: &mut Report,
 ) -> Option<Vec<Duration>> {
-    let (mut spans, mut ahead, mut facts) = (Vec::new(), None, None);
-    for _ in 0..ASKED {
+    let (mut spans, mut offset, mut facts) = (Vec::new(), None, None);
+    for _ in 0..SAMPLES {
         let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
-        match cluster.server(patience).await {
+        match cluster.server(timeout).await {
             Ok(told) => {
                 let span = start.elapsed();
                 spans.push(span);
-                nearer(&mut ahead, &told, wall, span);
+                nearer(&mut offset, &told, wall, span);
                 facts = Some(told);
             }
             Err(error) => {
@@ -133,12 +133,12 @@ async fn server(
         None => report.unknown(SERVER, "it answers, and does not tell its version"),
     }
     let what = "the times of records, and who is called overdue, do";
-    server::clock(ahead, what, report);
+    server::clock(offset, what, report);
     spans.sort_unstable();
     Some(spans)
 }
 
-/// Keeps what is surest of by how much its clock is ahead of ours.
+/// Keeps what is clock_bounds of by how much its clock is ahead of ours.
 fn nearer(
     known: &mut Option<(time::Duration, time::Duration)>,
     told: &ServerFacts,
@@ -148,14 +148,14 @@ fn nearer(
     // It tells whole seconds: the middle of one is meant, give or take a half.
     const HALF: time::Duration = time::Duration::milliseconds(500);
     let Some(date) = told.date.and_then(time_format::from_system) else { return };
-    let (ahead, doubt) = server::ahead(date.saturating_add(HALF), asked_at, span);
-    server::surest(known, (ahead, doubt.saturating_add(HALF)));
+    let (offset, doubt) = server::clock_offset(date.saturating_add(HALF), asked_at, span);
+    server::clock_bounds(known, (offset, doubt.saturating_add(HALF)));
 }
 
-async fn namespace(cluster: &Cluster, patience: Duration, report: &mut Report) {
+async fn namespace(cluster: &Cluster, timeout: Duration, report: &mut Report) {
     const CHECK: &str = "namespace";
     let name = cluster.namespace();
-    match cluster.has_namespace(patience).await {
+    match cluster.has_namespace(timeout).await {
         Ok(true) => report.ok(CHECK, format!("{name} is there")),
         Ok(false) => {
             report.error(CHECK, format!("there is no namespace {name}: make it, or name another"));
@@ -177,13 +177,13 @@ fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<
     let unnamed = |verb| Right { name: None, ..right(verb) };
     let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
     let (creates, may_create): (&[Role], &[Role]) =
-        if absent { (&[Campaigner], &[]) } else { (&[], &[Campaigner]) };
+        if absent { (&[Candidate], &[]) } else { (&[], &[Candidate]) };
     let mut needs = vec![
-        need(right("get"), &[Observer, Campaigner, Administrator], &[]),
-        need(right("update"), &[Campaigner, Administrator], &[]),
-        need(right("watch"), &[], &[Observer, Campaigner, Administrator]),
+        need(right("get"), &[Observer, Candidate, Administrator], &[]),
+        need(right("update"), &[Candidate, Administrator], &[]),
+        need(right("watch"), &[], &[Observer, Candidate, Administrator]),
         need(unnamed("create"), creates, may_create),
-        need(events(), &[], &[Campaigner, Administrator]),
+        need(events(), &[], &[Candidate, Administrator]),
     ];
     if name.is_none() {
         look_at_all(&mut needs, unnamed("list"));
@@ -207,15 +207,15 @@ fn needs_for_life<'a>(
     };
     let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
     let mut needs = vec![
-        need(right("get"), &[Observer, Campaigner, Administrator], &[]),
-        need(unnamed("create"), &[Campaigner], &[]),
-        need(right("delete"), &[Administrator], &[Campaigner]),
-        need(right("watch"), &[], &[Observer, Campaigner, Administrator]),
-        need(core("get", "pods", false), &[Campaigner], &[Observer, Administrator]),
-        need(core("watch", "pods", false), &[], &[Campaigner]),
-        need(core("get", "nodes", true), &[], &[Campaigner]),
-        need(core("watch", "nodes", true), &[], &[Campaigner]),
-        need(events(), &[], &[Campaigner, Administrator]),
+        need(right("get"), &[Observer, Candidate, Administrator], &[]),
+        need(unnamed("create"), &[Candidate], &[]),
+        need(right("delete"), &[Administrator], &[Candidate]),
+        need(right("watch"), &[], &[Observer, Candidate, Administrator]),
+        need(core("get", "pods", false), &[Candidate], &[Observer, Administrator]),
+        need(core("watch", "pods", false), &[], &[Candidate]),
+        need(core("get", "nodes", true), &[], &[Candidate]),
+        need(core("watch", "nodes", true), &[], &[Candidate]),
+        need(events(), &[], &[Candidate, Administrator]),
     ];
     if name.is_none() {
         look_at_all(&mut needs, unnamed("list"));
@@ -229,7 +229,7 @@ fn look_at_all<'a>(needs: &mut Vec<Need<'a>>, list: Right<'a>) {
         .iter_mut()
         .filter(|need| need.right.verb == "get" && need.needed_by.contains(&Observer))
     {
-        (need.needed_by, need.useful_to) = (&[Campaigner, Administrator], &[Observer]);
+        (need.needed_by, need.useful_to) = (&[Candidate, Administrator], &[Observer]);
     }
     needs.push(Need { right: list, needed_by: &[Observer], useful_to: &[Administrator] });
 }
@@ -238,18 +238,18 @@ fn events() -> Right<'static> {
     Right { verb: "create", group: "", resource: "events", name: None, cluster_wide: false }
 }
 
-/// Asks for each right, and says what each role lacks.
-async fn examine_rights(
+/// Asks for each right, and says what each role missing.
+async fn check_rights(
     cluster: &Cluster,
     needs: &[Need<'_>],
     name: Option<&str>,
     role: Role,
-    patience: Duration,
+    timeout: Duration,
     report: &mut Report,
 ) {
     let mut lacking = Vec::new();
     for need in needs {
-        match cluster.may(&need.right, patience).await {
+        match cluster.may(&need.right, timeout).await {
             Ok(true) => {}
             Ok(false) => lacking.push(need),
             Err(error) if error.kind() == LockErrorKind::Denied => {
@@ -258,19 +258,19 @@ async fn examine_rights(
             Err(error) => return report.error(rights::CHECK, one_line(&error)),
         }
     }
-    for of in [Observer, Campaigner, Administrator] {
+    for of in [Observer, Candidate, Administrator] {
         let list = |roles: fn(&Need<'_>) -> &'static [Role]| -> Vec<Right<'_>> {
-            let lacks = lacking.iter().filter(|need| roles(need).contains(&of));
-            lacks.map(|need| need.right).collect()
+            let missing = lacking.iter().filter(|need| roles(need).contains(&of));
+            missing.map(|need| need.right).collect()
         };
         let (needed, useful) = (list(|need| need.needed_by), list(|need| need.useful_to));
-        let lacks = Lacks {
+        let missing = MissingRights {
             needed: named(&needed),
             useful: named(&useful),
-            mend_needed: mend(&needed, name),
-            mend_useful: mend(&useful, name),
+            fix_needed: fix(&needed, name),
+            fix_useful: fix(&useful, name),
         };
-        lacks.tell(of, role, report);
+        missing.tell(of, role, report);
     }
 }
 
@@ -284,7 +284,7 @@ fn named(rights: &[Right<'_>]) -> String {
 }
 
 /// The rules that are to be added to a Role.
-fn mend(rights: &[Right<'_>], name: Option<&str>) -> String {
+fn fix(rights: &[Right<'_>], name: Option<&str>) -> String {
     let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
     for right in rights {
         let same =
@@ -322,7 +322,7 @@ fn mend(rights: &[Right<'_>], name: Option<&str>) -> String {
     parts.join("; ")
 }
 
-fn judge_lock(lock: &LifeLock, report: &mut Report) {
+fn check_lock(lock: &LifeLock, report: &mut Report) {
     let next = "the next candidate replaces it; if it stays, nobody stands, or may delete it";
     if lock.owners.is_empty() {
         return report.warning(OBJECT, format!("no pod owns it; {next}"));

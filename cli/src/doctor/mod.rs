@@ -27,7 +27,7 @@ use crate::lock_args::check_name;
 use crate::lock_args::{LockArgs, SelectedLock, misplaced};
 use crate::nats::PATIENCE;
 use crate::output::Format;
-use context::{Exam, Role};
+use context::{CheckContext, Role};
 use report::Report;
 
 const LEVELS: &str = "\
@@ -38,18 +38,18 @@ Levels:
   error    elections do not work, or cannot keep what they promise
 
 Exit codes:
-  0      nothing to mend
+  0      nothing to fix
   1      warnings
   2      errors, no server in reach among them; or wrong usage
   128+n  ended by signal n";
 
-/// Check whether elections can work here, and say how to mend what is in the way.
+/// Check whether elections can work here, and say how to fix what is in the way.
 ///
 /// Looks at the server, its JetStream and its clock, the round trip against the lease, our rights, and the bucket: a line
 /// for each finding; and, on Linux, how far this machine's clock is slewed. Nothing is stored: the right to write is tried with a
 /// write that the bucket must refuse.
 ///
-/// With Kubernetes: the API server, its clock, the round trip, the rights, with the rule that a Role lacks, the namespace, and
+/// With Kubernetes: the API server, its clock, the round trip, the rights, with the rule that a Role missing, the namespace, and
 /// the object of NAME.
 ///
 /// With a URL, each of several by itself. A database: its version, whether it is the primary, its clock, the tables, our rights on
@@ -89,26 +89,26 @@ impl Doctor {
         let mut report = Report::default();
         #[cfg(target_os = "linux")]
         let clock = clock::Watched::begin();
-        let exam = |patience| Exam {
+        let context = |timeout| CheckContext {
             name: self.name.as_deref(),
             role: self.role,
             lease: self.lease,
-            patience,
+            timeout,
             monitor: self.monitor.as_deref(),
             with_choria: self.with_choria,
         };
         match self.lock.at().await? {
             SelectedLock::Nats(bucket) => {
-                let patience = bucket.told_timeout().unwrap_or(PATIENCE);
-                nats::examine(bucket, exam(patience), &mut report).await?;
+                let timeout = bucket.told_timeout().unwrap_or(PATIENCE);
+                nats::check(bucket, context(timeout), &mut report).await?;
             }
             SelectedLock::Url(..) | SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_)
                 if self.with_choria =>
             {
                 return Err(misplaced("--with-choria", "nats"));
             }
-            SelectedLock::Url(url, patience) => {
-                urls::examine(&url, exam(patience.unwrap_or(PATIENCE)), &mut report).await?;
+            SelectedLock::Url(url, timeout) => {
+                urls::check(&url, context(timeout.unwrap_or(PATIENCE)), &mut report).await?;
             }
             SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));

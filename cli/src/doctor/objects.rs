@@ -7,10 +7,10 @@ use incumbent::object_storage::{Bucket, BucketFacts};
 use incumbent::protocol::TimingOptions;
 use time::OffsetDateTime;
 
-use super::context::Exam;
-use super::context::Role::{self, Administrator, Campaigner, Observer};
+use super::context::CheckContext;
+use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::Report;
-use super::rights::{self, Lacks, NOBODYS};
+use super::rights::{self, MissingRights, UNUSED_NAME};
 use super::server;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
@@ -20,13 +20,17 @@ const STORE: &str = "store";
 const CONDITIONS: &str = "conditions";
 
 /// Examines the store by reading; and, for those who write, by writing to an object of our own.
-pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Result<(), CliError> {
+pub async fn check(
+    bucket: &Bucket,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
     let lock = bucket.lock();
     let wrong = |rule| CliError::new(Code::Usage, rule);
-    exam.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
+    context.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
     let start = Instant::now();
     let mut lacking = Vec::new();
-    match lock.read(exam.name.unwrap_or(NOBODYS), exam.patience).await {
+    match lock.read(context.name.unwrap_or(UNUSED_NAME), context.timeout).await {
         Ok(_) => report.ok(STORE, "it answers, and lets us read"),
         Err(error) if is_a_right(&error) => lacking.push(Right::Get(one_line(&error))),
         Err(error) => {
@@ -35,39 +39,39 @@ pub async fn examine(bucket: &Bucket, exam: Exam<'_>, report: &mut Report) -> Re
         }
     }
     let mut spans = vec![start.elapsed()];
-    match lock.names(exam.patience).await {
+    match lock.names(context.timeout).await {
         Ok(_) => {}
         Err(error) if is_a_right(&error) => lacking.push(Right::List(one_line(&error))),
         Err(error) => report.error(STORE, one_line(&error)),
     }
-    let tried = exam.role != Observer;
-    let mut ahead = None;
+    let tried = context.role != Observer;
+    let mut offset = None;
     if tried {
         let asked_at = OffsetDateTime::now_utc();
         let began = Instant::now();
-        match bucket.probe(exam.patience).await {
+        match bucket.probe(context.timeout).await {
             Ok(facts) => {
-                judge(&facts, report);
+                check_facts(&facts, report);
                 // When it was written is told in whole seconds by some, and lies within all of the probe.
                 if let Some(theirs) = facts.clock.and_then(time_format::from_system) {
-                    ahead = Some(server::ahead(theirs, asked_at, began.elapsed()));
+                    offset = Some(server::clock_offset(theirs, asked_at, began.elapsed()));
                 }
                 spans = facts.spans;
             }
             Err(error) if is_a_right(&error) => lacking.push(Right::Put(one_line(&error))),
             Err(error) => report.error(CONDITIONS, one_line(&error)),
         }
-        server::clock(ahead, "what Go's campaigners read of our deadlines does", report);
+        server::clock(offset, "what Go's campaigners read of our deadlines does", report);
     }
     spans.sort_unstable();
-    let options = TimingOptions { lease: exam.lease, ..Default::default() };
+    let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, options, lock.capabilities().longest_lease, report);
     if !tried {
         report.unknown(rights::CHECK, "those of who writes: nothing is written for an observer");
     }
-    for of in [Observer, Campaigner, Administrator] {
+    for of in [Observer, Candidate, Administrator] {
         if tried || of == Observer {
-            lacks(of, &lacking).tell(of, exam.role, report);
+            missing(of, &lacking).tell(of, context.role, report);
         }
     }
     Ok(())
@@ -80,23 +84,23 @@ enum Right {
     Put(String),
 }
 
-fn lacks(of: Role, lacking: &[Right]) -> Lacks {
+fn missing(of: Role, lacking: &[Right]) -> MissingRights {
     let (mut needed, mut useful) = (Vec::new(), Vec::new());
     for right in lacking {
         match right {
             Right::Get(why) => needed.push(format!("reading objects ({why})")),
             Right::Put(why) if of != Observer => needed.push(format!("writing objects ({why})")),
             Right::Put(_) => {}
-            Right::List(_) if of == Campaigner => {} // who stands lists nothing
+            Right::List(_) if of == Candidate => {} // who stands lists nothing
             Right::List(why) => useful.push(format!("listing objects ({why})")),
         }
     }
-    let mend = "docs/object-storage.md has the least rights".to_owned();
-    Lacks {
+    let fix = "docs/object-storage.md has the least rights".to_owned();
+    MissingRights {
         needed: needed.join(", "),
         useful: useful.join(", "),
-        mend_needed: mend.clone(),
-        mend_useful: mend,
+        fix_needed: fix.clone(),
+        fix_useful: fix,
     }
 }
 
@@ -104,7 +108,7 @@ fn is_a_right(error: &LockError) -> bool {
     error.kind() == LockErrorKind::Denied
 }
 
-fn judge(facts: &BucketFacts, report: &mut Report) {
+fn check_facts(facts: &BucketFacts, report: &mut Report) {
     let both = [(facts.refuses_to_create, "If-None-Match"), (facts.refuses_to_replace, "If-Match")];
     let ignored: Vec<_> = both.iter().filter(|(refuses, _)| !refuses).map(|(_, of)| *of).collect();
     match ignored.as_slice() {
@@ -118,11 +122,11 @@ fn judge(facts: &BucketFacts, report: &mut Report) {
         ),
     }
     if let Some(why) = &facts.left {
-        let mend = "elections need no right to delete; delete it by hand";
+        let fix = "elections need no right to delete; delete it by hand";
         report.warning(
             CONDITIONS,
             format!(
-                "the object {NOBODYS} that this was tried on is still there: {}; {mend}",
+                "the object {UNUSED_NAME} that this was tried on is still there: {}; {fix}",
                 one_line(why)
             ),
         );

@@ -8,7 +8,7 @@ use std::time::Duration;
 use incumbent::lock_url::NamedPeers;
 use incumbent::peer::{Dns, Peer, PeerSource};
 
-use super::context::Exam;
+use super::context::CheckContext;
 use super::report::Report;
 use crate::text::one_line;
 use crate::time_format;
@@ -24,12 +24,12 @@ const LISTENS: Duration = Duration::from_secs(3);
 const LIGHTEST: f64 = f64::MIN_POSITIVE;
 
 /// Examines the address, where the others are, and how many are heard.
-pub async fn examine(named: &NamedPeers, exam: Exam<'_>, report: &mut Report) {
+pub async fn check(named: &NamedPeers, context: CheckContext<'_>, report: &mut Report) {
     let bound = address(named, report);
     let known = known(named, report).await;
-    settings(named, &known, exam.lease, report);
+    settings(named, &known, context.lease, report);
     if bound && named.quorum > 1 {
-        hear(named, &known, exam.patience, report).await;
+        hear(named, &known, context.timeout, report).await;
     }
 }
 
@@ -145,7 +145,7 @@ fn settings(
 async fn hear(
     named: &NamedPeers,
     known: &BTreeSet<SocketAddr>,
-    patience: Duration,
+    timeout: Duration,
     report: &mut Report,
 ) {
     // At any port: members answer to where a hello came from, and one of them may listen at the named one.
@@ -168,14 +168,14 @@ async fn hear(
     let mut changes = peer.changes();
     let heard = || peer.members().len().saturating_sub(1); // without us
     let everybody = async { while heard() < all && changes.next().await.is_some() {} };
-    let _ = tokio::time::timeout(LISTENS.min(patience), everybody).await;
+    let _ = tokio::time::timeout(LISTENS.min(timeout), everybody).await;
     let heard = heard();
     peer.stop().await;
     let told = format!("{heard} of {all} are heard");
     if heard >= least {
         report.ok(PEERS, format!("{told}: a majority"));
     } else {
-        let mend = "start them, and let UDP through";
-        report.warning(PEERS, format!("{told}, and nobody leads without {least}; {mend}"));
+        let fix = "start them, and let UDP through";
+        report.warning(PEERS, format!("{told}, and nobody leads without {least}; {fix}"));
     }
 }

@@ -6,11 +6,11 @@ use incumbent::protocol::TimingOptions;
 use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, Tables};
 use time::OffsetDateTime;
 
-use super::context::Exam;
-use super::context::Role::{Administrator, Campaigner, Observer};
+use super::context::CheckContext;
+use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
-use super::rights::{self, Lacks};
-use super::server::{self, ASKED};
+use super::rights::{self, MissingRights};
+use super::server::{self, SAMPLES};
 use crate::text::one_line;
 use crate::text::printable;
 
@@ -26,53 +26,61 @@ const HEARS_WITHIN: Duration = Duration::from_secs(5);
 const FILE: &str = "deploy/postgres.sql";
 
 /// Examines the server, then the tables.
-pub async fn examine(probe: &PostgresProbe, tables: Tables, exam: Exam<'_>, report: &mut Report) {
-    let (mut spans, mut ahead, mut last) = (Vec::new(), None, None);
-    for _ in 0..ASKED {
+pub async fn check(
+    probe: &PostgresProbe,
+    tables: Tables,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) {
+    let (mut spans, mut offset, mut last) = (Vec::new(), None, None);
+    for _ in 0..SAMPLES {
         let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
-        match probe.server(exam.patience).await {
+        match probe.server(context.timeout).await {
             Ok(facts) => {
                 let span = start.elapsed();
                 // The first answer takes as long as a connection does, and says the least of its clock.
                 spans.push(span);
-                server::surest(&mut ahead, server::ahead(facts.clock.into(), wall, span));
+                server::clock_bounds(
+                    &mut offset,
+                    server::clock_offset(facts.clock.into(), wall, span),
+                );
                 last = Some(facts);
             }
             Err(error) => return report.error(SERVER, one_line(&error)),
         }
     }
     let Some(facts) = last else { return };
-    let writable = judge(&facts, report);
-    server::clock(ahead, "the times that psql shows do", report);
+    let writable = check_facts(&facts, report);
+    server::clock(offset, "the times that psql shows do", report);
     spans.sort_unstable();
-    let found = probe.tables(exam.patience).await;
+    let found = probe.tables(context.timeout).await;
     let longest = found.as_ref().ok().and_then(|found| found.longest_lease);
-    let options = TimingOptions { lease: exam.lease, ..Default::default() };
+    let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
     match found {
         Err(error) => report.error(TABLES, one_line(&error)),
         Ok(found) => {
             let may_make = tables.makes() && writable;
-            judge_tables(&found, may_make, report);
-            judge_rights(&found, exam, report);
+            check_tables(&found, may_make, report);
+            check_table_rights(&found, context, report);
         }
     }
     durability(&facts, report);
     if writable {
-        hints(probe, exam.patience, report).await;
+        hints(probe, context.timeout, report).await;
     }
 }
 
 /// Whether elections can be held there.
-fn judge(facts: &PostgresFacts, report: &mut Report) -> bool {
+fn check_facts(facts: &PostgresFacts, report: &mut Report) -> bool {
     let named = format!("PostgreSQL {}", printable(&facts.version));
     if facts.version_number < OLDEST {
         report.error(SERVER, format!("{named} is not supported; upgrade to 12 or later"));
     } else if facts.replica {
-        let mend = "name the primary, by an address that moves with it";
+        let fix = "name the primary, by an address that moves with it";
         report.error(
             SERVER,
-            format!("{named}, a replica or in recovery: elections are held on the primary; {mend}"),
+            format!("{named}, a replica or in recovery: elections are held on the primary; {fix}"),
         );
     } else {
         report.ok(SERVER, format!("{named}, a primary"));
@@ -80,8 +88,8 @@ fn judge(facts: &PostgresFacts, report: &mut Report) -> bool {
     !facts.replica
 }
 
-fn judge_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
-    let mend = format!("run {FILE} as who may");
+fn check_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
+    let fix = format!("run {FILE} as who may");
     match (&found.schema, &found.first_schema) {
         (Some(schema), _) if found.complete => {
             let schema = printable(schema);
@@ -103,7 +111,7 @@ fn judge_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
             let schema = printable(schema);
             report.error(
                 TABLES,
-                format!("those in schema {schema} lack a table, a function or a trigger; {mend}"),
+                format!("those in schema {schema} lack a table, a function or a trigger; {fix}"),
             );
         }
         (None, Some(schema)) if found.may_create && may_make => {
@@ -117,32 +125,32 @@ fn judge_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
             report.error(TABLES, "there are none, and the search_path names no schema that is there; make it, or set another");
         }
         (None, Some(_)) => {
-            report.error(TABLES, format!("there are none, and we may not make them; {mend}"))
+            report.error(TABLES, format!("there are none, and we may not make them; {fix}"))
         }
     }
 }
 
-fn judge_rights(found: &TableFacts, exam: Exam<'_>, report: &mut Report) {
+fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mut Report) {
     if found.schema.is_none() {
         return report.unknown(rights::CHECK, "those on tables that are not there");
     }
-    for of in [Observer, Campaigner, Administrator] {
+    for of in [Observer, Candidate, Administrator] {
         let needed_by = |right: &&TableRight| match of {
             Observer => right.verb == "SELECT",
-            Campaigner => true,
+            Candidate => true,
             Administrator => right.verb != "INSERT", // evicts
         };
         let lacking: Vec<_> = found.lacking.iter().filter(needed_by).collect();
         let named = lacking.iter().map(|right| format!("{} on {}", right.verb, right.table));
         let grants =
             lacking.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
-        let lacks = Lacks {
+        let missing = MissingRights {
             needed: named.collect::<Vec<_>>().join(", "),
             useful: String::new(),
-            mend_needed: grants.collect::<Vec<_>>().join("; "),
-            mend_useful: String::new(),
+            fix_needed: grants.collect::<Vec<_>>().join("; "),
+            fix_useful: String::new(),
         };
-        lacks.tell(of, exam.role, report);
+        missing.tell(of, context.role, report);
     }
 }
 
@@ -180,8 +188,8 @@ fn durability(facts: &PostgresFacts, report: &mut Report) {
     }
 }
 
-async fn hints(probe: &PostgresProbe, patience: Duration, report: &mut Report) {
-    match probe.hears(patience.min(HEARS_WITHIN)).await {
+async fn hints(probe: &PostgresProbe, timeout: Duration, report: &mut Report) {
+    match probe.hears(timeout.min(HEARS_WITHIN)).await {
         Ok(true) => report.ok(HINTS, "notifications arrive (LISTEN)"),
         Ok(false) => report.warning(
             HINTS,

@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::context::Role;
 use super::report::Report;
-use super::server::Asked;
+use super::server::ServerSamples;
 use crate::error::CliError;
 use crate::nats::{BucketArgs, Session};
 
@@ -20,7 +20,7 @@ pub const CHECK: &str = "rights";
 const PREFIX: &str = "$JS.API";
 
 /// An election that nobody stands in.
-pub const NOBODYS: &str = "incumbent-doctor";
+pub const UNUSED_NAME: &str = "incumbent-doctor";
 
 /// How long a refusal may take from the connection to whoever hears it, in this process.
 const SETTLING: Duration = Duration::from_millis(250);
@@ -61,15 +61,15 @@ enum Written {
     Silence,
 }
 
-pub async fn examine(
+pub async fn check(
     session: &Session,
     bucket: &BucketArgs,
     name: Option<&str>,
     role: Role,
-    asked: &Asked,
+    asked: &ServerSamples,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let rights = rights(session, bucket.bucket(), name.unwrap_or(NOBODYS), asked.info.as_ref());
+    let rights = rights(session, bucket.bucket(), name.unwrap_or(UNUSED_NAME), asked.info.as_ref());
     let mut refused = session.refusals();
     let client = session.client();
     let mut heard = Vec::new();
@@ -106,15 +106,15 @@ pub async fn examine(
         Written::Silence => report.unknown(CHECK, "whether we may write: nobody answered a write in time"),
         Written::Reached | Written::Refused | Written::Nowhere => {}
     }
-    for of in [Role::Observer, Role::Campaigner, Role::Administrator] {
-        judge(of, role, &rights, &refusals, report);
+    for of in [Role::Observer, Role::Candidate, Role::Administrator] {
+        check_facts(of, role, &rights, &refusals, report);
     }
     Ok(())
 }
 
 /// All rights; the last is that to write.
 fn rights(session: &Session, bucket: &str, name: &str, info: Option<&Value>) -> Vec<Right> {
-    use Role::{Administrator, Campaigner, Observer};
+    use Role::{Administrator, Candidate, Observer};
     let prefix = session.api_prefix().unwrap_or(PREFIX);
     let below = if prefix == PREFIX { String::new() } else { format!("{prefix}.") };
     let repeated =
@@ -128,45 +128,45 @@ fn rights(session: &Session, bucket: &str, name: &str, info: Option<&Value>) -> 
     };
     let telling = |publish, useful_to| right(format!("{told}{name}"), publish, &[], useful_to);
     vec![
-        api("STREAM.INFO", &[Observer, Campaigner, Administrator], &[]),
-        api("STREAM.MSG.GET", &[Observer, Administrator], &[Campaigner]),
-        telling(false, &[Observer, Campaigner]),
-        telling(true, &[Campaigner]),
+        api("STREAM.INFO", &[Observer, Candidate, Administrator], &[]),
+        api("STREAM.MSG.GET", &[Observer, Administrator], &[Candidate]),
+        telling(false, &[Observer, Candidate]),
+        telling(true, &[Candidate]),
         api("STREAM.CREATE", &[Administrator], &[]),
         api("STREAM.UPDATE", &[], &[Administrator]),
-        right(format!("{below}$KV.{bucket}.{name}"), true, &[Campaigner, Administrator], &[]),
+        right(format!("{below}$KV.{bucket}.{name}"), true, &[Candidate, Administrator], &[]),
     ]
 }
 
-/// Says what a role lacks; it counts where it is ours.
-fn judge(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &mut Report) {
+/// Says what a role missing; it counts where it is ours.
+fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &mut Report) {
     let lacking = |roles: fn(&Right) -> &'static [Role]| {
         let refused =
             rights.iter().filter(|right| roles(right).contains(&of) && right.is_refused(refusals));
         refused.map(Right::named).collect::<Vec<_>>().join(", ")
     };
     let (needed, useful) = (lacking(|right| right.needed_by), lacking(|right| right.useful_to));
-    let mend = "grant it: deploy/nats-permissions.conf has all that each role needs";
-    let lacks =
-        Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful: mend.to_owned() };
-    lacks.tell(of, ours, report);
+    let fix = "grant it: docs/permissions.conf has all that each role needs";
+    let missing =
+        MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful: fix.to_owned() };
+    missing.tell(of, ours, report);
 }
 
-/// What a role lacks, and what to do about it.
-pub struct Lacks {
+/// What a role missing, and what to do about it.
+pub struct MissingRights {
     pub needed: String,
     pub useful: String,
-    pub mend_needed: String,
-    pub mend_useful: String,
+    pub fix_needed: String,
+    pub fix_useful: String,
 }
 
-impl Lacks {
+impl MissingRights {
     /// It counts where the role is ours.
     pub fn tell(self, of: Role, ours: Role, report: &mut Report) {
-        let Self { needed, useful, mend_needed, mend_useful } = self;
+        let Self { needed, useful, fix_needed, fix_useful } = self;
         let who = match of {
             Role::Observer => "an observer",
-            Role::Campaigner => "a campaigner",
+            Role::Candidate => "a campaigner",
             Role::Administrator => "an administrator",
         };
         if needed.is_empty() && useful.is_empty() {
@@ -178,10 +178,10 @@ impl Lacks {
             return report.ok(CHECK, format!("not those of {who}: {lacking}"));
         }
         if !needed.is_empty() {
-            report.error(CHECK, format!("{who} needs {needed}; {mend_needed}"));
+            report.error(CHECK, format!("{who} needs {needed}; {fix_needed}"));
         }
         if !useful.is_empty() {
-            report.warning(CHECK, format!("{who} does less without {useful}; {mend_useful}"));
+            report.warning(CHECK, format!("{who} does less without {useful}; {fix_useful}"));
         }
     }
 }

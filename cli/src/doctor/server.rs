@@ -12,7 +12,7 @@ use crate::nats::Session;
 use crate::time_format;
 
 /// How often the server is asked.
-pub const ASKED: usize = 10;
+pub const SAMPLES: usize = 10;
 
 /// The oldest server that elections work with, and the first one with all that they can use.
 const OLDEST: [u64; 3] = [2, 10, 0];
@@ -25,21 +25,21 @@ const USUAL_TTL: Duration = Duration::from_secs(60);
 const APART: time::Duration = time::Duration::SECOND;
 
 /// What the server says of the bucket when it is asked a few times in a row.
-pub struct Asked {
+pub struct ServerSamples {
     pub info: Option<Value>,
     bucket: String,
     failure: Option<(Code, String)>,
     /// How long each answer took, the shortest first.
     spans: Vec<Duration>,
     /// What its clock was ahead of ours, and by how much that may be wrong.
-    ahead: Option<(time::Duration, time::Duration)>,
+    offset: Option<(time::Duration, time::Duration)>,
 }
 
-impl Asked {
+impl ServerSamples {
     pub async fn ask(session: &Session, bucket: &str) -> Result<Self, CliError> {
-        let (info, failure, spans, ahead) = Default::default();
-        let mut asked = Self { info, bucket: bucket.to_owned(), failure, spans, ahead };
-        for _ in 0..ASKED {
+        let (info, failure, spans, offset) = Default::default();
+        let mut asked = Self { info, bucket: bucket.to_owned(), failure, spans, offset };
+        for _ in 0..SAMPLES {
             let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
             let answer = session.info(bucket).await;
             let span = start.elapsed();
@@ -63,7 +63,7 @@ impl Asked {
         self.spans.push(span);
         let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(time_format::parse);
         if let Some(theirs) = theirs {
-            surest(&mut self.ahead, ahead(theirs, asked_at, span));
+            clock_bounds(&mut self.offset, clock_offset(theirs, asked_at, span));
         }
     }
 
@@ -83,7 +83,7 @@ impl Asked {
     }
 
     pub fn clock(&self, report: &mut Report) {
-        clock(self.ahead, "ages and times that are shown do", report);
+        clock(self.offset, "ages and times that are shown do", report);
     }
 
     /// Compares with the time after which a campaigner gives a request up.
@@ -98,17 +98,17 @@ impl Asked {
 }
 
 /// Judges by how much a clock was ahead of ours, and by how much that may be wrong. `what`: depends on it.
-pub fn clock(ahead: Option<(time::Duration, time::Duration)>, what: &str, report: &mut Report) {
+pub fn clock(offset: Option<(time::Duration, time::Duration)>, what: &str, report: &mut Report) {
     const CHECK: &str = "clock";
-    let Some((ahead, doubt)) = ahead else {
+    let Some((offset, doubt)) = offset else {
         return report.unknown(CHECK, "the server did not tell its time");
     };
-    let apart = ahead.abs();
+    let apart = offset.abs();
     if apart - doubt <= APART {
         let most = precise((apart + doubt).unsigned_abs());
         return report.ok(CHECK, format!("at most {most} from the server's"));
     }
-    let which = if ahead.is_positive() { "behind" } else { "ahead of" };
+    let which = if offset.is_positive() { "behind" } else { "ahead of" };
     let apart = time_format::span(apart.unsigned_abs());
     let message = format!(
         "ours is {apart} {which} the server's; leases do not depend on it, but {what}: let both follow NTP"
@@ -139,28 +139,28 @@ pub fn round_trip(
         spans.len(),
         time_format::span(attempt)
     );
-    let mend = "make the lease longer, or come nearer to the server";
+    let fix = "make the lease longer, or come nearer to the server";
     if median > attempt {
-        report.error(CHECK, format!("{seen}, so that nobody can lead; {mend}"));
+        report.error(CHECK, format!("{seen}, so that nobody can lead; {fix}"));
     } else if longest > attempt / 2 {
-        report.warning(CHECK, format!("{seen}, which leaves little room; {mend}"));
+        report.warning(CHECK, format!("{seen}, which leaves little room; {fix}"));
     } else {
         report.ok(CHECK, seen);
     }
 }
 
-/// Keeps what is surest of by how much a clock is ahead of ours.
-pub fn surest(
+/// Keeps what is clock_bounds of by how much a clock is ahead of ours.
+pub fn clock_bounds(
     known: &mut Option<(time::Duration, time::Duration)>,
-    (ahead, doubt): (time::Duration, time::Duration),
+    (offset, doubt): (time::Duration, time::Duration),
 ) {
     if known.is_none_or(|(_, known)| doubt < known) {
-        *known = Some((ahead, doubt));
+        *known = Some((offset, doubt));
     }
 }
 
 /// What a clock was ahead of ours that said `theirs` within the span after `asked_at`, and by how much that may be wrong.
-pub fn ahead(
+pub fn clock_offset(
     theirs: OffsetDateTime,
     asked_at: OffsetDateTime,
     span: Duration,
@@ -175,7 +175,7 @@ fn precise(span: Duration) -> String {
 }
 
 /// Judges the version of the server that we are connected to, and that of the one that keeps the bucket.
-pub async fn version(session: &Session, asked: &Asked, report: &mut Report) {
+pub async fn version(session: &Session, asked: &ServerSamples, report: &mut Report) {
     const CHECK: &str = "server";
     let told = session.client().server_info().version;
     let level = match &asked.info {
@@ -192,18 +192,18 @@ pub async fn version(session: &Session, asked: &Asked, report: &mut Report) {
         Some(level) => format!("nats-server {told}, JetStream API level {level}"),
         None => format!("nats-server {told}"),
     };
-    let lacks = "there are no leases of one's own and no markers of expiry, so that a crashed leader is replaced later";
+    let missing = "there are no leases of one's own and no markers of expiry, so that a crashed leader is replaced later";
     match numbers(&told) {
         None => report.unknown(CHECK, format!("{named}: no version that we can read")),
         Some(version) if version < OLDEST => {
             report.error(CHECK, format!("{named} is not supported; upgrade to 2.11.2 or later"));
         }
         Some(version) if version < COMPLETE => {
-            report.warning(CHECK, format!("{named}: {lacks}; upgrade to 2.11.2 or later"));
+            report.warning(CHECK, format!("{named}: {missing}; upgrade to 2.11.2 or later"));
         }
         Some(_) if level.is_none() && asked.info.is_some() => report.warning(
             CHECK,
-            format!("{named}, but the server that keeps the bucket is older than 2.11: {lacks}; upgrade that one, too"),
+            format!("{named}, but the server that keeps the bucket is older than 2.11: {missing}; upgrade that one, too"),
         ),
         Some(_) => report.ok(CHECK, named),
     }
@@ -227,13 +227,13 @@ mod tests {
         assert!(numbers("2.9.25").unwrap() < OLDEST && numbers("2.10.26").unwrap() > OLDEST);
     }
 
-    fn asked(info: Option<Value>, spans: &[u64]) -> Asked {
+    fn asked(info: Option<Value>, spans: &[u64]) -> ServerSamples {
         let spans = spans.iter().map(|ms| Duration::from_millis(*ms)).collect();
-        Asked { info, bucket: "B".to_owned(), failure: None, spans, ahead: None }
+        ServerSamples { info, bucket: "B".to_owned(), failure: None, spans, offset: None }
     }
 
-    fn found(ahead: time::Duration, doubt: time::Duration) -> String {
-        let asked = Asked { ahead: Some((ahead, doubt)), ..asked(None, &[]) };
+    fn found(offset: time::Duration, doubt: time::Duration) -> String {
+        let asked = ServerSamples { offset: Some((offset, doubt)), ..asked(None, &[]) };
         let mut report = Report::default();
         asked.clock(&mut report);
         format!("{report:?}")
@@ -247,7 +247,7 @@ mod tests {
         assert!(found(second * 3, second * 2).contains("at most 5000.0ms from the server's"));
         let asked_at = time_format::parse("2021-11-01T17:30:00Z").unwrap();
         let theirs = time_format::parse("2021-11-01T17:30:04Z").unwrap();
-        assert_eq!(ahead(theirs, asked_at, Duration::from_secs(2)), (second * 3, second));
+        assert_eq!(clock_offset(theirs, asked_at, Duration::from_secs(2)), (second * 3, second));
     }
 
     #[test]

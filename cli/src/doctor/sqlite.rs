@@ -7,11 +7,11 @@ use incumbent::protocol::TimingOptions;
 use incumbent::sql::{Sqlite, SqliteFacts, Tables};
 use rustix::fs::statvfs;
 
-use super::context::Exam;
-use super::context::Role::{Administrator, Campaigner, Observer};
+use super::context::CheckContext;
+use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
-use super::rights::Lacks;
-use super::server::{self, ASKED};
+use super::rights::MissingRights;
+use super::server::{self, SAMPLES};
 use crate::text::one_line;
 use crate::time_format;
 
@@ -22,11 +22,11 @@ const TOO_LITTLE: u64 = 1 << 20;
 const LITTLE: u64 = 16 << 20;
 
 /// Examines the file and the directory that it is in.
-pub async fn examine(path: &Path, tables: Tables, exam: Exam<'_>, report: &mut Report) {
+pub async fn check(path: &Path, tables: Tables, context: CheckContext<'_>, report: &mut Report) {
     let (mut spans, mut last) = (Vec::new(), None);
-    for _ in 0..ASKED {
+    for _ in 0..SAMPLES {
         let start = Instant::now();
-        match Sqlite::facts(path, exam.patience).await {
+        match Sqlite::facts(path, context.timeout).await {
             Ok(facts) => {
                 spans.push(start.elapsed());
                 last = Some(facts);
@@ -39,10 +39,10 @@ pub async fn examine(path: &Path, tables: Tables, exam: Exam<'_>, report: &mut R
     state(path, &facts, tables, report);
     let longest = facts.file.as_ref().and_then(|file| file.longest_lease);
     spans.sort_unstable();
-    let options = TimingOptions { lease: exam.lease, ..Default::default() };
+    let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
     let directory = directory_of(path);
-    rights(path, &directory, &facts, exam, report);
+    rights(path, &directory, &facts, context, report);
     place(&facts, report);
     room(&directory, report);
 }
@@ -84,7 +84,13 @@ fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) 
 }
 
 /// Whoever reads needs the directory too: SQLite keeps what its processes share beside the file.
-fn rights(path: &Path, directory: &Path, facts: &SqliteFacts, exam: Exam<'_>, report: &mut Report) {
+fn rights(
+    path: &Path,
+    directory: &Path,
+    facts: &SqliteFacts,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) {
     let mut lacking = Vec::new();
     if let Some(why) = facts.file.as_ref().and_then(|file| file.unwritable.as_ref()) {
         lacking.push(format!("writing to {} ({})", path.display(), one_line(why)));
@@ -94,12 +100,12 @@ fn rights(path: &Path, directory: &Path, facts: &SqliteFacts, exam: Exam<'_>, re
         lacking.push(format!("making files in {} ({why})", directory.display()));
     }
     let lacking = lacking.join(", ");
-    let mend = "let it write to the file and to its directory";
-    for of in [Observer, Campaigner, Administrator] {
+    let fix = "let it write to the file and to its directory";
+    for of in [Observer, Candidate, Administrator] {
         let needed = if of == Observer { String::new() } else { lacking.clone() };
-        let (useful, mend_useful) = (String::new(), String::new());
-        let lacks = Lacks { needed, useful, mend_needed: mend.to_owned(), mend_useful };
-        lacks.tell(of, exam.role, report);
+        let (useful, fix_useful) = (String::new(), String::new());
+        let missing = MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful };
+        missing.tell(of, context.role, report);
     }
 }
 
@@ -121,10 +127,10 @@ fn room(directory: &Path, report: &mut Report) {
         Err(why) => return report.unknown(CHECK, format!("{}: {why}", directory.display())),
     };
     let left = format!("{} left on its disk", time_format::size(free));
-    let mend = "a leader that cannot renew stops at its deadline; make room";
+    let fix = "a leader that cannot renew stops at its deadline; make room";
     match free {
-        ..TOO_LITTLE => report.error(CHECK, format!("{left}: {mend}")),
-        TOO_LITTLE..LITTLE => report.warning(CHECK, format!("{left}: {mend}")),
+        ..TOO_LITTLE => report.error(CHECK, format!("{left}: {fix}")),
+        TOO_LITTLE..LITTLE => report.warning(CHECK, format!("{left}: {fix}")),
         LITTLE.. => report.ok(CHECK, left),
     }
 }
