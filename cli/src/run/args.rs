@@ -121,7 +121,7 @@ Exit codes:
   namespace, 4 no server in reach at the start, 5 denied.
 
 Examples:
-  incumbent run nightly-report -- ./report --all
+  incumbent run nightly-report -- ./event --all
   incumbent run scheduler --lease 10s --on-exit restart -- cron -f
   incumbent run db-primary --signal INT --grace 20s -- postgres -D /srv/db
   incumbent run my_app --keep -- my-daemon

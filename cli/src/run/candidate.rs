@@ -11,24 +11,24 @@ use super::args::{OnExit, Run};
 use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
 use super::guard::Cgroup;
-use super::guard::{Duties, foreign, unguarded};
-use super::guard::{Event, Ward};
-use super::guard::{Order, Until};
-use super::signals::{SignalAction, Signals, exit_code, stand_still};
+use super::guard::{CommandEvent, GuardHandle};
+use super::guard::{GuardConfig, foreign, unguarded};
+use super::guard::{GuardRequest, StopTimes};
+use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::timer::sleep_until;
-use super::watchdog::Pulse;
+use super::watchdog::Watchdog;
 use crate::candidate::{RunningCandidate, describe};
 use crate::error::{CliError, Code};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-pub struct Campaigner {
+pub struct CommandCandidate {
     pub candidate: RunningCandidate,
     pub signals: Signals,
     pub file: DeadlineFile,
     pub grace: Grace,
-    pub pulse: Pulse,
+    pub watchdog: Watchdog,
     pub options: Run,
 }
 
@@ -41,14 +41,14 @@ enum Ended {
 
 /// What to do after a term.
 enum Next {
-    StandAgain,
+    CampaignAgain,
     Exit(u8),
     /// Without releasing the office.
-    Leave(u8),
+    ExitWithoutRelease(u8),
 }
 
-impl Campaigner {
-    /// Until the command, or a signal, ends it: answers the exit code.
+impl CommandCandidate {
+    /// StopTimes the command, or a signal, ends it: answers the exit code.
     pub async fn campaign(&mut self) -> Result<u8, CliError> {
         loop {
             let leadership = match self.elected().await? {
@@ -56,9 +56,9 @@ impl Campaigner {
                 Err(signal) => return Ok(exit_code(signal)),
             };
             match self.serve(&leadership).await? {
-                Next::StandAgain => {}
+                Next::CampaignAgain => {}
                 Next::Exit(code) => return Ok(code),
-                Next::Leave(code) => self.leave(code),
+                Next::ExitWithoutRelease(code) => self.exit_without_release(code),
             }
         }
     }
@@ -78,7 +78,7 @@ impl Campaigner {
                     self.candidate.status.clear();
                     match told {
                         SignalAction::End(signal) => return Ok(Err(signal)),
-                        SignalAction::Suspend => stand_still(),
+                        SignalAction::Suspend => suspend_self(),
                         SignalAction::PassOn(_) => {}
                     }
                 }
@@ -94,7 +94,7 @@ impl Campaigner {
         let mut pause = FIRST_PAUSE;
         loop {
             let ended = self.work(leadership).await;
-            self.pulse.rest();
+            self.watchdog.pause();
             let (code, interrupted) = match ended? {
                 Ended::ByItself { code, interrupted } => (code, interrupted),
                 Ended::Lost(loss) => return Ok(self.lost(&loss)),
@@ -102,13 +102,13 @@ impl Campaigner {
             };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {
-                    self.pulse.beat(leadership.deadline());
+                    self.watchdog.feed(leadership.deadline());
                     self.candidate.status.tell(&format!(
                         "the command ended with code {code}, starting it again in {}",
                         humantime::format_duration(pause)
                     ));
                 }
-                OnExit::Stop => return Ok(Next::Leave(code)),
+                OnExit::Stop => return Ok(Next::ExitWithoutRelease(code)),
                 _ => return Ok(Next::Exit(code)),
             }
             if let Some(next) = self.pause(leadership, BootClock.now() + pause).await {
@@ -122,17 +122,17 @@ impl Campaigner {
     async fn pause(&mut self, leadership: &Leadership, until: Instant) -> Option<Next> {
         let mut deadline = leadership.deadline();
         loop {
-            self.pulse.beat(deadline);
+            self.watchdog.feed(deadline);
             tokio::select! {
                 biased;
                 loss = leadership.ended() => {
-                    self.pulse.rest();
+                    self.watchdog.pause();
                     return Some(self.lost(&loss));
                 }
                 Ok(later) = leadership.renewed(deadline) => deadline = later,
                 told = self.signals.next() => match told {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
-                    SignalAction::Suspend => stand_still(),
+                    SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
                 },
                 () = sleep_until(until) => return None,
@@ -152,51 +152,51 @@ impl Campaigner {
             return Ok(Ended::Lost(leadership.ended().await));
         }
         let token = leadership.token().to_string();
-        let mut ward = self.start(&[("INCUMBENT_TOKEN", token.into())], Some(until))?;
+        let mut guard = self.start(&[("INCUMBENT_TOKEN", token.into())], Some(until))?;
         loop {
-            self.pulse.beat(deadline);
+            self.watchdog.feed(deadline);
             tokio::select! {
                 biased;
                 loss = leadership.ended() => {
-                    self.stop(&mut ward, loss.stop_by).await;
+                    self.stop(&mut guard, loss.stop_by).await;
                     return Ok(Ended::Lost(loss));
                 }
                 Ok(later) = leadership.renewed(deadline) => {
                     deadline = later;
-                    ward.order(Order::Until(self.grace.until(deadline)));
+                    guard.request(GuardRequest::RunUntil(self.grace.until(deadline)));
                     self.file.renew(deadline, leadership.token());
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
-                    self.stop(&mut ward, deadline).await;
+                    self.stop(&mut guard, deadline).await;
                     return Err(failure);
                 }
                 told = self.signals.next() => match told {
                     SignalAction::End(signal) => {
-                        self.stop(&mut ward, deadline).await;
+                        self.stop(&mut guard, deadline).await;
                         return Ok(Ended::Signal(signal));
                     }
-                    SignalAction::Suspend => ward.suspend(),
-                    SignalAction::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
+                    SignalAction::Suspend => guard.suspend(),
+                    SignalAction::PassOn(signal) => guard.request(GuardRequest::PassOn(signal.as_raw())),
                 },
-                event = ward.event() => {
-                    self.pulse.rest();
-                    self.nothing_is_left(&ward);
+                event = guard.event() => {
+                    self.watchdog.pause();
+                    self.exit_if_processes_remain(&guard);
                     match event {
-                        Event::Ended => {
-                            let interrupted = ward.was_interrupted();
-                            return Ok(Ended::ByItself { code: ward.code.unwrap_or(1), interrupted });
+                        CommandEvent::Ended => {
+                            let interrupted = guard.was_interrupted();
+                            return Ok(Ended::ByItself { code: guard.code.unwrap_or(1), interrupted });
                         }
-                        Event::HungUp => {
-                            self.stop(&mut ward, deadline).await;
+                        CommandEvent::HungUp => {
+                            self.stop(&mut guard, deadline).await;
                             return Ok(Ended::Signal(Signal::HUP));
                         }
-                        Event::Expired => {
+                        CommandEvent::Expired => {
                             leadership.resign(); // should the last renewal have arrived after all
                             return Ok(Ended::Lost(leadership.ended().await));
                         }
-                        Event::Unguarded => return Err(unguarded()),
-                        Event::Foreign => {
-                            self.stop(&mut ward, deadline).await;
+                        CommandEvent::Unguarded => return Err(unguarded()),
+                        CommandEvent::Foreign => {
+                            self.stop(&mut guard, deadline).await;
                             return Err(foreign());
                         }
                     }
@@ -218,7 +218,7 @@ impl Campaigner {
                 }
                 told = self.signals.next() => match told {
                     SignalAction::End(signal) => return Ok(Some(Ended::Signal(signal))),
-                    SignalAction::Suspend => stand_still(),
+                    SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
                 },
                 () = sleep_until(deadline - self.grace.total()) => return Err(self.file.failure(None)),
@@ -227,24 +227,24 @@ impl Campaigner {
     }
 
     /// Stops the command, as its term ends.
-    pub(super) async fn stop(&mut self, ward: &mut Ward, deadline: Instant) {
-        self.pulse.rest();
-        ward.stop(self.grace.kill_at(deadline)).await;
-        self.nothing_is_left(ward);
+    pub(super) async fn stop(&mut self, guard: &mut GuardHandle, deadline: Instant) {
+        self.watchdog.pause();
+        guard.stop(self.grace.kill_at(deadline)).await;
+        self.exit_if_processes_remain(guard);
     }
 
     pub(super) fn start(
         &self,
         more: &[(&str, OsString)],
-        until: Option<Until>,
-    ) -> Result<Ward, CliError> {
+        until: Option<StopTimes>,
+    ) -> Result<GuardHandle, CliError> {
         let mut environment: Vec<(&str, OsString)> = vec![
             ("INCUMBENT_ELECTION", self.candidate.election.name().into()),
             ("INCUMBENT_IDENTITY", self.candidate.election.identity().into()),
             (DEADLINE_FILE, self.file.path().into()),
         ];
         environment.extend_from_slice(more);
-        let duties = Duties {
+        let config = GuardConfig {
             grace: self.grace.asked,
             signal: self.options.program.signal,
             cgroup: Cgroup::make(),
@@ -252,18 +252,18 @@ impl Campaigner {
             until,
         };
         let withheld = self.options.withheld();
-        Ok(Ward::start(&self.options.program.command, &environment, &withheld, duties)?)
+        Ok(GuardHandle::start(&self.options.program.command, &environment, &withheld, config)?)
     }
 
     /// Exits where something could not be stopped: others wait until the lease is over, and no command is started beside it.
-    pub(super) fn nothing_is_left(&mut self, ward: &Ward) {
-        if let Some(left) = &ward.left {
+    pub(super) fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
+        if let Some(left) = &guard.left {
             let message = format!(
                 "COMMAND could not be stopped: {left}; the office is not released, and another may lead when its lease is \
                  over: see to it now"
             );
             CliError::new(Code::Failed, message).report();
-            self.leave(Code::Failed as u8)
+            self.exit_without_release(Code::Failed as u8)
         }
     }
 
@@ -271,11 +271,11 @@ impl Campaigner {
         self.candidate
             .status
             .tell(&format!("lost {}: {}; standing again", loss.election, loss.cause));
-        Next::StandAgain
+        Next::CampaignAgain
     }
 
     /// Exits as it is: the entry stays until its lease has run out.
-    pub(super) fn leave(&mut self, code: u8) -> ! {
+    pub(super) fn exit_without_release(&mut self, code: u8) -> ! {
         self.file.remove();
         std::process::exit(code.into())
     }

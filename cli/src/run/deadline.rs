@@ -53,7 +53,7 @@ struct Line {
 struct Written {
     /// The last line that was tried.
     number: u64,
-    /// Until when the last line that was written lets the command go on.
+    /// StopTimes when the last line that was written lets the command go on.
     deadline: Instant,
     /// Why the last line that was tried was not written.
     failure: Option<String>,

@@ -13,11 +13,11 @@ use rustix::process::Signal;
 
 use super::args::{Program, parse_grace};
 use super::guard::Cgroup;
-use super::guard::Duties;
-use super::guard::Order;
-use super::guard::{Event, Ward};
+use super::guard::GuardConfig;
+use super::guard::GuardRequest;
+use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{foreign, unguarded};
-use super::signals::{SignalAction, Signals, exit_code, stand_still};
+use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
@@ -153,7 +153,7 @@ impl ForLife {
                     SignalAction::End(signal) => break Err(signal),
                     SignalAction::Suspend => {
                         status.clear();
-                        stand_still();
+                        suspend_self();
                     }
                     SignalAction::PassOn(_) => {}
                 },
@@ -182,14 +182,14 @@ impl ForLife {
             ("INCUMBENT_TOKEN", leadership.token().to_string().into()),
             ("INCUMBENT_RESUMED", u8::from(leadership.resumed()).to_string().into()),
         ];
-        let duties = Duties {
+        let config = GuardConfig {
             grace: self.grace,
             signal: self.program.signal,
             cgroup: Cgroup::make(),
             directory: None,
             until: None,
         };
-        let mut ward = Ward::start(&self.program.command, &environment, &[], duties)?;
+        let mut guard = GuardHandle::start(&self.program.command, &environment, &[], config)?;
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();
         tokio::pin!(lost);
@@ -197,28 +197,28 @@ impl ForLife {
             tokio::select! {
                 biased;
                 () = &mut lost => {
-                    ward.stop(kill_at()).await;
+                    guard.stop(kill_at()).await;
                     let (name, pod) = (&self.name, leadership.pod());
                     let message = format!("{name}: the lock was taken from pod {pod}, so the command was stopped");
                     return Err(CliError::new(Code::NotFound, message));
                 }
                 told = signals.next() => match told {
                     SignalAction::End(signal) => {
-                        ward.stop(kill_at()).await;
+                        guard.stop(kill_at()).await;
                         return Ok(exit_code(signal));
                     }
-                    SignalAction::Suspend => ward.suspend(),
-                    SignalAction::PassOn(signal) => ward.order(Order::PassOn(signal.as_raw())),
+                    SignalAction::Suspend => guard.suspend(),
+                    SignalAction::PassOn(signal) => guard.request(GuardRequest::PassOn(signal.as_raw())),
                 },
-                event = ward.event() => match event {
-                    Event::Ended | Event::Expired => return Ok(ward.code.unwrap_or(1)),
-                    Event::HungUp => {
-                        ward.stop(kill_at()).await;
+                event = guard.event() => match event {
+                    CommandEvent::Ended | CommandEvent::Expired => return Ok(guard.code.unwrap_or(1)),
+                    CommandEvent::HungUp => {
+                        guard.stop(kill_at()).await;
                         return Ok(exit_code(Signal::HUP));
                     }
-                    Event::Unguarded => return Err(unguarded()),
-                    Event::Foreign => {
-                        ward.stop(kill_at()).await;
+                    CommandEvent::Unguarded => return Err(unguarded()),
+                    CommandEvent::Foreign => {
+                        guard.stop(kill_at()).await;
                         return Err(foreign());
                     }
                 },

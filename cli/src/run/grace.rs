@@ -6,7 +6,7 @@ use incumbent::StartError;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::protocol::{Timing, TimingOptions};
 
-use super::guard::Until;
+use super::guard::StopTimes;
 use crate::error::{CliError, Code};
 
 /// The time before a deadline: first the command is asked, then what is left is killed.
@@ -51,9 +51,9 @@ impl Grace {
     }
 
     /// What the guard does by itself. It asks later than the campaigner would, so as not to overtake it.
-    pub fn until(&self, deadline: Instant) -> Until {
+    pub fn until(&self, deadline: Instant) -> StopTimes {
         let kill_at = deadline - self.killed;
-        Until { ask_at: kill_at - self.asked / 2, kill_at }
+        StopTimes { ask_at: kill_at - self.asked / 2, kill_at }
     }
 
     /// When to kill what is asked to stop now.

@@ -25,19 +25,19 @@ use std::process::ExitCode;
 
 use self::args::OnExit;
 pub use self::args::Run;
-use self::candidate::Campaigner;
+use self::candidate::CommandCandidate;
 use self::deadline::DeadlineFile;
 use self::for_life::ForLife;
 pub use self::for_life::Life;
 use self::grace::Grace;
 use self::signals::exit_code;
-use self::watchdog::Pulse;
+use self::watchdog::Watchdog;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeObjects, SelectedLock};
 
 /// For tests: what is reckoned from a lease and a grace, whatever they are.
 #[cfg(test)]
-pub fn reckon(lease: std::time::Duration, asked: std::time::Duration) {
+pub fn check_grace_bounds(lease: std::time::Duration, asked: std::time::Duration) {
     if let Ok(grace) = Grace::new(lease, Some(asked)) {
         let deadline = incumbent::clock::Instant::from_origin(asked);
         let _ = (grace.total(), grace.until(deadline), grace.kill_at(deadline));
@@ -47,8 +47,8 @@ pub fn reckon(lease: std::time::Duration, asked: std::time::Duration) {
 /// Does what the program was started for by itself, if it was.
 pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
-        guard::GUARD_WORD => Some(guard::watch(args)),
-        guard::EXEC_WORD => Some(guard::become_command(args)),
+        guard::GUARD_SUBCOMMAND => Some(guard::watch(args)),
+        guard::EXEC_SUBCOMMAND => Some(guard::become_command(args)),
         _ => None,
     }
 }
@@ -70,14 +70,15 @@ impl Run {
         let file = DeadlineFile::make()?;
         uptime::check();
         let (candidate, _) = self.candidate.stand(opened, Some(grace.total()))?;
-        let pulse = Pulse::start(candidate.election.clone());
+        let watchdog = Watchdog::start(candidate.election.clone());
         let keep = self.keep;
-        let mut campaigner = Campaigner { candidate, signals, file, grace, pulse, options: self };
+        let mut running =
+            CommandCandidate { candidate, signals, file, grace, watchdog, options: self };
         let code = match keep {
-            true => campaigner.keep().await,
-            false => campaigner.campaign().await,
+            true => running.run_always().await,
+            false => running.campaign().await,
         };
-        campaigner.candidate.leave().await;
+        running.candidate.leave().await;
         code.map(ExitCode::from)
     }
 

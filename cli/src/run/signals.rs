@@ -20,7 +20,7 @@ pub struct Signals {
 /// What to do about one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {
-    /// Stop in order, and exit with 128 and this number.
+    /// Stop in request, and exit with 128 and this number.
     End(Signal),
     /// Stand still, as a terminal asked for.
     Suspend,
@@ -71,7 +71,7 @@ impl Signals {
         loop {
             match self.next().await {
                 SignalAction::End(signal) => return signal,
-                SignalAction::Suspend => stand_still(),
+                SignalAction::Suspend => suspend_self(),
                 SignalAction::PassOn(_) => {}
             }
         }
@@ -101,7 +101,7 @@ async fn one(stream: &mut Option<Stream>) {
 }
 
 /// Stops this process until it is continued. The guard goes on.
-pub fn stand_still() {
+pub fn suspend_self() {
     let _ = kill_process(getpid(), Signal::STOP);
 }
 

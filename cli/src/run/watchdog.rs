@@ -15,29 +15,29 @@ use super::timer::sleep_until;
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// StopSignals with whoever has it.
-pub struct Pulse {
+pub struct Watchdog {
     until: watch::Sender<Option<Instant>>,
     watching: JoinHandle<()>,
 }
 
-impl Pulse {
+impl Watchdog {
     pub fn start(election: Election) -> Self {
         let (until, told) = watch::channel(None);
         Self { until, watching: tokio::spawn(watch_over(told, election)) }
     }
 
     /// All is well; to be said again before this instant.
-    pub fn beat(&self, until: Instant) {
+    pub fn feed(&self, until: Instant) {
         self.until.send_replace(Some(until));
     }
 
     /// There is nothing to watch over.
-    pub fn rest(&self) {
+    pub fn pause(&self) {
         self.until.send_replace(None);
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.watching.abort();
     }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
-use super::messages::Until;
+use super::messages::StopTimes;
 
 /// This program, even when its file has been replaced or removed since it started.
 pub const OURSELVES: &str = "/proc/self/exe";
 
 /// How a campaigner asks for this process.
-pub const WORD: &str = "run-guard";
+pub const SUBCOMMAND: &str = "run-guard";
 
 /// What it is started with.
-pub struct Duties {
+pub struct GuardConfig {
     /// How long the tree may take to stop when nobody says until when.
     pub grace: Duration,
     /// How to ask it to stop.
@@ -24,11 +24,11 @@ pub struct Duties {
     pub cgroup: Option<Cgroup>,
     /// The directory to remove when the campaigner cannot any more.
     pub directory: Option<PathBuf>,
-    /// How long the command may run unless a later order comes; for ever if there is none.
-    pub until: Option<Until>,
+    /// How long the command may run unless a later request comes; for ever if there is none.
+    pub until: Option<StopTimes>,
 }
 
-impl Duties {
+impl GuardConfig {
     pub fn to_args(&self) -> [OsString; 5] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
         [
@@ -54,6 +54,6 @@ impl Duties {
     }
 }
 
-pub fn until_argument(until: Option<Until>) -> OsString {
+pub fn until_argument(until: Option<StopTimes>) -> OsString {
     until.map_or_else(|| "-".into(), |until| until.to_string().into())
 }

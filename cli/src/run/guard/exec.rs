@@ -9,10 +9,10 @@ use incumbent::clock::{BootClock, Clock};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::cgroup::Cgroup;
-use super::messages::Until;
+use super::messages::StopTimes;
 
 /// How the guard asks for this step.
-pub const WORD: &str = "run-exec";
+pub const SUBCOMMAND: &str = "run-exec";
 /// Exit codes as of a shell.
 pub const NOT_FOUND: u8 = 127;
 pub const NOT_EXECUTABLE: u8 = 126;
@@ -31,7 +31,7 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     if cgroup != "-" {
         let _ = Cgroup::at(cgroup.into()).enter(); // without it the tree is walked
     }
-    let until: Option<Until> = until.to_str().and_then(|until| until.parse().ok());
+    let until: Option<StopTimes> = until.to_str().and_then(|until| until.parse().ok());
     if until.is_some_and(|until| until.ask_at <= BootClock.now()) {
         return ExitCode::FAILURE; // it was stopped on its way here
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock, Instant};
 
 use super::cgroup::Cgroup;
-use super::messages::Report;
+use super::messages::GuardEvent;
 use super::tree;
 
 const FIRST: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ impl ForeignWatch {
     }
 
     /// What is to be told, when it is time to look.
-    pub fn look(&mut self, now: Instant, cgroup: Option<&Cgroup>) -> Option<Report> {
+    pub fn look(&mut self, now: Instant, cgroup: Option<&Cgroup>) -> Option<GuardEvent> {
         if now < self.next {
             return None;
         }
@@ -37,7 +37,7 @@ impl ForeignWatch {
         let found =
             tree::foreign(cgroup).map(|process| (process.pid.as_raw_pid(), process.started));
         let before = std::mem::replace(&mut self.seen, found);
-        found.map(|(pid, _)| Report::Foreign { pid, lasting: before == found })
+        found.map(|(pid, _)| GuardEvent::Foreign { pid, lasting: before == found })
     }
 }
 

@@ -17,33 +17,33 @@ use tokio::net::UnixStream;
 
 use super::cgroup::Cgroup;
 use super::channel;
-use super::config::{Duties, OURSELVES, WORD};
-use super::messages::{Order, Report, Until};
+use super::config::{GuardConfig, OURSELVES, SUBCOMMAND};
+use super::messages::{GuardEvent, GuardRequest, StopTimes};
 use super::tree;
 use crate::candidate::NOTIFY_SOCKET;
 use crate::output;
 use crate::run::deadline::DEADLINE_FILE;
-use crate::run::signals::{hung_up, stand_still};
+use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terminal::Terminal;
 use crate::run::timer::sleep_until;
 
 /// A command that runs, with all that it starts.
-pub struct Ward {
+pub struct GuardHandle {
     /// Leads the process group of the command, too.
     guard: Pid,
     /// Never waited for: a guard that stands still does not read.
-    orders: StdStream,
-    reports: Lines<BufReader<UnixStream>>,
+    requests: StdStream,
+    events: Lines<BufReader<UnixStream>>,
     terminal: Option<Terminal>,
     cgroup: Option<Cgroup>,
     /// How to ask the tree to stop.
     signal: Signal,
     /// What the guard has not answered yet, the oldest first.
-    unheard: VecDeque<Order>,
+    unacknowledged: VecDeque<GuardRequest>,
     /// What the guard is known to do by itself.
-    until: Option<Until>,
-    /// The guard takes no orders any more.
-    deaf: bool,
+    until: Option<StopTimes>,
+    /// The guard takes no requests any more.
+    channel_full: bool,
     /// What could not be ended, in words.
     pub left: Option<String>,
     /// What the command exited with, once it has.
@@ -63,7 +63,7 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// What happened to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum CommandEvent {
     /// It ended by itself, and so did all that it left behind.
     Ended,
     /// The terminal is gone.
@@ -77,13 +77,13 @@ pub enum Event {
     Foreign,
 }
 
-impl Ward {
+impl GuardHandle {
     /// Starts it: a guard, which starts the command.
     pub fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
         withheld: &[&str],
-        duties: Duties,
+        config: GuardConfig,
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         channel::send_fd(&ours, stdin().as_fd())?;
@@ -94,8 +94,8 @@ impl Ward {
         }
         let child = guard
             .arg0("incumbent")
-            .arg(WORD)
-            .args(duties.to_args())
+            .arg(SUBCOMMAND)
+            .args(config.to_args())
             .args(command)
             .env_remove(NOTIFY_SOCKET)
             .env_remove(DEADLINE_FILE) // of a campaigner around us
@@ -108,17 +108,17 @@ impl Ward {
             terminal.lend(guard);
         }
         ours.set_nonblocking(true)?;
-        let reports = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
+        let events = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
         Ok(Self {
             guard,
-            orders: ours,
-            reports,
+            requests: ours,
+            events,
             terminal,
-            cgroup: duties.cgroup,
-            signal: duties.signal,
-            unheard: VecDeque::new(),
-            until: duties.until,
-            deaf: false,
+            cgroup: config.cgroup,
+            signal: config.signal,
+            unacknowledged: VecDeque::new(),
+            until: config.until,
+            channel_full: false,
             left: None,
             code: None,
             interrupted: None,
@@ -126,35 +126,35 @@ impl Ward {
         })
     }
 
-    /// An order to a guard that is gone is noticed by its last report.
-    pub fn order(&mut self, order: Order) {
-        let sent = self.orders.write(format!("{order}\n").as_bytes());
+    /// An request to a guard that is gone is noticed by its last event.
+    pub fn request(&mut self, request: GuardRequest) {
+        let sent = self.requests.write(format!("{request}\n").as_bytes());
         match sent.map_err(|error| error.kind()) {
-            Err(ErrorKind::WouldBlock) => self.deaf = true,
-            _ => self.unheard.push_back(order),
+            Err(ErrorKind::WouldBlock) => self.channel_full = true,
+            _ => self.unacknowledged.push_back(request),
         }
     }
 
-    /// Whether the guard has answered every order.
-    pub fn has_heard_all(&self) -> bool {
-        self.unheard.is_empty() && !self.deaf
+    /// Whether the guard has answered every request.
+    pub fn has_acknowledged_all(&self) -> bool {
+        self.unacknowledged.is_empty() && !self.channel_full
     }
 
     /// Waits until something happens that the campaigner must act upon. Cancel safe.
-    pub async fn event(&mut self) -> Event {
+    pub async fn event(&mut self) -> CommandEvent {
         loop {
-            let missed = missed(self.deaf, self.until, self.expired);
+            let missed = missed(self.channel_full, self.until, self.expired);
             let line = tokio::select! {
                 biased;
-                line = self.reports.next_line() => line.ok().flatten(),
+                line = self.events.next_line() => line.ok().flatten(),
                 () = missed => {
                     self.stop_without_guard().await;
-                    return Event::Expired;
+                    return CommandEvent::Expired;
                 }
             };
             match line.map(|line| line.parse()) {
-                Some(Ok(report)) => {
-                    if let Some(event) = self.note(report) {
+                Some(Ok(event)) => {
+                    if let Some(event) = self.note(event) {
                         return event;
                     }
                 }
@@ -162,42 +162,42 @@ impl Ward {
                 None => break,
             }
         }
-        self.sweep().await;
+        self.kill_remaining().await;
         match self.code {
-            _ if self.expired => Event::Expired,
-            Some(_) => Event::Ended,
-            None => Event::Unguarded,
+            _ if self.expired => CommandEvent::Expired,
+            Some(_) => CommandEvent::Ended,
+            None => CommandEvent::Unguarded,
         }
     }
 
-    fn note(&mut self, report: Report) -> Option<Event> {
-        match report {
-            Report::Ended { code } => self.code = Some(code),
-            Report::Stopped(signal) => self.stopped(signal),
-            Report::Interrupted(signal) => {
+    fn note(&mut self, event: GuardEvent) -> Option<CommandEvent> {
+        match event {
+            GuardEvent::Ended { code } => self.code = Some(code),
+            GuardEvent::Stopped(signal) => self.stopped(signal),
+            GuardEvent::Interrupted(signal) => {
                 if signal == Signal::HUP.as_raw() {
-                    return hung_up().then_some(Event::HungUp);
+                    return hung_up().then_some(CommandEvent::HungUp);
                 }
                 self.interrupted = Some(BootClock.now());
             }
-            Report::Expired => self.expired = true,
-            Report::Heard => {
-                if let Some(Order::Until(until)) = self.unheard.pop_front() {
+            GuardEvent::Expired => self.expired = true,
+            GuardEvent::Received => {
+                if let Some(GuardRequest::RunUntil(until)) = self.unacknowledged.pop_front() {
                     self.until = Some(until);
                 }
             }
-            Report::Foreign { pid, lasting: false } => output::note(format!(
+            GuardEvent::Foreign { pid, lasting: false } => output::note(format!(
                 "incumbent: process {pid}, which COMMAND started, runs as another user: nothing here may stop it; \
                  the term ends if it lasts"
             )),
-            Report::Foreign { lasting: true, .. } => return Some(Event::Foreign),
+            GuardEvent::Foreign { lasting: true, .. } => return Some(CommandEvent::Foreign),
         }
         None
     }
 
     /// Asks everything to stop, kills what has not by `kill_at`, and returns when nothing is left.
     pub async fn stop(&mut self, kill_at: Instant) {
-        self.order(Order::Stop { kill_at });
+        self.request(GuardRequest::Stop { kill_at });
         self.help(kill_at).await;
     }
 
@@ -217,18 +217,18 @@ impl Ward {
             let line = tokio::select! {
                 biased;
                 () = &mut too_late => break,
-                line = self.reports.next_line() => line,
+                line = self.events.next_line() => line,
             };
             let Ok(Some(line)) = line else { break };
-            if let Ok(Report::Ended { code }) = line.parse() {
+            if let Ok(GuardEvent::Ended { code }) = line.parse() {
                 self.code = Some(code);
             }
         }
-        self.sweep().await;
+        self.kill_remaining().await;
     }
 
     /// Makes sure that nothing is left, be it that the guard did not do it; else `left` says what is.
-    async fn sweep(&mut self) {
+    async fn kill_remaining(&mut self) {
         self.left = tree::kill_all(self.cgroup.as_ref(), BootClock.now() + GIVE_UP).await.left();
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
@@ -237,8 +237,8 @@ impl Ward {
 
     /// Stands still with the command, and goes on with it.
     pub fn suspend(&mut self) {
-        self.order(Order::Suspend);
-        self.stand_still();
+        self.request(GuardRequest::Suspend);
+        self.suspend_self();
     }
 
     fn stopped(&mut self, signal: i32) {
@@ -249,12 +249,12 @@ impl Ward {
         if wants_terminal && terminal.is_ours() {
             self.resume();
         } else {
-            self.stand_still();
+            self.suspend_self();
         }
     }
 
-    fn stand_still(&mut self) {
-        stand_still();
+    fn suspend_self(&mut self) {
+        suspend_self();
         self.resume();
     }
 
@@ -265,7 +265,7 @@ impl Ward {
         {
             terminal.lend(self.guard);
         }
-        self.order(Order::Resume);
+        self.request(GuardRequest::Resume);
     }
 
     /// Whether it ended because somebody at the terminal wanted it.
@@ -276,9 +276,9 @@ impl Ward {
 }
 
 /// Waits until the guard should have been heard; for ever where it has nothing to do of itself.
-async fn missed(deaf: bool, until: Option<Until>, expired: bool) {
+async fn missed(channel_full: bool, until: Option<StopTimes>, expired: bool) {
     match until {
-        _ if deaf => {}
+        _ if channel_full => {}
         Some(until) if expired => sleep_until(until.kill_at + HELP).await,
         Some(until) => sleep_until(until.ask_at + HELP).await,
         None => pending().await,

@@ -8,16 +8,16 @@ use incumbent::clock::Instant;
 
 /// How long a tree may go on by itself: asked to stop at the first instant, and killed at the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Until {
+pub struct StopTimes {
     pub ask_at: Instant,
     pub kill_at: Instant,
 }
 
 /// What the guard is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum GuardRequest {
     /// A later one than before.
-    Until(Until),
+    RunUntil(StopTimes),
     /// Ask the tree to stop now, and kill what is left at this instant.
     Stop {
         kill_at: Instant,
@@ -33,7 +33,7 @@ pub enum Order {
 
 /// What the guard tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
+pub enum GuardEvent {
     /// The command ended by itself, or was ended: its exit code as a shell tells it.
     Ended { code: u8 },
     /// The command was stopped by this signal.
@@ -42,31 +42,31 @@ pub enum Report {
     Interrupted(i32),
     /// Nothing was heard for too long: the tree is being stopped, or was not even started.
     Expired,
-    /// An order has arrived. Each is answered so, in their order.
-    Heard,
+    /// An request has arrived. Each is answered so, in their request.
+    Received,
     /// This process of the tree may not be signalled; `lasting` when that was so at an earlier look, too.
     Foreign { pid: i32, lasting: bool },
 }
 
-impl fmt::Display for Until {
+impl fmt::Display for StopTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", ns(self.ask_at), ns(self.kill_at))
     }
 }
 
-impl FromStr for Until {
-    type Err = Unheard;
+impl FromStr for StopTimes {
+    type Err = UnknownMessage;
 
-    fn from_str(words: &str) -> Result<Self, Unheard> {
-        let (ask_at, kill_at) = words.split_once(' ').ok_or(Unheard)?;
+    fn from_str(words: &str) -> Result<Self, UnknownMessage> {
+        let (ask_at, kill_at) = words.split_once(' ').ok_or(UnknownMessage)?;
         Ok(Self { ask_at: instant(ask_at)?, kill_at: instant(kill_at)? })
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for GuardRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Until(until) => write!(f, "until {until}"),
+            Self::RunUntil(until) => write!(f, "until {until}"),
             Self::Stop { kill_at } => write!(f, "stop {}", ns(*kill_at)),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::PassOn(signal) => write!(f, "pass {signal}"),
@@ -76,70 +76,74 @@ impl fmt::Display for Order {
     }
 }
 
-impl FromStr for Order {
-    type Err = Unheard;
+impl FromStr for GuardRequest {
+    type Err = UnknownMessage;
 
-    fn from_str(line: &str) -> Result<Self, Unheard> {
+    fn from_str(line: &str) -> Result<Self, UnknownMessage> {
         let words: Vec<&str> = line.split(' ').collect();
         Ok(match words.as_slice() {
-            ["until", ..] => Self::Until(line.strip_prefix("until ").ok_or(Unheard)?.parse()?),
+            ["until", ..] => {
+                Self::RunUntil(line.strip_prefix("until ").ok_or(UnknownMessage)?.parse()?)
+            }
             ["stop", kill_at] => Self::Stop { kill_at: instant(kill_at)? },
             ["signal", signal] => Self::Signal(number(signal)?),
             ["pass", signal] => Self::PassOn(number(signal)?),
             ["suspend"] => Self::Suspend,
             ["resume"] => Self::Resume,
-            _ => return Err(Unheard),
+            _ => return Err(UnknownMessage),
         })
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GuardEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended { code } => write!(f, "ended {code}"),
             Self::Stopped(signal) => write!(f, "stopped {signal}"),
             Self::Interrupted(signal) => write!(f, "interrupted {signal}"),
             Self::Expired => f.write_str("expired"),
-            Self::Heard => f.write_str("heard"),
+            Self::Received => f.write_str("received"),
             Self::Foreign { pid, lasting: false } => write!(f, "foreign {pid}"),
             Self::Foreign { pid, lasting: true } => write!(f, "foreign {pid} lasting"),
         }
     }
 }
 
-impl FromStr for Report {
-    type Err = Unheard;
+impl FromStr for GuardEvent {
+    type Err = UnknownMessage;
 
-    fn from_str(line: &str) -> Result<Self, Unheard> {
+    fn from_str(line: &str) -> Result<Self, UnknownMessage> {
         let words: Vec<&str> = line.split(' ').collect();
         Ok(match words.as_slice() {
-            ["ended", code] => Self::Ended { code: code.parse().map_err(|_| Unheard)? },
+            ["ended", code] => Self::Ended { code: code.parse().map_err(|_| UnknownMessage)? },
             ["stopped", signal] => Self::Stopped(number(signal)?),
             ["interrupted", signal] => Self::Interrupted(number(signal)?),
             ["expired"] => Self::Expired,
-            ["heard"] => Self::Heard,
+            ["received"] => Self::Received,
             ["foreign", pid] => Self::Foreign { pid: number(pid)?, lasting: false },
             ["foreign", pid, "lasting"] => Self::Foreign { pid: number(pid)?, lasting: true },
-            _ => return Err(Unheard),
+            _ => return Err(UnknownMessage),
         })
     }
 }
 
 /// A line that means nothing here.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unheard;
+pub struct UnknownMessage;
 
 /// Both processes read the same clock, so an instant means the same to them.
 fn ns(instant: Instant) -> u128 {
     instant.since_origin().as_nanos()
 }
 
-fn number(word: &str) -> Result<i32, Unheard> {
-    word.parse().map_err(|_| Unheard)
+fn number(word: &str) -> Result<i32, UnknownMessage> {
+    word.parse().map_err(|_| UnknownMessage)
 }
 
-fn instant(word: &str) -> Result<Instant, Unheard> {
-    word.parse().map(|ns| Instant::from_origin(Duration::from_nanos(ns))).map_err(|_| Unheard)
+fn instant(word: &str) -> Result<Instant, UnknownMessage> {
+    word.parse()
+        .map(|ns| Instant::from_origin(Duration::from_nanos(ns)))
+        .map_err(|_| UnknownMessage)
 }
 
 #[cfg(test)]
@@ -149,28 +153,28 @@ mod tests {
     #[test]
     fn every_word_is_understood() {
         let at = |ms| Instant::from_origin(Duration::from_millis(ms));
-        for order in [
-            Order::Until(Until { ask_at: at(1), kill_at: at(2) }),
-            Order::Stop { kill_at: at(3) },
-            Order::Signal(10),
-            Order::PassOn(1),
-            Order::Suspend,
-            Order::Resume,
+        for request in [
+            GuardRequest::RunUntil(StopTimes { ask_at: at(1), kill_at: at(2) }),
+            GuardRequest::Stop { kill_at: at(3) },
+            GuardRequest::Signal(10),
+            GuardRequest::PassOn(1),
+            GuardRequest::Suspend,
+            GuardRequest::Resume,
         ] {
-            assert_eq!(order.to_string().parse(), Ok(order));
+            assert_eq!(request.to_string().parse(), Ok(request));
         }
-        for report in [
-            Report::Ended { code: 143 },
-            Report::Stopped(20),
-            Report::Interrupted(2),
-            Report::Expired,
-            Report::Heard,
-            Report::Foreign { pid: 7, lasting: false },
-            Report::Foreign { pid: 7, lasting: true },
+        for event in [
+            GuardEvent::Ended { code: 143 },
+            GuardEvent::Stopped(20),
+            GuardEvent::Interrupted(2),
+            GuardEvent::Expired,
+            GuardEvent::Received,
+            GuardEvent::Foreign { pid: 7, lasting: false },
+            GuardEvent::Foreign { pid: 7, lasting: true },
         ] {
-            assert_eq!(report.to_string().parse(), Ok(report));
+            assert_eq!(event.to_string().parse(), Ok(event));
         }
-        assert_eq!("until 1".parse::<Order>(), Err(Unheard));
-        assert_eq!("ended 256".parse::<Report>(), Err(Unheard));
+        assert_eq!("until 1".parse::<GuardRequest>(), Err(UnknownMessage));
+        assert_eq!("ended 256".parse::<GuardEvent>(), Err(UnknownMessage));
     }
 }

@@ -18,9 +18,9 @@ mod signals;
 mod tree;
 
 pub use self::cgroup::Cgroup;
-pub use self::config::{Duties, WORD as GUARD_WORD};
+pub use self::config::{GuardConfig, SUBCOMMAND as GUARD_SUBCOMMAND};
 pub use self::errors::{foreign, unguarded};
-pub use self::exec::{NOT_EXECUTABLE, NOT_FOUND, WORD as EXEC_WORD, become_command};
-pub use self::handle::{Event, Ward};
-pub use self::messages::{Order, Until};
+pub use self::exec::{NOT_EXECUTABLE, NOT_FOUND, SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
+pub use self::handle::{CommandEvent, GuardHandle};
+pub use self::messages::{GuardRequest, StopTimes};
 pub use self::process::watch;

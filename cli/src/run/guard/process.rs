@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_c
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
-use super::config::{Duties, OURSELVES, until_argument};
+use super::config::{GuardConfig, OURSELVES, until_argument};
 use super::exec;
 use super::foreign::ForeignWatch;
-use super::messages::{Order, Report};
-use super::signals::{Heard, Pending};
+use super::messages::{GuardEvent, GuardRequest};
+use super::signals::{GuardSignals, PendingSignals};
 use super::{channel, tree};
 use crate::run::terminal::Terminal;
 use std::ffi::OsString;
@@ -26,15 +26,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long to kill what does not end: then it is the campaigner's.
 const GIVE_UP: Duration = Duration::from_secs(1);
 
-/// The arguments: the duties, the command and its own.
+/// The arguments: the config, the command and its own.
 pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(duties) = Duties::from_args(&mut args) else { return ExitCode::FAILURE };
+    let Some(config) = GuardConfig::from_args(&mut args) else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
             // Before the command starts: a terminal may send a signal as soon as its group has members.
-            let heard = Heard::listen()?;
-            match Guard::start(duties, args)? {
+            let heard = GuardSignals::listen()?;
+            match Guard::start(config, args)? {
                 Some(guard) => guard.run(heard).await,
                 None => Ok(()),
             }
@@ -50,12 +50,12 @@ pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 struct Guard {
-    duties: Duties,
+    config: GuardConfig,
     terminal: Option<Terminal>,
     channel: StdStream,
     command: Pid,
     phase: Phase,
-    pending: Pending,
+    pending: PendingSignals,
     watch: Option<ForeignWatch>,
     ended: bool,
 }
@@ -69,40 +69,43 @@ enum Phase {
 impl Guard {
     /// Starts the command, unless its time is over. Must be called on the main thread: a thread's end would be taken for
     /// the guard's own.
-    fn start(duties: Duties, args: impl Iterator<Item = OsString>) -> io::Result<Option<Self>> {
+    fn start(
+        config: GuardConfig,
+        args: impl Iterator<Item = OsString>,
+    ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
         let input = channel::receive_fd(&channel)?;
-        if duties.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
-            (&channel).write_all(format!("{}\n", Report::Expired).as_bytes())?;
+        if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
+            (&channel).write_all(format!("{}\n", GuardEvent::Expired).as_bytes())?;
             return Ok(None);
         }
-        let cgroup = duties.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
-        let until = until_argument(duties.until);
+        let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
+        let until = until_argument(config.until);
         let terminal = Terminal::of_guard();
         let child = Command::new(OURSELVES)
             .arg0("incumbent")
-            .args([exec::WORD.into(), OsString::from(getpid().to_string()), cgroup, until])
+            .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
             .args(args)
             .stdin(Stdio::from(input))
             .spawn()?;
         let command = Pid::from_child(&child);
         Ok(Some(Self {
-            duties,
+            config,
             terminal,
             channel,
             command,
             phase: Phase::Running,
-            pending: Pending::default(),
+            pending: PendingSignals::default(),
             watch: ForeignWatch::start(),
             ended: false,
         }))
     }
 
-    async fn run(mut self, mut heard: Heard) -> io::Result<()> {
+    async fn run(mut self, mut heard: GuardSignals) -> io::Result<()> {
         self.channel.set_nonblocking(true)?;
-        let orders = UnixStream::from_std(self.channel.try_clone()?)?;
-        let mut orders = BufReader::new(orders).lines();
+        let requests = UnixStream::from_std(self.channel.try_clone()?)?;
+        let mut requests = BufReader::new(requests).lines();
         let mut orphaned = false;
         let mut look_again = sleep_until(BootClock, BootClock.now());
         loop {
@@ -113,17 +116,17 @@ impl Guard {
                 self.pending.deliver(self.command);
             }
             let now = BootClock.now();
-            if let Some(until) = self.duties.until
+            if let Some(until) = self.config.until
                 && until.ask_at <= now
                 && matches!(self.phase, Phase::Running)
             {
-                tell(&self.channel, Report::Expired);
+                tell(&self.channel, GuardEvent::Expired);
                 self.ask(until.kill_at);
             }
             if let Phase::Stopping { kill_at } = self.phase
                 && kill_at <= now
             {
-                let killed = tree::kill_all(self.duties.cgroup.as_ref(), now + GIVE_UP).await;
+                let killed = tree::kill_all(self.config.cgroup.as_ref(), now + GIVE_UP).await;
                 let left = killed.left();
                 self.note(killed.changed);
                 if let Some(left) = left.filter(|_| orphaned) {
@@ -133,15 +136,15 @@ impl Guard {
                 }
                 break;
             }
-            if let Some(report) = self.look_for_foreigners(now) {
-                tell(&self.channel, report);
+            if let Some(event) = self.look_for_foreigners(now) {
+                tell(&self.channel, event);
             }
             look_again.reset(self.next_look(now));
             tokio::select! {
-                order = orders.next_line(), if !orphaned => match order {
+                request = requests.next_line(), if !orphaned => match request {
                     Ok(Some(line)) => {
                         self.obey(&line);
-                        tell(&self.channel, Report::Heard);
+                        tell(&self.channel, GuardEvent::Received);
                     }
                     Ok(None) | Err(_) => {
                         orphaned = true;
@@ -149,7 +152,7 @@ impl Guard {
                     }
                 },
                 signal = heard.next() => if let Some(signal) = signal {
-                    tell(&self.channel, Report::Interrupted(signal));
+                    tell(&self.channel, GuardEvent::Interrupted(signal));
                 },
                 () = &mut look_again => {}
             }
@@ -158,18 +161,18 @@ impl Guard {
             terminal.give_back();
         }
         if orphaned {
-            self.clear_away();
+            self.remove_files();
         }
         Ok(())
     }
 
     /// Answers whether nothing is left of the tree.
-    async fn look_after_children(&mut self, heard: &mut Heard) -> bool {
+    async fn look_after_children(&mut self, heard: &mut GuardSignals) -> bool {
         let reaped = tree::reap();
         // What ended the command is told before its end.
         if reaped.changed.iter().any(|(pid, _)| *pid == self.command) {
             while let Some(signal) = heard.already().await {
-                tell(&self.channel, Report::Interrupted(signal));
+                tell(&self.channel, GuardEvent::Interrupted(signal));
             }
         }
         self.note(reaped.changed);
@@ -192,28 +195,30 @@ impl Guard {
                 {
                     terminal.restore_modes();
                 }
-                tell(&self.channel, Report::Ended { code });
+                tell(&self.channel, GuardEvent::Ended { code });
             } else if let Some(signal) = status.stopping_signal()
                 && matches!(self.phase, Phase::Running)
             {
                 if let Some(terminal) = &self.terminal {
                     terminal.give_back();
                 }
-                tell(&self.channel, Report::Stopped(signal));
+                tell(&self.channel, GuardEvent::Stopped(signal));
             }
         }
     }
 
     fn obey(&mut self, line: &str) {
         match line.parse() {
-            Ok(Order::Until(until)) => self.duties.until = Some(until),
-            Ok(Order::Stop { kill_at }) => self.ask(kill_at),
-            Ok(Order::Signal(signal)) => self.pending.tell(Signal::from_named_raw(signal)),
-            Ok(Order::PassOn(signal)) => self.pending.pass_on(Signal::from_named_raw(signal)),
-            Ok(Order::Suspend) => {
+            Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
+            Ok(GuardRequest::Stop { kill_at }) => self.ask(kill_at),
+            Ok(GuardRequest::Signal(signal)) => self.pending.tell(Signal::from_named_raw(signal)),
+            Ok(GuardRequest::PassOn(signal)) => {
+                self.pending.pass_on(Signal::from_named_raw(signal))
+            }
+            Ok(GuardRequest::Suspend) => {
                 let _ = kill_process_group(getpid(), Signal::TSTP);
             }
-            Ok(Order::Resume) => {
+            Ok(GuardRequest::Resume) => {
                 let _ = kill_process_group(getpid(), Signal::CONT);
             }
             Err(_) => {}
@@ -224,7 +229,7 @@ impl Guard {
     fn ask(&mut self, kill_at: Instant) {
         let kill_at = match self.phase {
             Phase::Running => {
-                tree::signal_all(self.duties.signal);
+                tree::signal_all(self.config.signal);
                 tree::signal_all(Signal::CONT); // what stands still cannot obey
                 kill_at
             }
@@ -233,16 +238,16 @@ impl Guard {
         self.phase = Phase::Stopping { kill_at };
     }
 
-    /// Until when the tree may go on when nobody says it.
+    /// StopTimes when the tree may go on when nobody says it.
     fn patience(&self) -> Instant {
-        let patience = BootClock.now() + self.duties.grace;
-        self.duties.until.map_or(patience, |until| until.kill_at.min(patience))
+        let patience = BootClock.now() + self.config.grace;
+        self.config.until.map_or(patience, |until| until.kill_at.min(patience))
     }
 
     /// When there is something to do again, though nothing happens.
     fn next_look(&self, now: Instant) -> Instant {
         let next = match self.phase {
-            Phase::Running => self.duties.until.map(|until| until.ask_at),
+            Phase::Running => self.config.until.map(|until| until.ask_at),
             Phase::Stopping { kill_at } => Some(kill_at),
         };
         let ready = self.pending.next_look().map(|soon| now + soon);
@@ -251,16 +256,16 @@ impl Guard {
     }
 
     /// What is to be told of a process that may not be signalled.
-    fn look_for_foreigners(&mut self, now: Instant) -> Option<Report> {
-        self.watch.as_mut()?.look(now, self.duties.cgroup.as_ref())
+    fn look_for_foreigners(&mut self, now: Instant) -> Option<GuardEvent> {
+        self.watch.as_mut()?.look(now, self.config.cgroup.as_ref())
     }
 
     /// What the campaigner would have cleared away.
-    fn clear_away(&self) {
-        if let Some(cgroup) = &self.duties.cgroup {
+    fn remove_files(&self) {
+        if let Some(cgroup) = &self.config.cgroup {
             cgroup.remove();
         }
-        if let Some(directory) = &self.duties.directory {
+        if let Some(directory) = &self.config.directory {
             let _ = std::fs::remove_dir_all(directory);
         }
     }
@@ -273,7 +278,7 @@ fn exit_code(status: WaitStatus) -> Option<u8> {
 }
 
 /// Waits for nobody: a campaigner that stands still does not read, and the time is looked at here.
-fn tell(mut reports: &StdStream, report: Report) {
-    // An error means that nobody listens (any more); that is noticed where orders are read.
-    let _ = reports.write(format!("{report}\n").as_bytes());
+fn tell(mut events: &StdStream, event: GuardEvent) {
+    // An error means that nobody listens (any more); that is noticed where requests are read.
+    let _ = events.write(format!("{event}\n").as_bytes());
 }

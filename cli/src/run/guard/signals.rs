@@ -21,28 +21,28 @@ const HANDLER: Duration = Duration::from_secs(10);
 const HANDED_ON: Duration = Duration::from_millis(1);
 
 /// As a member of the command's process group the guard gets what a terminal sends to it, and must outlive it.
-pub struct Heard {
+pub struct GuardSignals {
     child: Stream,
     terminate: Stream,
     suspend: Stream,
-    to_tell: ToTell,
+    reported: ReportedSignals,
 }
 
 /// Those that the campaigner is told of.
-struct ToTell {
+struct ReportedSignals {
     interrupt: Stream,
     quit: Stream,
     hangup: Stream,
 }
 
-impl Heard {
+impl GuardSignals {
     pub fn listen() -> io::Result<Self> {
         let listen = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         Ok(Self {
             child: listen(Signal::CHILD)?,
             terminate: listen(Signal::TERM)?,
             suspend: listen(Signal::TSTP)?,
-            to_tell: ToTell {
+            reported: ReportedSignals {
                 interrupt: listen(Signal::INT)?,
                 quit: listen(Signal::QUIT)?,
                 hangup: listen(Signal::HUP)?,
@@ -56,7 +56,7 @@ impl Heard {
             _ = self.child.recv() => None,
             _ = self.terminate.recv() => None,
             _ = self.suspend.recv() => None,
-            signal = self.to_tell.next() => Some(signal),
+            signal = self.reported.next() => Some(signal),
         }
     }
 
@@ -67,13 +67,13 @@ impl Heard {
     pub async fn already(&mut self) -> Option<i32> {
         tokio::select! {
             biased;
-            signal = self.to_tell.next() => Some(signal),
+            signal = self.reported.next() => Some(signal),
             () = tokio::time::sleep(HANDED_ON) => None,
         }
     }
 }
 
-impl ToTell {
+impl ReportedSignals {
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::INT.as_raw(),
@@ -85,14 +85,14 @@ impl ToTell {
 
 /// Signals for the command that would kill it if they came before it has a handler for them.
 #[derive(Default)]
-pub struct Pending {
+pub struct PendingSignals {
     /// Of the campaigner: each tells of a win or a loss.
     told: VecDeque<Signal>,
     /// Of others, with when the wait for a handler is over.
     passed: Vec<(Signal, Instant)>,
 }
 
-impl Pending {
+impl PendingSignals {
     pub fn tell(&mut self, signal: Option<Signal>) {
         self.told.extend(signal);
         // Won and lost before it listened: it need not know of either.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_was_won_and_lost_unheard_is_forgotten() {
-        let mut pending = Pending::default();
+        let mut pending = PendingSignals::default();
         for signal in [Signal::USR1, Signal::USR2, Signal::USR1] {
             pending.tell(Some(signal));
         }
