@@ -120,8 +120,8 @@ async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
         }
         _ => {
             let line = match &leader {
-                Some(_) => "the leader says no address that a client could be sent to\n",
-                None => "nobody leads, as far as is known\n",
+                Some(_) => "the leader advertises no address to redirect to\n",
+                None => "no leader is known\n",
             };
             (StatusCode::SERVICE_UNAVAILABLE, line).into_response()
         }

@@ -94,7 +94,7 @@ pub fn who(election: &Election) -> String {
         }
         (None, Some(leader)) => format!("{} leads", name(&leader)),
         (None, None) if election.state() == State::Unknown => "asking who leads".to_owned(),
-        (None, None) => "nobody leads".to_owned(),
+        (None, None) => "no leader".to_owned(),
     }
 }
 

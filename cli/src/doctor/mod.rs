@@ -38,7 +38,7 @@ Levels:
   error    elections do not work, or cannot keep what they promise
 
 Exit codes:
-  0      nothing to fix
+  0      no problems found
   1      warnings
   2      errors, no server in reach among them; or wrong usage
   128+n  ended by signal n";

@@ -176,6 +176,6 @@ async fn hear(
         report.ok(PEERS, format!("{told}: a majority"));
     } else {
         let fix = "start them, and let UDP through";
-        report.warning(PEERS, format!("{told}, and nobody leads without {least}; {fix}"));
+        report.warning(PEERS, format!("{told}, and there is no leader without {least}; {fix}"));
     }
 }

@@ -166,7 +166,7 @@ impl MissingRights {
         let Self { needed, useful, fix_needed, fix_useful } = self;
         let who = match of {
             Role::Observer => "an observer",
-            Role::Candidate => "a campaigner",
+            Role::Candidate => "a candidate",
             Role::Administrator => "an administrator",
         };
         if needed.is_empty() && useful.is_empty() {

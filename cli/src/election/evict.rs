@@ -43,7 +43,7 @@ impl Evict {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let nobody = || CliError::new(Code::NotFound, format!("election {name}: nobody leads"));
+        let nobody = || CliError::new(Code::NotFound, format!("election {name}: no leader"));
         let status = elections.read(name).await?.ok_or_else(nobody)?;
         let holder = status.holder().cloned().ok_or_else(nobody)?;
         let question = match &holder.pod {

@@ -56,7 +56,7 @@ impl Info {
         if let Some(name) = &self.name
             && statuses.is_empty()
         {
-            let message = format!("election {name}: nobody leads, and nobody did lately");
+            let message = format!("election {name}: no leader, and no trace of an earlier one");
             return Err(CliError::new(Code::NotFound, message));
         }
         if self.printing.output == Format::Json {
@@ -73,7 +73,7 @@ impl Info {
         output::line(elections.title())?;
         if let Some(findings) = findings {
             if findings.is_empty() {
-                output::line("  nothing to mend")?;
+                output::line("  no problems found")?;
             }
             findings
                 .iter()
@@ -132,7 +132,7 @@ fn for_life(status: &ElectionStatus) -> [String; 6] {
         status.election.clone(),
         match &status.state {
             LeaderStatus::Held(holder) => holder.leader.clone(),
-            LeaderStatus::Vacant(cause) => format!("nobody ({cause})"),
+            LeaderStatus::Vacant(cause) => format!("none ({cause})"),
         },
         or_dash(pod.map(|pod| pod.phase.clone())),
         or_dash(holder.and_then(|holder| holder.since).map(ago)),
@@ -148,7 +148,7 @@ fn leader(status: &ElectionStatus) -> String {
             format!("{} (gone)", holder.leader)
         }
         LeaderStatus::Held(holder) => holder.leader.clone(),
-        LeaderStatus::Vacant(cause) => format!("nobody ({cause})"),
+        LeaderStatus::Vacant(cause) => format!("none ({cause})"),
     }
 }
 

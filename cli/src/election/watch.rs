@@ -33,7 +33,7 @@ impl Watch {
             match feed.next().await {
                 Ok(event) => {
                     if std::mem::take(&mut trouble) {
-                        output::note("recovered: the server answers again");
+                        output::note("lock recovered");
                     }
                     match self.printing.output {
                         Format::Json => output::json_line(&json(&event))?,
@@ -43,7 +43,7 @@ impl Watch {
                 // A server that is out of reach comes back; a bucket or a right that is missing does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
                     if !std::mem::replace(&mut trouble, true) {
-                        output::note(format!("trouble: {failure}"));
+                        output::note(format!("lock failing: {failure}"));
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -64,9 +64,9 @@ fn text(event: &Event) -> String {
         }
         (LeaderStatus::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
         (LeaderStatus::Vacant(cause), Some(before)) => {
-            format!("nobody leads: {} {}", shown(before), lost(cause))
+            format!("no leader: {} {}", shown(before), lost(cause))
         }
-        (LeaderStatus::Vacant(cause), None) => format!("nobody leads: {cause}"),
+        (LeaderStatus::Vacant(cause), None) => format!("no leader: {cause}"),
     };
     format!("[{time}] {}: {what}", text::printable(&event.election))
 }

@@ -197,7 +197,7 @@ impl<'a> Elections<'a> {
             }
             Self::Lock(elections) => json!({"lock": elections.title}),
             Self::ForLife(LifeElections(locks)) => {
-                json!({"namespace": locks.namespace(), "kind": "ForLife", "carrier": locks.kind.name()})
+                json!({"namespace": locks.namespace(), "kind": "ForLife", "life_kind": locks.kind.name()})
             }
         };
         fields.as_object().cloned().unwrap_or_default()

@@ -42,7 +42,7 @@ pub struct KubernetesArgs {
     kind: Option<Kind>,
     /// With --kind for-life: the kind of object that is the lock [default: configmap].
     #[arg(long, global = true, value_enum)]
-    carrier: Option<LifeKind>,
+    life_kind: Option<LifeKind>,
     #[command(flatten)]
     namespace: NamespaceArgs,
 }
@@ -173,10 +173,10 @@ impl NamespaceArgs {
 impl KubernetesArgs {
     /// A flag that is given and says something of Kubernetes.
     pub fn given(&self) -> Option<&'static str> {
-        let Self { kind, carrier, namespace: NamespaceArgs { namespace, kubeconfig } } = self;
+        let Self { kind, life_kind, namespace: NamespaceArgs { namespace, kubeconfig } } = self;
         let flags = [
             ("--kind", kind.is_some()),
-            ("--carrier", carrier.is_some()),
+            ("--life-kind", life_kind.is_some()),
             ("--namespace", namespace.is_some()),
             ("--kubeconfig", kubeconfig.is_some()),
         ];
@@ -190,14 +190,14 @@ impl KubernetesArgs {
         timeout: Option<Duration>,
     ) -> Result<KubernetesLock, CliError> {
         let kind = self.kind.unwrap_or_default();
-        if self.carrier.is_some() && kind != Kind::ForLife {
-            let message = "--carrier says nothing without --kind for-life";
+        if self.life_kind.is_some() && kind != Kind::ForLife {
+            let message = "--life-kind says nothing without --kind for-life";
             return Err(CliError::new(Code::Usage, message));
         }
         let cluster = self.namespace.open(context).await?;
         let timeout = timeout.unwrap_or(PATIENCE);
         if kind == Kind::ForLife {
-            let kind = self.carrier.unwrap_or_default();
+            let kind = self.life_kind.unwrap_or_default();
             let locks = Arc::new(cluster.life_locks(&kind.carrier()));
             return Ok(KubernetesLock::ForLife(LifeObjects { cluster, kind, locks, timeout }));
         }

@@ -46,7 +46,7 @@ pub struct Run {
     /// A signal is held back until COMMAND has a handler for it. After SIGUSR2 it has the grace to stop what only a
     /// leader may do. Nothing kills it then: it must obey, and read the deadline file while it leads.
     #[arg(long)]
-    pub keep: bool,
+    pub keep_running: bool,
     /// Let COMMAND inherit this variable, though it proves to the lock who this process is. May be given several times.
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,
@@ -89,14 +89,14 @@ What is stopped:
 
 Signals:
   SIGUSR1, SIGUSR2 and SIGHUP are passed on to COMMAND, once it has a handler for them; while none runs they do nothing.
-  With --keep SIGUSR1 and SIGUSR2 are not: they would tell it of wins and losses. SIGHUP ends incumbent when its terminal
+  With --keep-running SIGUSR1 and SIGUSR2 are not: they would tell it of wins and losses. SIGHUP ends incumbent when its terminal
   is gone.
 
 What COMMAND sees:
   INCUMBENT_ELECTION       NAME.
   INCUMBENT_IDENTITY       The name shown as holder.
   INCUMBENT_TOKEN          The fencing token of the term, greater than that of every earlier term. Pass it along with
-                           what you write, and refuse a smaller one there. Not with --keep: read it from the file.
+                           what you write, and refuse a smaller one there. Not with --keep-running: read it from the file.
   INCUMBENT_DEADLINE_FILE  A file with one line of three words: until when the right to lead lasts, in seconds of
                            CLOCK_BOOTTIME (compare with clock_gettime, as in Python's time.clock_gettime(
                            time.CLOCK_BOOTTIME); the first word of /proc/uptime is the same, but not in a container
@@ -124,7 +124,7 @@ Examples:
   incumbent run nightly-report -- ./event --all
   incumbent run scheduler --lease 10s --on-exit restart -- cron -f
   incumbent run db-primary --signal INT --grace 20s -- postgres -D /srv/db
-  incumbent run my_app --keep -- my-daemon
+  incumbent run my_app --keep-running -- my-daemon
   incumbent run my-app --lock kubernetes --namespace prod -- my-daemon";
 
 const NAMED: [(&str, Signal); 9] = [

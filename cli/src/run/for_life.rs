@@ -44,7 +44,7 @@ pub struct Life {
     pod: Option<String>,
     /// The kind of object that is the lock. All in the election must have the same.
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
-    carrier: LifeKind,
+    life_kind: LifeKind,
     /// How often to look though no watch has told of anything.
     #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = humantime::parse_duration)]
     poll: Duration,
@@ -84,7 +84,7 @@ Exit codes:
 
 Examples:
   incumbent life my-operator -- my-operator --verbose
-  incumbent life my-app --namespace prod --carrier lease -- my-daemon";
+  incumbent life my-app --namespace prod --life-kind lease -- my-daemon";
 
 /// A leader for life, and its program.
 pub(super) struct ForLife {
@@ -92,7 +92,7 @@ pub(super) struct ForLife {
     pub program: Program,
     pub grace: Duration,
     pub cluster: Cluster,
-    pub carrier: LifeKind,
+    pub life_kind: LifeKind,
     pub pod: Option<String>,
     pub poll: Duration,
 }
@@ -104,8 +104,8 @@ impl Life {
             Err(code) => return Ok(code),
         };
         let cluster = self.namespace.open(self.context.as_deref()).await?;
-        let Self { name, program, grace, pod, carrier, poll, .. } = self;
-        let leader = ForLife { name, program, grace, cluster, carrier, pod, poll };
+        let Self { name, program, grace, pod, life_kind, poll, .. } = self;
+        let leader = ForLife { name, program, grace, cluster, life_kind, pod, poll };
         leader.run(&mut signals).await
     }
 }
@@ -117,7 +117,7 @@ impl ForLife {
     pub const POLL: Duration = Duration::from_secs(15);
 
     pub async fn run(self, signals: &mut Signals) -> Result<ExitCode, CliError> {
-        check_life_name(&self.cluster, self.carrier, &self.name)?;
+        check_life_name(&self.cluster, self.life_kind, &self.name)?;
         let leadership = match self.elected(signals).await? {
             Ok(Ok(leadership)) => leadership,
             Ok(Err(error)) => {
@@ -137,7 +137,7 @@ impl ForLife {
         signals: &mut Signals,
     ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, CliError> {
         let candidate = leader_for_life(&self.name, &self.cluster);
-        let mut candidate = candidate.carrier(self.carrier.carrier()).poll(self.poll);
+        let mut candidate = candidate.carrier(self.life_kind.carrier()).poll(self.poll);
         if let Some(pod) = &self.pod {
             candidate = candidate.pod(pod);
         }

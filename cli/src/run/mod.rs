@@ -71,10 +71,10 @@ impl Run {
         uptime::check();
         let (candidate, _) = self.candidate.stand(opened, Some(grace.total()))?;
         let watchdog = Watchdog::start(candidate.election.clone());
-        let keep = self.keep;
+        let keep_running = self.keep_running;
         let mut running =
             CommandCandidate { candidate, signals, file, grace, watchdog, options: self };
-        let code = match keep {
+        let code = match keep_running {
             true => running.run_always().await,
             false => running.campaign().await,
         };
@@ -84,7 +84,8 @@ impl Run {
 
     /// The same for a leader for life, whose flags are fewer.
     fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
-        let flags = [("--keep", self.keep), ("--on-exit", self.on_exit != OnExit::Resign)];
+        let flags =
+            [("--keep-running", self.keep_running), ("--on-exit", self.on_exit != OnExit::Resign)];
         let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
         if let Some(flag) = flag.or_else(|| self.candidate.given()) {
             let message = format!("{flag} says nothing with --kind for-life");
@@ -96,7 +97,7 @@ impl Run {
             program: self.program,
             grace: self.grace.unwrap_or(ForLife::GRACE),
             cluster: locks.cluster,
-            carrier: locks.kind,
+            life_kind: locks.kind,
             poll: ForLife::POLL,
         })
     }

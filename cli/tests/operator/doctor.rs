@@ -37,7 +37,7 @@ async fn where_all_is_well_it_says_so_and_leaves_nothing() {
     line(&told, "ok       jetstream ", "keeps bucket CHORIA_LEADER_ELECTION");
     line(&told, "ok       clock ", "from the server's");
     line(&told, "ok       round trip ", "with a lease of 1m a request is given up after 5s");
-    for role in ["an observer", "a campaigner", "an administrator"] {
+    for role in ["an observer", "a candidate", "an administrator"] {
         line(&told, "ok       rights ", &format!("all those of {role}"));
     }
     line(&told, "ok       bucket ", "as elections need them");
@@ -117,7 +117,7 @@ async fn a_bucket_that_is_missing_or_wrong_is_told_with_the_cure() {
 async fn rights_are_judged_role_by_role() {
     let users = r#"authorization: { users: [
         { user: admin, password: p },
-        { user: campaigner, password: p, permissions: {
+        { user: candidate, password: p, permissions: {
             publish: ["$KV.B.my_app", "incumbent.B.my_app", "$JS.API.STREAM.INFO.KV_B", "$JS.API.STREAM.MSG.GET.KV_B"],
             subscribe: ["incumbent.B.my_app", "_INBOX.>"],
         } },
@@ -144,20 +144,20 @@ async fn rights_are_judged_role_by_role() {
     };
     let before = term();
 
-    let told = doctor("campaigner", &["my_app"], 0);
-    line(&told, "ok       rights ", "all those of a campaigner");
+    let told = doctor("candidate", &["my_app"], 0);
+    line(&told, "ok       rights ", "all those of a candidate");
     line(
         &told,
         "ok       rights ",
         "not those of an administrator: publishing to $JS.API.STREAM.CREATE.KV_B",
     );
-    let told = doctor("campaigner", &["other"], 2);
-    line(&told, "error    rights ", "a campaigner needs publishing to $KV.B.other; grant it");
+    let told = doctor("candidate", &["other"], 2);
+    line(&told, "error    rights ", "a candidate needs publishing to $KV.B.other; grant it");
     let told = doctor("deaf", &[], 1);
     let less = line(
         &told,
         "warning  rights ",
-        "a campaigner does less without publishing to $JS.API.STREAM.MSG.GET.KV_B",
+        "a candidate does less without publishing to $JS.API.STREAM.MSG.GET.KV_B",
     );
     assert!(less.contains("subscribing to incumbent.B.incumbent-doctor"), "{less}");
     assert!(less.contains("publishing to incumbent.B.incumbent-doctor"), "{less}");

@@ -44,6 +44,6 @@ async fn without_a_successor_it_says_so() {
     assert_eq!(told.error.lines().count(), 1, "{told:?}");
     assert!(told.error.contains("no other candidate took over within 1s"), "{told:?}");
     let (line, code) = shell.refusal(&args);
-    assert!(line.contains("election e: nobody leads"), "{line}");
+    assert!(line.contains("election e: no leader"), "{line}");
     assert_eq!(code, 3);
 }

@@ -65,9 +65,9 @@ async fn offices_that_are_vacant_say_why() {
     leader.line_with("won");
     leader.end_by("TERM");
     let told = shell.out(&["election", "list"]);
-    assert!(told.ends_with("\nmy_app    nobody (stopped)\n"), "{told}");
+    assert!(told.ends_with("\nmy_app    none (stopped)\n"), "{told}");
     let (line, code) = shell.refusal(&["election", "info", "absent"]);
-    assert!(line.contains("election absent: nobody leads"), "{line}");
+    assert!(line.contains("election absent: no leader"), "{line}");
     assert_eq!(code, 3);
     let (line, code) = shell.refusal(&["election", "info", "--bucket", "ABSENT"]);
     assert!(line.contains("bucket ABSENT: the bucket does not exist"), "{line}");

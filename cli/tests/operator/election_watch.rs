@@ -22,7 +22,7 @@ async fn each_change_is_told_with_its_cause() {
     assert_eq!(event()["found"], true);
 
     first.end_by("TERM");
-    watch.line_with("my_app: nobody leads: first released: stopped");
+    watch.line_with("my_app: no leader: first released: stopped");
     let vacant = event();
     assert_eq!((&vacant["event"], &vacant["cause"]), (&"vacant".into(), &"stopped".into()));
     assert_eq!((&vacant["leader"], &vacant["before"]), (&serde_json::Value::Null, &"first".into()));
@@ -32,7 +32,7 @@ async fn each_change_is_told_with_its_cause() {
     watch.line_with("my_app: second leads with token ");
     assert_eq!(event()["leader"], "second");
     second.end_by("KILL");
-    watch.line_with("nobody leads: second did not renew: expired");
+    watch.line_with("no leader: second did not renew: expired");
     assert_eq!(event()["cause"], "expired");
 
     // Another election of the bucket is told to those who watch them all.
@@ -40,7 +40,7 @@ async fn each_change_is_told_with_its_cause() {
     other.line_with("won");
     watch.line_with("other: third leads");
     shell.out(&["kv", "del", "CHORIA_LEADER_ELECTION", "other", "--force"]);
-    watch.line_with("other: nobody leads: third was evicted");
+    watch.line_with("other: no leader: third was evicted");
     assert_eq!(watch.end_by("INT"), Some(2));
 }
 
@@ -53,7 +53,7 @@ async fn a_bucket_that_tells_nothing_is_looked_at() {
     shell.out(&["kv", "put", "B", "e", "theirs"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
     watch.line_with("e: theirs leads");
-    watch.line_with("e: nobody leads: theirs did not renew: expired");
+    watch.line_with("e: no leader: theirs did not renew: expired");
 }
 
 #[tokio::test]

@@ -34,9 +34,9 @@ async fn a_file_carries_elections_without_any_server() {
     watch.line_with("leads with token ");
     second.end_by("TERM");
     first.end_by("TERM");
-    eventually("nobody leads", async || {
+    eventually("no leader", async || {
         let told = shell.out(&[&["election", "list"][..], &LOCK].concat());
-        told.ends_with("my_app    nobody (released)\n").then_some(())
+        told.ends_with("my_app    none (released)\n").then_some(())
     })
     .await;
 }
@@ -73,7 +73,7 @@ async fn both_locks_of_several_are_held() {
     leader.end_by("TERM");
 }
 
-/// A name that is mistyped is no election that nobody leads.
+/// A name that is mistyped is no election that no leader.
 #[tokio::test]
 async fn who_looks_makes_nothing() {
     let server = Server::start().await;

@@ -85,7 +85,7 @@ async fn a_store_is_tried_out_and_left_as_it_was() {
     line(&told, "ok       conditions ", "are refused where they must be");
     line(&told, "ok       clock ", "from the server's");
     line(&told, "ok       round trip ", "with a lease of 15s");
-    line(&told, "ok       rights ", "all those of a campaigner");
+    line(&told, "ok       rights ", "all those of a candidate");
     assert_eq!(store.objects(), [""; 0], "nothing is left");
 
     // What one that was killed has left is in nobody's way.

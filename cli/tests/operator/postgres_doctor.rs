@@ -42,12 +42,12 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
     );
     server.sql("postgres", &[FILE]);
     let told = doctor(&shell, &["--lock", &campaigner], 2);
-    let needs = line(&told, "error    rights ", "a campaigner needs SELECT on incumbent_elections");
+    let needs = line(&told, "error    rights ", "a candidate needs SELECT on incumbent_elections");
     assert!(needs.contains("GRANT INSERT ON incumbent_elections TO"), "{needs}");
     server.sql("postgres", &GRANTS);
     let told = doctor(&shell, &["--lock", &campaigner, "my_app"], 0);
     line(&told, "ok       tables ", "they are in schema public");
-    line(&told, "ok       rights ", "all those of a campaigner");
+    line(&told, "ok       rights ", "all those of a candidate");
     let history = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC";
     // The tables' owner is told of the server on behalf of all.
     let owned_by = |role| format!("ALTER FUNCTION incumbent_incarnation() OWNER TO {role}");
@@ -66,7 +66,7 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
     line(
         &told,
         "error    rights ",
-        "a campaigner needs UPDATE on incumbent_elections; GRANT UPDATE ON",
+        "a candidate needs UPDATE on incumbent_elections; GRANT UPDATE ON",
     );
     line(&told, "ok       rights ", "all those of an observer");
     doctor(&shell, &["--lock", &campaigner, "--role", "observer"], 0);

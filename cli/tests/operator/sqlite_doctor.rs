@@ -21,7 +21,7 @@ fn a_file_is_judged_and_not_made() {
     line(&told, "ok       sqlite ", "SQLite 3.");
     line(&told, "ok       file ", "there is no elections.db yet: who comes first makes it");
     line(&told, "ok       room ", "left on its disk");
-    for role in ["an observer", "a campaigner", "an administrator"] {
+    for role in ["an observer", "a candidate", "an administrator"] {
         line(&told, "ok       rights ", &format!("all those of {role}"));
     }
     assert_eq!(std::fs::read_dir(shell.home()).unwrap().count(), 0, "nothing is made");
@@ -72,7 +72,7 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     );
     let missing = lock.replace("elections.db", "other.db");
     let told = doctor(&shell, &["--lock", &missing], 2);
-    line(&told, "error    rights ", "a campaigner needs making files in");
+    line(&told, "error    rights ", "a candidate needs making files in");
     doctor(&shell, &["--lock", &missing, "--role", "observer"], 2);
 }
 
@@ -105,7 +105,7 @@ fn a_file_that_cannot_be_written_is_an_error_for_those_who_write() {
     }
     let told = doctor(&shell, &LOCK, 2);
     let _ = Command::new("chattr").arg("-i").arg(&file).status();
-    line(&told, "error    rights ", "a campaigner needs writing to elections.db (");
+    line(&told, "error    rights ", "a candidate needs writing to elections.db (");
     line(&told, "ok       rights ", "all those of an observer");
 }
 

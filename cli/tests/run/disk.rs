@@ -38,7 +38,7 @@ async fn a_command_that_always_runs_is_told_of_the_end() {
     let scene = Scene::start().await;
     let script = "trap 'echo won' USR1; trap 'echo lost' USR2; echo $INCUMBENT_DEADLINE_FILE; \
                   while :; do sleep 0.01; done";
-    let mut first = scene.run("my_app", &["--keep"], script);
+    let mut first = scene.run("my_app", &["--keep-running"], script);
     let file = first.line().await;
     first.says("won").await;
     let mut second = scene.run("my_app", &[], TELL);

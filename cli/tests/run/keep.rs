@@ -13,14 +13,14 @@ async fn it_is_told_of_every_win_and_loss_and_goes_on() {
     let scene = Scene::start().await;
     let script =
         format!("echo $$; echo $INCUMBENT_DEADLINE_FILE; echo \"<$INCUMBENT_TOKEN>\"; {LISTEN}");
-    let mut first = scene.run("my_app", &["--keep"], &script);
+    let mut first = scene.run("my_app", &["--keep-running"], &script);
     let pid = first.line().await;
     let file = first.line().await;
     assert_eq!(first.line().await, "<>");
     first.says("won").await;
     let (_, token) = deadline(&file);
     assert_ne!(token, "0");
-    let mut second = scene.run("my_app", &["--keep"], LISTEN);
+    let mut second = scene.run("my_app", &["--keep-running"], LISTEN);
     second.says("listening").await;
     assert!(second.is_silent(), "it runs, and was told of nothing");
     scene.evict("my_app").await;
@@ -44,7 +44,7 @@ async fn a_signal_waits_for_its_handler() {
     let scene = Scene::start().await;
     let mut command = scene.command(
         "my_app",
-        &["--keep"],
+        &["--keep-running"],
         &["sh", "-c", &format!("echo $INCUMBENT_DEADLINE_FILE; read go; {LISTEN}")],
     );
     command.stdin(std::process::Stdio::piped());
@@ -63,7 +63,7 @@ async fn it_dies_with_a_campaigner_that_is_killed() {
     let scene = Scene::start().await;
     let mut run = scene.run_without_cgroup(
         "my_app",
-        &["--keep"],
+        &["--keep-running"],
         "setsid sleep 1000 & echo up; exec sleep 1000",
     );
     run.says("up").await;
@@ -74,8 +74,8 @@ async fn it_dies_with_a_campaigner_that_is_killed() {
 #[tokio::test]
 async fn its_exit_is_the_programs() {
     let scene = Scene::start().await;
-    assert_eq!(scene.run("my_app", &["--keep"], "exit 5").exit_code().await, Some(5));
-    let mut run = scene.run("my_app", &["--keep", "--on-exit", "restart"], "echo again");
+    assert_eq!(scene.run("my_app", &["--keep-running"], "exit 5").exit_code().await, Some(5));
+    let mut run = scene.run("my_app", &["--keep-running", "--on-exit", "restart"], "echo again");
     run.says("again").await;
     run.says("again").await;
 }

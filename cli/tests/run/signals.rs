@@ -51,7 +51,7 @@ async fn nobody_else_tells_a_command_that_it_leads() {
     let scene = Scene::start().await;
     let mut leader = scene.run("my_app", &[], "echo up; exec sleep 1000");
     leader.says("up").await;
-    let mut run = scene.run("my_app", &["--keep"], LISTEN);
+    let mut run = scene.run("my_app", &["--keep-running"], LISTEN);
     run.says("up").await;
     run.signal(Signal::USR1);
     run.signal(Signal::USR2);

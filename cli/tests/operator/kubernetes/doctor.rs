@@ -108,7 +108,7 @@ async fn what_a_campaigner_cannot_do_without_is_an_error() {
     };
     assert!(line("ok ").contains("Kubernetes v1."));
     assert!(line("error ").contains(
-        "a campaigner needs get of leases my-app, update of leases my-app; add to its Role {apiGroups: \
+        "a candidate needs get of leases my-app, update of leases my-app; add to its Role {apiGroups: \
          [coordination.k8s.io], resources: [leases], resourceNames: [my-app], verbs: [get, update]}"
     ));
     assert!(line("unknown ").contains("without the right to get it"));
@@ -126,12 +126,12 @@ async fn what_a_campaigner_cannot_do_without_is_an_error() {
     scene.allow(OBSERVER, &rules).await;
     eventually("the right to get", async || {
         let told = scene.doctor(&["my-app"]);
-        told.out.contains("a campaigner needs create of leases; add").then_some(())
+        told.out.contains("a candidate needs create of leases; add").then_some(())
     })
     .await;
     scene.lease("my-app", json!({})).await;
     let told = scene.doctor(&["my-app"]);
-    assert!(told.out.contains("a campaigner does less without watch of leases my-app, create of"));
+    assert!(told.out.contains("a candidate does less without watch of leases my-app, create of"));
     assert_eq!(told.code, Some(1), "{told:?}");
 }
 
@@ -141,7 +141,7 @@ async fn the_object_of_an_election_is_examined() {
     let doctor = |args: &[&str]| scene.shell.run(&scene.args(&[&["doctor"], args].concat()));
     let told = doctor(&["my-app"]);
     assert!(told.out.contains("object      there is none yet"), "{told:?}");
-    assert!(told.out.contains("namespace   t") && told.out.contains("all those of a campaigner"));
+    assert!(told.out.contains("namespace   t") && told.out.contains("all those of a candidate"));
     assert_eq!(told.code, Some(0), "{told:?}");
     let mut first = scene.start(&["campaign", "my-app", "--lease", "5s", "--identity", "first"]);
     first.line_with("won");

@@ -42,19 +42,19 @@ async fn a_campaign_is_seen_watched_and_moved() {
     let token = second.line_with("won").rsplit(' ').next().unwrap().to_owned();
     assert!(lines[1].starts_with("second leads after "), "{told}");
     assert!(lines[1].ends_with(&format!(" with token {token}")), "{told}");
-    watch.line_with("my-app: nobody leads: first was evicted");
+    watch.line_with("my-app: no leader: first was evicted");
     watch.line_with("my-app: second leads with token ");
 
     // Who leaves says so; who is killed says nothing, and nobody writes it.
     first.end_by("TERM");
     second.end_by("TERM");
-    watch.line_with("my-app: nobody leads: second released: stopped");
-    assert!(scene.out(&["election", "list"]).ends_with("\nmy-app    nobody (stopped)\n"));
+    watch.line_with("my-app: no leader: second released: stopped");
+    assert!(scene.out(&["election", "list"]).ends_with("\nmy-app    none (stopped)\n"));
     let mut third = scene.campaign("third");
     third.line_with("won");
     watch.line_with("my-app: third leads");
     third.end_by("KILL");
-    watch.line_with("my-app: nobody leads: third did not renew: expired");
+    watch.line_with("my-app: no leader: third did not renew: expired");
     eventually("the same by its times", async || {
         let list = scene.out(&["election", "list"]);
         list.ends_with("\nmy-app    third (overdue)\n").then_some(())
@@ -111,7 +111,7 @@ async fn a_command_runs_while_its_lease_is_held_under_whatever_name() {
     assert_eq!(words[..2], ["my_app", "me"]);
     assert!(words[2].parse::<u64>().is_ok_and(|token| token > 0), "{told:?}");
     let list = scene.out(&["election", "list"]);
-    assert!(list.contains("my-app    nobody ("), "{list}");
+    assert!(list.contains("my-app    none ("), "{list}");
 
     let line = scene.refuses(&["campaign", "my_app"], "is no name of a Lease", 2);
     assert!(line.contains("--object, as in my-app"), "{line}");
@@ -133,7 +133,7 @@ async fn a_file_is_there_while_its_keeper_holds_the_lease() {
     assert_eq!(keeper.end_by("TERM"), Some(15));
     assert!(!file.exists());
     let list = scene.out(&["election", "list"]);
-    assert!(list.ends_with("nobody (work_ended)\n"), "{list}");
+    assert!(list.ends_with("none (work_ended)\n"), "{list}");
 }
 
 /// client-go's campaigners write the same record without our mark.
@@ -159,7 +159,7 @@ async fn leaders_of_client_go_are_seen_and_moved() {
     let lease = scene.send("GET", &lease, "", Value::Null).await;
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseTransitions"], 3);
-    scene.refuses(&evict, "election theirs: nobody leads", 3);
+    scene.refuses(&evict, "election theirs: no leader", 3);
     assert_eq!(scene.refusal(&["election", "info", "absent"]).1, 3);
 }
 
@@ -172,7 +172,7 @@ async fn a_server_that_goes_away_is_waited_for_or_not() {
     first.line_with("won");
     watch.line_with("first leads");
     scene.server.kill();
-    watch.line_with("my-app: nobody leads: first did not renew: expired");
+    watch.line_with("my-app: no leader: first did not renew: expired");
     scene.refuses(&["election", "list"], "no answer of the API server", 4);
     scene.refuses(&["campaign", "my-app", "--timeout", "1s"], "no answer of the API server", 4);
     first.end_by("KILL");

@@ -59,8 +59,8 @@ async fn leaders_for_life_are_seen_watched_and_moved() {
     assert_eq!(first.ended(), Some(3));
     watch.line_with("my-app: pod second ");
     scene.delete_pod("second").await;
-    watch.line_with("my-app: nobody leads: pod second ");
-    scene.shell.refuses(&evict, "election my-app: nobody leads", 3);
+    watch.line_with("my-app: no leader: pod second ");
+    scene.shell.refuses(&evict, "election my-app: no leader", 3);
 }
 
 /// `run` and `campaign` know leaders for life as well.

@@ -69,11 +69,11 @@ async fn a_command_that_does_not_stop_is_killed_after_its_grace() {
     first.line_with("up");
     first.signal("TERM");
     assert_eq!(first.ended(), Some(128 + 15));
-    let args = scene.life_args("first", &["--carrier", "lease"], "exit 0");
+    let args = scene.life_args("first", &["--life-kind", "lease"], "exit 0");
     assert_eq!(scene.shell.run(&args).code, Some(0));
     let lease = scene.get(&format!("{}/my-app", scene.leases())).await;
     assert_eq!(lease["metadata"]["ownerReferences"][0]["name"], "first");
-    let list = scene.out(&["election", "list", "--kind", "for-life", "--carrier", "lease"]);
+    let list = scene.out(&["election", "list", "--kind", "for-life", "--life-kind", "lease"]);
     assert!(list.ends_with("\nmy-app    first\n"), "{list}");
 }
 

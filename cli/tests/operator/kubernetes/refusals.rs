@@ -110,8 +110,8 @@ async fn a_context_and_a_namespace_that_are_not_there_are_told() {
         );
     }
     scene.refuses(
-        &["election", "list", "--carrier", "lease"],
-        "--carrier says nothing without --kind for-life",
+        &["election", "list", "--life-kind", "lease"],
+        "--life-kind says nothing without --kind for-life",
         2,
     );
     // It is of NATS there, and its variable too.
