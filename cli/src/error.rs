@@ -1,4 +1,4 @@
-//! Why a command fails, and the exit code that scripts see.
+//! Errors of commands, and the exit codes that scripts rely on.
 
 use std::error::Error;
 use std::fmt;
@@ -14,40 +14,40 @@ use incumbent::nats::{BucketError, BucketErrorKind};
 
 use crate::text::{one_line, printable};
 
-/// What scripts can rely on, as `--help` and the manual tell it.
+/// The exit codes, for `--help` and the manual.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0      done
   1      failed
   2      wrong usage
-  3      not the leader, or no such thing
-  4      no server in reach
-  5      denied: the server refuses a right
+  3      not the leader, or not found
+    4      no server reachable
+    5      permission denied by the server
   128+n  ended by signal n";
 
-/// What scripts can rely on. Success is 0, and a signal ends a program with 128 and its number.
+/// An exit code. Success is 0; a signal ends the program with 128 plus its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
     Failed = 1,
     Usage = 2,
-    /// No such thing, or not the leader.
+    /// The entry, bucket or namespace does not exist, or this process is not the leader.
     NotFound = 3,
-    /// No server in reach.
+    /// No server is reachable.
     Unreachable = 4,
     Denied = 5,
 }
 
-/// Why a command ends before its work is done.
+/// The reason why a command fails.
 #[derive(Debug)]
 pub enum CliError {
-    /// One line that says what is wrong and how to mend it.
+    /// One line: what failed, why, and what to do.
     Message { code: Code, message: String },
-    /// A code that says it all.
+    /// An exit code without a message.
     Silent(Code),
-    /// Nobody reads on: whoever closed the pipe has what they wanted.
+    /// The reader of standard output closed the pipe.
     ClosedPipe,
-    /// Ended by this signal, after everything was put in order.
+    /// Ended by this signal, after an orderly stop.
     Signal(i32),
 }
 
@@ -56,7 +56,7 @@ impl CliError {
         Self::Message { code, message: message.into() }
     }
 
-    /// The exit code of what is told.
+    /// The exit code, if the error has one of its own.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Message { code, .. } | Self::Silent(code) => Some(*code),
@@ -64,11 +64,11 @@ impl CliError {
         }
     }
 
-    /// Tells it on standard error, and answers the exit code.
+    /// Prints the error to standard error, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Self::Message { code, message } => {
-                // It may repeat what a server or another program has said.
+                // The message may quote a server or another program.
                 let message = printable(message);
                 let _ = writeln!(anstream::stderr(), "incumbent: {message}");
                 ExitCode::from(*code as u8)
@@ -76,15 +76,15 @@ impl CliError {
             Self::Silent(code) => ExitCode::from(*code as u8),
             Self::ClosedPipe => ExitCode::SUCCESS,
             Self::Signal(signal) => {
-                // What started us shall see how we ended: a shell makes 128 and the number of it.
+                // End by the signal itself, so that a shell reports 128 plus its number.
                 let _ = signal_hook::low_level::emulate_default_handler(*signal);
                 ExitCode::from(128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()))
             }
         }
     }
 
-    /// What a request to JetStream came to.
-    pub fn of_request(doing: &str, error: &(dyn Error + 'static)) -> Self {
+    /// An error of a request to JetStream.
+    pub fn from_request(doing: &str, error: &(dyn Error + 'static)) -> Self {
         let mut source = Some(error);
         while let Some(error) = source {
             if let Some(failure) = Self::known(doing, error) {
@@ -95,7 +95,7 @@ impl CliError {
         Self::new(Code::Failed, format!("{doing}: {}", one_line(error)))
     }
 
-    /// The client wraps the server's answer in an error of each function that asks.
+    /// The client wraps the server's error in one error type per function.
     fn known(doing: &str, error: &(dyn Error + 'static)) -> Option<Self> {
         use jetstream::context::{
             GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind, RequestError,
@@ -103,17 +103,17 @@ impl CliError {
         };
         use jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind as Last};
         if let Some(error) = error.downcast_ref::<jetstream::Error>() {
-            return Some(Self::of_answer(doing, error));
+            return Some(Self::from_response(doing, error));
         }
         if let Some(error) = error.downcast_ref::<GetStreamError>()
             && let GetStreamErrorKind::JetStream(error) = error.kind()
         {
-            return Some(Self::of_answer(doing, &error));
+            return Some(Self::from_response(doing, &error));
         }
         if let Some(error) = error.downcast_ref::<LastRawMessageError>() {
             return match error.kind() {
                 Last::NoMessageFound => Some(Self::no_entry(doing)),
-                Last::JetStream(error) => Some(Self::of_answer(doing, &error)),
+                Last::JetStream(error) => Some(Self::from_response(doing, &error)),
                 _ => None,
             };
         }
@@ -128,8 +128,8 @@ impl CliError {
         (error.kind() == PublishErrorKind::TimedOut).then(|| Self::timed_out(doing))
     }
 
-    /// What JetStream refused.
-    pub fn of_answer(doing: &str, error: &jetstream::Error) -> Self {
+    /// An error response of JetStream.
+    pub fn from_response(doing: &str, error: &jetstream::Error) -> Self {
         use jetstream::ErrorCode;
         match error.error_code() {
             ErrorCode::STREAM_NOT_FOUND => {
@@ -144,17 +144,17 @@ impl CliError {
     }
 
     fn no_entry(doing: &str) -> Self {
-        Self::new(Code::NotFound, format!("{doing}: there is no such entry"))
+        Self::new(Code::NotFound, format!("{doing}: no such entry"))
     }
 
     pub fn timed_out(doing: &str) -> Self {
-        let hint = "the server is slow, or refuses the right without saying so; see --timeout";
-        Self::new(Code::Unreachable, format!("{doing}: no answer in time: {hint}"))
+        let hint = "the server is slow, or denies the permission silently; see --timeout";
+        Self::new(Code::Unreachable, format!("{doing}: timed out: {hint}"))
     }
 
     fn no_jetstream(doing: &str) -> Self {
-        let hint = "enable it on the server, or name its --js-domain";
-        Self::new(Code::Unreachable, format!("{doing}: JetStream does not answer: {hint}"))
+        let hint = "enable it on the server, or set --js-domain";
+        Self::new(Code::Unreachable, format!("{doing}: no response from JetStream: {hint}"))
     }
 }
 
@@ -163,7 +163,7 @@ impl fmt::Display for CliError {
         match self {
             Self::Message { message, .. } => f.write_str(message),
             Self::Silent(code) => write!(f, "{code:?}"),
-            Self::ClosedPipe => f.write_str("nobody reads on"),
+            Self::ClosedPipe => f.write_str("standard output was closed"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
         }
     }

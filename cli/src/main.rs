@@ -24,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::error::{CliError, Code};
 
-/// Keeps exactly one leader in office.
+/// Leader election from the command line.
 #[derive(Parser)]
 #[command(name = "incumbent", version, max_term_width = 100, after_help = error::EXIT_CODES)]
 struct Cli {
@@ -33,10 +33,11 @@ struct Cli {
     /// Print results and errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Log what is done, on standard error; twice for more. INCUMBENT_LOG chooses by module, as in incumbent=debug.
+    /// Log to standard error; repeat for more detail. INCUMBENT_LOG sets levels by module, as in
+    /// incumbent=debug.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// When to print colors. `auto` heeds NO_COLOR.
+    /// When to print colors. `auto` follows NO_COLOR.
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
     color: output::Color,
 }
@@ -58,7 +59,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Before anything is started that a command would inherit.
+    // Before anything starts that a command would inherit.
     #[cfg(target_os = "linux")]
     if let Some(code) = run::inner(std::env::args_os()) {
         return code;
@@ -92,22 +93,24 @@ async fn start() -> ExitCode {
     }
 }
 
-/// Begins to log; fails where INCUMBENT_LOG cannot be read, before anything is done.
+/// Starts logging. Fails if INCUMBENT_LOG is malformed, before the command does anything.
 fn log(verbose: u8) -> Result<(), CliError> {
     let level = match verbose {
-        // What the client logs of a failure is in the error that ends the program.
+        // Client failures at the default level are in the error that ends the program.
         0 => "incumbent=error",
         1 => "incumbent=info",
         2 => "incumbent=debug,async_nats=info",
         _ => "incumbent=trace,async_nats=debug,kube=debug",
     };
-    let told = std::env::var_os("INCUMBENT_LOG").filter(|told| !told.is_empty());
-    let filter = match &told {
+    let levels = std::env::var_os("INCUMBENT_LOG").filter(|levels| !levels.is_empty());
+    let filter = match &levels {
         None => EnvFilter::new(level),
-        Some(told) => told.to_str().and_then(|told| told.parse().ok()).ok_or_else(|| {
-            let hint = "give levels by module, as in incumbent=debug,async_nats=info";
-            CliError::new(Code::Usage, format!("INCUMBENT_LOG {told:?} cannot be read: {hint}"))
-        })?,
+        Some(levels) => {
+            levels.to_str().and_then(|levels| levels.parse().ok()).ok_or_else(|| {
+                let hint = "list levels by module, as in incumbent=debug,async_nats=info";
+                CliError::new(Code::Usage, format!("INCUMBENT_LOG {levels:?} is malformed: {hint}"))
+            })?
+        }
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -125,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Every word that the program knows, and some that it does not.
+    /// All words of the command line, and some unknown ones.
     fn vocabulary() -> Vec<String> {
         fn of(command: &clap::Command, words: &mut Vec<String>) {
             words.push(command.get_name().to_owned());
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn any_command_line_is_read_or_refused() {
+    fn any_command_line_parses_or_is_refused() {
         let words = vocabulary();
         assert!(words.len() > 100, "{words:?}");
         let lines = bolero::produce::<Vec<(u16, Option<String>)>>().with().len(0_usize..12);
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn any_spans_can_be_reckoned_with() {
+    fn durations_never_overflow() {
         type Spans = (u64, u32, u64, u32);
         bolero::check!().with_type::<Spans>().for_each(|(seconds, nanos, others, other_nanos)| {
             let below_a_second = |nanos: &u32| *nanos % 1_000_000_000;

@@ -1,4 +1,4 @@
-//! What commands print: tables for people, JSON for programs, on standard output; the rest on standard error.
+//! Output of commands: tables and JSON on standard output, notes on standard error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -13,20 +13,20 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::text::{plain_json, printable};
 
-/// How results are printed.
+/// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
-    /// Tables and lines for people.
+    /// Tables and lines.
     #[default]
     Table,
-    /// JSON for programs.
+    /// JSON.
     Json,
 }
 
-/// How to print results.
+/// The flag for the format of results.
 #[derive(Args)]
 pub struct Printing {
-    /// How to print results.
+    /// The format of results.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,
 }
@@ -43,7 +43,7 @@ pub enum Color {
 /// Set once, from the flags, before anything is printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Takes in what the flags say of all output.
+/// Applies the global output flags.
 pub fn configure(color: Color, quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
     match color {
@@ -53,7 +53,7 @@ pub fn configure(color: Color, quiet: bool) {
     }
 }
 
-/// Whether colors may be printed there: as `--color` says, else where there is a terminal and NO_COLOR is not set.
+/// Whether to print colors to `stream`: as `--color` says, else on a terminal without NO_COLOR.
 pub fn has_colors(stream: &impl anstream::stream::RawStream) -> bool {
     anstream::AutoStream::choice(stream) != ColorChoice::Never
 }
@@ -69,32 +69,32 @@ pub fn line(text: impl Display) -> Result<(), CliError> {
     Ok(out.flush()?)
 }
 
-/// Prints bytes of the result as they are.
+/// Prints bytes of the result unchanged.
 pub fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout();
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 
-/// Prints one JSON document: indented for people on a terminal or not, as programs do not mind.
+/// Prints one indented JSON document.
 pub fn json(value: &impl Serialize) -> Result<(), CliError> {
     line(plain_json(serde_json::to_string_pretty(value).map_err(io::Error::from)?))
 }
 
-/// Prints one JSON object on a line of its own, of a result that has many.
+/// Prints one JSON object on a line of its own.
 pub fn json_line(value: &impl Serialize) -> Result<(), CliError> {
     line(plain_json(serde_json::to_string(value).map_err(io::Error::from)?))
 }
 
-/// Tells people what was done, on standard error, in one line; not with `--quiet`.
+/// Prints a one-line note to standard error, unless `--quiet` is given.
 pub fn note(text: impl Display) {
     if !is_quiet() {
-        // Nobody there to read it is no reason to fail.
+        // A closed standard error is not a failure.
         let _ = writeln!(anstream::stderr(), "{}", printable(&text.to_string()));
     }
 }
 
-/// Prints columns under their heads.
+/// Prints columns under their headings.
 pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -111,7 +111,7 @@ pub fn table<const N: usize>(
     Ok(())
 }
 
-/// Whether the people who use us can be asked, and see how far we are.
+/// Whether standard input and standard error are terminals, for questions and progress bars.
 pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

@@ -1,20 +1,20 @@
-//! Asking before something is destroyed.
+//! Confirmation of destructive commands.
 
 use std::io::{self, Write};
 
 use crate::error::{CliError, Code};
 use crate::output;
 
-/// Asks on a terminal; elsewhere the answer is an error that names `--force`.
+/// Asks for confirmation on a terminal; fails elsewhere, and names `--force`.
 ///
-/// Whoever does not say yes ends the command.
+/// Any answer but yes is an error.
 pub fn confirm(question: &str, force: bool) -> Result<(), CliError> {
     if force {
         return Ok(());
     }
     if !output::is_interactive() {
         let question = anstream::adapter::strip_str(question);
-        let message = format!("{question}: nobody to ask, as this is no terminal; use --force");
+        let message = format!("{question}: cannot ask without a terminal; use --force");
         return Err(CliError::new(Code::Failed, message));
     }
     let mut out = anstream::stderr();
@@ -24,6 +24,6 @@ pub fn confirm(question: &str, force: bool) -> Result<(), CliError> {
     io::stdin().read_line(&mut answer)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(CliError::new(Code::Failed, "nothing was done")),
+        _ => Err(CliError::new(Code::Failed, "aborted")),
     }
 }

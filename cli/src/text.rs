@@ -2,18 +2,18 @@
 
 use std::error::Error;
 
-/// Text that comes from somebody else, without what a terminal would take for an order: control characters, and those that
-/// turn the direction of what follows, or cannot be seen.
+/// Replaces control characters, bidirectional marks and invisible characters, so that text of
+/// another program cannot control a terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// Whether nothing of it would be replaced.
+/// Whether `printable` would leave the text unchanged.
 pub fn is_printable(text: &str) -> bool {
     text.chars().all(is_plain)
 }
 
-/// Whether a terminal shows it as itself.
+/// Whether a terminal prints the character as it is.
 fn is_plain(c: char) -> bool {
     match c {
         ' '..='~' => true,
@@ -27,7 +27,7 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-/// JSON text in which no terminal finds an order either: JSON itself escapes the control characters of ASCII alone.
+/// Escapes the same characters in JSON text: JSON itself escapes ASCII control characters only.
 pub fn plain_json(json: String) -> String {
     if json.chars().all(|c| is_plain(c) || c == '\n') {
         return json;
@@ -36,13 +36,13 @@ pub fn plain_json(json: String) -> String {
     for c in json.chars() {
         match c {
             c if is_plain(c) || c == '\n' => plain.push(c),
-            c => plain.push_str(&format!("\\u{:04x}", u32::from(c))), // all of them are of the basic plane
+            c => plain.push_str(&format!("\\u{:04x}", u32::from(c))), // all are in the basic plane
         }
     }
     plain
 }
 
-/// An error with all that led to it, each said once, on one line.
+/// An error with its causes on one line. A cause that its parent already contains is left out.
 pub fn one_line(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn terminal_control_characters_are_replaced() {
         assert_eq!(printable("größer 日本 ~"), "größer 日本 ~");
         let orders = "\u{1b}[31m\u{7}\r\n\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{feff}";
         assert!(printable(orders).chars().all(|c| c == '\u{fffd}' || c.is_ascii_graphic()));

@@ -1,4 +1,4 @@
-//! Points in time and spans, as people and programs read them.
+//! Formats of times, durations and sizes.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,7 @@ pub fn rfc3339(time: OffsetDateTime) -> String {
     time.to_offset(time::UtcOffset::UTC).format(&Rfc3339).unwrap_or_default()
 }
 
-/// Reads a point in time that the server wrote.
+/// Parses a time in RFC 3339.
 pub fn parse(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok()
 }
@@ -30,13 +30,13 @@ pub fn from_unix_ms(ms: u64) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).ok()
 }
 
-/// How long ago that was by our clock; nothing for what is yet to come.
+/// The age by this host's clock; zero for a time in the future.
 pub fn age(time: OffsetDateTime) -> Duration {
     let now = OffsetDateTime::from(SystemTime::now());
     Duration::try_from(now - time).unwrap_or_default()
 }
 
-/// A point in time as the operating system keeps it; none where no calendar of ours reaches.
+/// Converts a system time; `None` outside the calendar's range.
 pub fn from_system(time: SystemTime) -> Option<OffsetDateTime> {
     let nanos = match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => i128::try_from(since.as_nanos()).ok()?,
@@ -45,15 +45,15 @@ pub fn from_system(time: SystemTime) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()
 }
 
-/// About thirty years: a wait that does not end, and that can be added to the present.
-const LONGEST_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
+/// About thirty years: the longest wait, which can be added to any current instant.
+const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// The instant `span` after another one. A span may come from anybody, and adding the longest ones to an instant panics.
+/// The instant `span` after `instant`. Long spans are capped: adding them would panic.
 pub fn after(instant: Instant, span: Duration) -> Instant {
-    instant + span.min(LONGEST_WAIT)
+    instant + span.min(MAX_WAIT)
 }
 
-/// A span in its two greatest units, as in `3m 20s`.
+/// A duration in its two largest units, as in `3m 20s`.
 pub fn span(span: Duration) -> String {
     let exact = match span.as_secs() {
         0..10 => Duration::from_millis(span.as_millis().try_into().unwrap_or_default()),
@@ -63,12 +63,12 @@ pub fn span(span: Duration) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// The same without the fractions of a second, for a line that is shown again and again.
+/// A duration without fractions of a second, for a line that is redrawn.
 pub fn whole_seconds(exact: Duration) -> String {
     span(Duration::from_secs(exact.as_secs()))
 }
 
-/// How many bytes that are, as in `1.5 KiB`.
+/// A size, as in `1.5 KiB`.
 pub fn size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_as_choria_writes_them() {
+    fn times_have_the_formats_of_choria() {
         let time = parse("2021-11-01T18:30:05.25+01:00").unwrap();
         assert_eq!(rfc822(time), "01 Nov 21 17:30 UTC");
         assert_eq!(rfc3339(time), "2021-11-01T17:30:05.25Z");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn every_span_can_be_added_and_every_time_is_read_or_not() {
+    fn extreme_spans_and_times_do_not_panic() {
         let now = Instant::now();
         assert_eq!(after(now, Duration::from_secs(1)), now + Duration::from_secs(1));
         assert!(after(now, Duration::MAX) > now + Duration::from_secs(86_400));

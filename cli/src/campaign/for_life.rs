@@ -1,4 +1,4 @@
-//! Standing for life: `campaign --kind for-life`.
+//! A candidate for life: `campaign --kind for-life`.
 
 use std::future::IntoFuture;
 use std::io;
@@ -11,14 +11,14 @@ use crate::candidate::{CandidateArgs, StopSignals};
 use crate::error::{CliError, Code};
 use crate::lock_args::LifeObjects;
 
-/// What is printed.
+/// A transition to print.
 enum Line {
     Waiting(String),
     Won { token: u64, resumed: bool },
     Lost,
 }
 
-/// Stands until interrupted; again where the lock was taken. The lock stays with the pod.
+/// Campaigns until interrupted, and again after the lock was taken. The lock stays with the pod.
 pub async fn run(
     args: &CandidateArgs,
     locks: &LifeObjects,
@@ -27,27 +27,27 @@ pub async fn run(
 ) -> Result<(), CliError> {
     let name = &*args.name;
     if let Some(flag) = args.given() {
-        let message = format!("{flag} says nothing with --kind for-life");
+        let message = format!("{flag} cannot be used with --kind for-life");
         return Err(CliError::new(Code::Usage, message));
     }
     locks.check_name(name)?;
-    let stand = async {
-        let mut told = String::new();
+    let campaign = async {
+        let mut last = String::new();
         loop {
             let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
             if let Some(pod) = args.identity() {
                 candidate = candidate.pod(pod);
             }
-            let mut news = candidate.status();
+            let mut status = candidate.status();
             let mut leadership = candidate.into_future();
             let leadership = loop {
                 tokio::select! {
                     biased;
                     leadership = &mut leadership => break leadership?,
-                    Some(LifeState::Waiting { reason }) = news.changed() => {
-                        if !reason.is_empty() && *reason != *told {
-                            told = reason.to_string();
-                            print(output, Line::Waiting(told.clone()))?;
+                    Some(LifeState::Waiting { reason }) = status.changed() => {
+                        if !reason.is_empty() && *reason != *last {
+                            last = reason.to_string();
+                            print(output, Line::Waiting(last.clone()))?;
                         }
                     }
                 }
@@ -59,7 +59,7 @@ pub async fn run(
         }
     };
     tokio::select! {
-        end = stand => end,
+        end = campaign => end,
         signal = signals.next() => Err(CliError::Signal(signal)),
     }
 }
@@ -77,7 +77,7 @@ impl Line {
             Self::Waiting(reason) => format!("waiting: {reason}"),
             Self::Won { token, resumed } => {
                 let resumed =
-                    if *resumed { ", as an earlier container of this pod did" } else { "" };
+                    if *resumed { ", resumed from an earlier container of this pod" } else { "" };
                 format!("won: leading with token {token}{resumed}")
             }
             Self::Lost => "lost: the lock was taken".to_owned(),

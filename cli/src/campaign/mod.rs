@@ -1,4 +1,4 @@
-//! `incumbent campaign`: stand in an election and print each transition.
+//! `incumbent campaign`: take part in an election and print each transition.
 
 mod for_life;
 mod output;
@@ -14,15 +14,16 @@ use crate::candidate::{CandidateArgs, StopSignals, describe};
 use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::{LockArgs, SelectedLock};
 
-/// Stand in the election NAME, and print each transition until interrupted.
+/// Campaign in the election NAME, and print each transition until interrupted.
 ///
-/// Prints one line a transition on standard output: who leads, won, lost with its cause, and what is wrong with the
-/// server. On SIGINT or SIGTERM the office is released before the program ends. A server that is out of reach is waited
-/// for, unless `--timeout` says for how long. A systemd service of Type=notify is ready once it campaigns, and its status
-/// says who leads.
+/// Writes one line per transition to standard output: the leader, won, lost with its cause, and
+/// failures of the lock. SIGINT and SIGTERM release the lock before the program ends. While the
+/// server is unreachable it retries, unless `--timeout` is given. A systemd service of Type=notify
+/// is ready once it campaigns, and its status shows the leader.
 ///
-/// With --kind for-life it stands as `incumbent life` does, for the pod that it runs in or that --identity names: it prints what is
-/// waited for, won and lost, and the lock stays with the pod when the program ends.
+/// With --kind for-life it campaigns as `incumbent life` does, for the pod that it runs in or that
+/// --identity names: it prints waiting, won and lost, and the lock stays with the pod when the
+/// program ends.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Campaign {
@@ -45,7 +46,7 @@ impl Campaign {
             Ok(opened) => opened,
             Err(signal) => return Err(CliError::Signal(signal)),
         };
-        let (mut candidate, mut changes) = self.candidate.stand(opened, None)?;
+        let (mut candidate, mut changes) = self.candidate.start(opened, None)?;
         let end = loop {
             tokio::select! {
                 biased;
@@ -57,13 +58,13 @@ impl Campaign {
                         None => return Ok(()),
                     }
                 }
-                () = candidate.status.look(), if !candidate.election.is_leader() => {
+                () = candidate.status.next_update(), if !candidate.election.is_leader() => {
                     candidate.status.show(&describe(&candidate.election));
                 }
             }
         };
-        // Whatever the end is, the office is released first.
-        candidate.leave().await;
+        // The lock is released first, whatever the reason to stop is.
+        candidate.stop().await;
         while let Some(change) = changes.next().await {
             if self.print(&change).is_err() {
                 break;

@@ -1,4 +1,4 @@
-//! How transitions are printed.
+//! Formats of transitions.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use crate::text::{plain_json, printable};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Lines for people.
+    /// Lines of text.
     Text,
-    /// JSON objects, one a line.
+    /// One JSON object per line.
     Json,
 }
 
 impl Output {
-    /// Prints a transition that is of this form.
+    /// Prints a line, which must have this format.
     pub fn print(self, line: String) -> io::Result<()> {
         let line = match self {
             Self::Json => plain_json(line),

@@ -1,8 +1,8 @@
-//! Tasks beside the work of a candidate.
+//! Background tasks of a candidate.
 
 use tokio::task::JoinHandle;
 
-/// A task that ends with whoever has it.
+/// A task that is aborted when its handle is dropped.
 pub struct BackgroundTask(pub JoinHandle<()>);
 
 impl Drop for BackgroundTask {

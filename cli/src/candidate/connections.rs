@@ -1,4 +1,4 @@
-//! Connections of HTTP clients: few at once, each for one request and for a short time, whatever the clients do.
+//! Connections of HTTP clients: bounded in number, duration and request size.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,22 +15,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
-/// The most connections at once. One more ends the oldest: a probe gets its answer, however many clients hold theirs open.
-const AT_ONCE: usize = 64;
+/// The maximum number of connections. One more closes the oldest, so that a probe is served
+/// although other clients keep theirs open.
+const MAX_CONNECTIONS: usize = 64;
 
-/// How long a client may take for the head of its request.
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// The timeout for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection may last, with its request and its answer.
-const LASTS: Duration = Duration::from_secs(10);
+/// The maximum duration of a connection.
+const MAX_DURATION: Duration = Duration::from_secs(10);
 
-/// The most bytes of a request's head.
-const LARGEST_HEAD: usize = 16 * 1024;
+/// The maximum size of a request's head, in bytes.
+const MAX_HEAD: usize = 16 * 1024;
 
-/// How long to wait before the next connection is taken, where none can be had.
+/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that ends with whoever has it.
+/// A connection that is closed when its handle is dropped.
 struct Connection(JoinHandle<()>);
 
 impl Drop for Connection {
@@ -39,27 +40,27 @@ impl Drop for Connection {
     }
 }
 
-/// Answers for as long as it is polled.
+/// Serves for as long as it is polled.
 pub async fn serve(socket: TcpListener, routes: Router) {
-    let mut connections: VecDeque<Connection> = VecDeque::with_capacity(AT_ONCE);
+    let mut connections: VecDeque<Connection> = VecDeque::with_capacity(MAX_CONNECTIONS);
     loop {
         match socket.accept().await {
             Ok((stream, _)) => {
                 connections.retain(|connection| !connection.0.is_finished());
-                if connections.len() >= AT_ONCE {
+                if connections.len() >= MAX_CONNECTIONS {
                     connections.pop_front();
                 }
                 connections.push_back(Connection(tokio::spawn(answer(stream, routes.clone()))));
             }
             Err(error) => {
-                tracing::debug!(%error, "an HTTP connection is not accepted");
+                tracing::debug!(%error, "HTTP connection not accepted");
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
 }
 
-/// One request and its answer. The body of a request says nothing to anybody here: it is not read.
+/// Serves one request. The body is not read.
 async fn answer(stream: TcpStream, routes: Router) {
     let service = service_fn(move |request: Request<Incoming>| {
         let routes = routes.clone();
@@ -71,13 +72,13 @@ async fn answer(stream: TcpStream, routes: Router) {
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(LARGEST_HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(LASTS, connection).await {
+    match tokio::time::timeout(MAX_DURATION, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection failed"),
-        Err(_) => tracing::debug!("an HTTP connection lasted too long"),
+        Ok(Err(error)) => tracing::debug!(%error, "HTTP connection failed"),
+        Err(_) => tracing::debug!("HTTP connection timed out"),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a campaigner campaigns well.
+//! The health of a candidate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use incumbent::{Election, State};
 use super::status_line;
 use crate::time_format;
 
-/// How long a program may take to notice that its deadline has passed.
+/// How late a program may notice that its deadline has passed.
 const NOTICE: Duration = Duration::from_millis(500);
 
 pub struct Health {
@@ -20,7 +20,7 @@ pub struct Health {
 #[derive(Default)]
 struct Record {
     /// Since when requests to the lock fail.
-    troubled_since: Option<Instant>,
+    failing_since: Option<Instant>,
     ended: bool,
 }
 
@@ -29,18 +29,18 @@ impl Health {
         Self { lease, record: Mutex::default() }
     }
 
-    /// Something has changed.
+    /// Records a change of the election.
     pub fn note(&self, election: &Election) {
-        let since = &mut self.record().troubled_since;
+        let since = &mut self.record().failing_since;
         *since = election.trouble().map(|_| since.unwrap_or_else(|| BootClock.now()));
     }
 
-    /// The campaign has ended.
+    /// Records that the campaign has ended.
     pub fn ended(&self) {
         self.record().ended = true;
     }
 
-    /// One line: whether the process does its work, be the lock in reach or not.
+    /// One line: whether the process works, with the lock reachable or not.
     pub fn is_alive(&self, election: &Election) -> Result<String, String> {
         if self.record().ended {
             return Err("the campaign has ended".to_owned());
@@ -49,23 +49,23 @@ impl Health {
         Ok(format!("ok: {}", status_line::who(election)))
     }
 
-    /// One line: whether it takes part, which it does once the lock has answered.
+    /// One line: whether the candidate takes part, which needs a first response of the lock.
     pub fn is_ready(&self, election: &Election) -> Result<String, String> {
-        let judged = self.judge(election)?;
+        let health = self.health(election)?;
         match election.state() {
-            State::Unknown => Err("the lock has not answered yet".to_owned()),
-            _ => Ok(judged),
+            State::Unknown => Err("waiting for the first response of the lock".to_owned()),
+            _ => Ok(health),
         }
     }
 
-    /// One line: how it goes, or what is wrong.
-    pub fn judge(&self, election: &Election) -> Result<String, String> {
+    /// One line: the state of the election, or the problem.
+    pub fn health(&self, election: &Election) -> Result<String, String> {
         let alive = self.is_alive(election)?;
         let record = self.record();
         let now = BootClock.now();
-        if let Some(trouble) = election.trouble() {
-            let since = record.troubled_since.unwrap_or(now);
-            out_of_reach(now.saturating_since(since), self.lease, &trouble.message)?;
+        if let Some(failure) = election.trouble() {
+            let since = record.failing_since.unwrap_or(now);
+            unreachable(now.saturating_since(since), self.lease, &failure.message)?;
         }
         Ok(alive)
     }
@@ -80,14 +80,17 @@ fn overdue(now: Instant, deadline: Option<Instant>) -> Result<(), String> {
     if late < NOTICE {
         return Ok(());
     }
-    Err(format!("the right to lead ended {} ago, and nobody was told", time_format::span(late)))
+    Err(format!(
+        "the right to lead ended {} ago, and the program was not notified",
+        time_format::span(late)
+    ))
 }
 
-fn out_of_reach(for_as_long: Duration, lease: Duration, why: &str) -> Result<(), String> {
+fn unreachable(for_as_long: Duration, lease: Duration, why: &str) -> Result<(), String> {
     if for_as_long <= lease {
         return Ok(());
     }
-    Err(format!("the lock has been out of reach for {}: {why}", time_format::span(for_as_long)))
+    Err(format!("the lock has been unreachable for {}: {why}", time_format::span(for_as_long)))
 }
 
 #[cfg(test)]
@@ -97,18 +100,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_deadline_that_passed_untold_shows_within_a_second() {
+    fn missed_deadline_is_reported_within_a_second() {
         let deadline = Instant::from_origin(SECOND * 10);
         assert_eq!(overdue(deadline - SECOND, Some(deadline)), Ok(()));
-        assert_eq!(overdue(deadline + SECOND, None), Ok(()), "told");
-        let told = overdue(deadline + SECOND, Some(deadline)).unwrap_err();
-        assert_eq!(told, "the right to lead ended 1s ago, and nobody was told");
+        assert_eq!(overdue(deadline + SECOND, None), Ok(()), "notified");
+        let message = overdue(deadline + SECOND, Some(deadline)).unwrap_err();
+        assert_eq!(message, "the right to lead ended 1s ago, and the program was not notified");
     }
 
     #[test]
-    fn a_lock_may_be_out_of_reach_for_a_lease() {
-        assert_eq!(out_of_reach(SECOND * 2, SECOND * 2, "no answer"), Ok(()));
-        let told = out_of_reach(SECOND * 3, SECOND * 2, "no answer").unwrap_err();
-        assert_eq!(told, "the lock has been out of reach for 3s: no answer");
+    fn lock_may_be_unreachable_for_a_lease() {
+        assert_eq!(unreachable(SECOND * 2, SECOND * 2, "no answer"), Ok(()));
+        let message = unreachable(SECOND * 3, SECOND * 2, "no answer").unwrap_err();
+        assert_eq!(message, "the lock has been unreachable for 3s: no answer");
     }
 }

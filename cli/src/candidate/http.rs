@@ -1,4 +1,4 @@
-//! `--http`: who leads, whether all is well, and metrics, for every client.
+//! `--http`: the leader, health and metrics over HTTP.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -25,13 +25,13 @@ const BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// HTTP at an address of ours. It answers from the beginning, also before anything is known that could be state there.
+/// The HTTP server of a candidate. It serves from the start, before the lock was reached.
 pub struct Server {
     started: Arc<OnceLock<StartedElection>>,
     _serves: BackgroundTask,
 }
 
-/// What is state once there is a campaign.
+/// What is served once the campaign has started.
 struct StartedElection {
     election: Election,
     health: Arc<Health>,
@@ -44,7 +44,7 @@ struct HttpState {
 }
 
 impl Server {
-    /// Must come before the campaign begins: it looks for who takes its metrics once.
+    /// Must be called before the campaign starts, which looks for a metrics recorder once.
     pub async fn start(address: &str) -> Result<Self, CliError> {
         let address = parse(address)?;
         let cannot = |why: &dyn std::error::Error| {
@@ -72,18 +72,18 @@ impl Server {
         Ok(Self { started, _serves: serves })
     }
 
-    /// From now on this campaign is state of.
-    pub fn tell(&self, election: Election, health: Arc<Health>) {
-        let _ = self.started.set(StartedElection { election, health }); // an error: there is one already
+    /// Serves this election from now on.
+    pub fn serve(&self, election: Election, health: Arc<Health>) {
+        let _ = self.started.set(StartedElection { election, health }); // an error: already set
     }
 }
 
-/// A bare port is one of the loopback address. An address that others reach must be meant.
+/// A bare port is bound to the loopback address; any other address must be given.
 fn parse(text: &str) -> Result<SocketAddr, CliError> {
     let port = text.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
     port.or_else(|_| text.parse()).map_err(|_| {
-        let hint = "give a port, as in 8080, or an address and a port, as in 0.0.0.0:8080";
-        CliError::new(Code::Usage, format!("--http {text:?} is no address: {hint}"))
+        let hint = "use a port, as in 8080, or an address and a port, as in 0.0.0.0:8080";
+        CliError::new(Code::Usage, format!("invalid --http {text:?}: {hint}"))
     })
 }
 
@@ -91,7 +91,7 @@ async fn leader(State(state): State<HttpState>) -> Json<Value> {
     let election = state.started.get().map(|started| &started.election);
     let leader = election.and_then(Election::leader);
     let leader = leader.as_ref();
-    let said = leader.and_then(|leader| leader.advertisement.as_deref());
+    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
     let fresh = || election.is_some_and(|election| election.fresh_leader().is_some());
     Json(json!({
         "leader": leader.map(|leader| &*leader.identity),
@@ -101,19 +101,19 @@ async fn leader(State(state): State<HttpState>) -> Json<Value> {
             .and_then(time_format::from_unix_ms)
             .map(time_format::rfc3339),
         "mine": election.is_some_and(Election::is_leader),
-        "address": said.map(Advertisement::address),
-        "metadata": said.map(Advertisement::metadata),
+        "address": advertisement.map(Advertisement::address),
+        "metadata": advertisement.map(Advertisement::metadata),
         "fresh": leader.map(|_| fresh()),
     }))
 }
 
-/// Whatever the method: 307 keeps it, and the body.
+/// Redirects any method: 307 preserves the method and the body.
 async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
     let leader = state.started.get().and_then(|started| started.election.fresh_leader());
-    let said = leader.as_ref().and_then(|leader| leader.advertisement.as_deref());
-    let path = uri.path_and_query().map_or("", |asked| asked.as_str());
+    let advertisement = leader.as_ref().and_then(|leader| leader.advertisement.as_deref());
+    let path = uri.path_and_query().map_or("", |path| path.as_str());
     let path = path.strip_prefix("/redirect").unwrap_or_default();
-    let location = said.map(|said| HeaderValue::try_from(said.location(path)));
+    let location = advertisement.map(|leader| HeaderValue::try_from(leader.location(path)));
     match location {
         Some(Ok(location)) => {
             (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
@@ -128,32 +128,32 @@ async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
     }
 }
 
-/// Whether the process is well: a lock out of reach is no reason to start it anew, nor is one that was not reached yet.
+/// Whether the process works. An unreachable lock is not a reason to restart it.
 async fn livez(State(state): State<HttpState>) -> (StatusCode, String) {
-    answer(match state.started.get() {
+    respond(match state.started.get() {
         None => Ok("ok: connecting to the lock".to_owned()),
         Some(StartedElection { election, health }) => health.is_alive(election),
     })
 }
 
-/// Whether it takes part: it could lead if nobody else did.
+/// Whether the candidate takes part: it could become leader.
 async fn readyz(State(state): State<HttpState>) -> (StatusCode, String) {
-    answer(match state.started.get() {
+    respond(match state.started.get() {
         None => Err("connecting to the lock".to_owned()),
         Some(StartedElection { election, health }) => health.is_ready(election),
     })
 }
 
-/// Both at once, but for the lock's first answer.
+/// Both, without waiting for the lock's first response.
 async fn healthz(State(state): State<HttpState>) -> (StatusCode, String) {
-    answer(match state.started.get() {
+    respond(match state.started.get() {
         None => Err("connecting to the lock".to_owned()),
-        Some(StartedElection { election, health }) => health.judge(election),
+        Some(StartedElection { election, health }) => health.health(election),
     })
 }
 
-fn answer(judged: Result<String, String>) -> (StatusCode, String) {
-    let (status, line) = match judged {
+fn respond(health: Result<String, String>) -> (StatusCode, String) {
+    let (status, line) = match health {
         Ok(line) => (StatusCode::OK, line),
         Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
     };
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_port_is_for_this_machine_only() {
+    fn bare_port_is_bound_to_loopback() {
         let parsed = |text: &str| parse(text).map(|address| address.to_string()).ok();
         assert_eq!(parsed("8080").as_deref(), Some("127.0.0.1:8080"));
         assert_eq!(parsed("0.0.0.0:8080").as_deref(), Some("0.0.0.0:8080"));

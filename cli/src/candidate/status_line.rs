@@ -1,4 +1,4 @@
-//! What a person at a terminal sees while nothing else happens. In a pipe there is nothing to see.
+//! The status line of a waiting candidate on a terminal. In a pipe there is none.
 
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
@@ -11,32 +11,32 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::text;
 use crate::{output, time_format};
 
-/// How often to look what there is to show.
+/// The interval of updates.
 const REFRESH: Duration = Duration::from_millis(250);
-/// How much of a name is shown: it is whatever somebody wrote into the bucket.
-const LONGEST_NAME: usize = 100;
+/// The maximum length of a name that is shown: any text may be in the bucket.
+const MAX_NAME_LEN: usize = 100;
 
 pub struct StatusLine {
-    /// On a terminal: when to look again.
-    looks: Option<Interval>,
+    /// On a terminal: the time of the next update.
+    updates: Option<Interval>,
     shown: bool,
 }
 
 impl StatusLine {
     pub fn new() -> Self {
         let on_terminal = io::stderr().is_terminal() && !output::is_quiet();
-        let looks = || {
-            let mut looks = interval(REFRESH);
-            // What nobody looked at while in office is not made up for.
-            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            looks
+        let updates = || {
+            let mut updates = interval(REFRESH);
+            // Updates missed while leading are not made up for.
+            updates.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            updates
         };
-        Self { looks: on_terminal.then(looks), shown: false }
+        Self { updates: on_terminal.then(updates), shown: false }
     }
 
-    /// Waits until it is time to show something again: for ever where nobody sees it. Cancel safe.
-    pub async fn look(&mut self) {
-        match &mut self.looks {
+    /// Waits until the next update; forever without a terminal. Cancel safe.
+    pub async fn next_update(&mut self) {
+        match &mut self.updates {
             Some(looks) => looks.tick().await,
             None => pending().await,
         };
@@ -44,25 +44,25 @@ impl StatusLine {
 
     /// Replaces the line.
     pub fn show(&mut self, text: &str) {
-        if self.looks.is_none() {
+        if self.updates.is_none() {
             return;
         }
         let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let columns = if columns == 0 { 80 } else { columns }; // 0: it does not know
+        let columns = if columns == 0 { 80 } else { columns }; // 0: unknown
         let text: String = text::printable(text).chars().take(columns.saturating_sub(1)).collect();
         self.write(&format!("\r\x1b[K{text}"));
         self.shown = true;
     }
 
-    /// Replaces the line; where there is no terminal it is one that stays.
-    pub fn say(&mut self, text: &str) {
-        match self.looks {
+    /// Replaces the line; without a terminal, prints a line that stays.
+    pub fn show_or_note(&mut self, text: &str) {
+        match self.updates {
             Some(_) => self.show(text),
             None => output::note(format!("incumbent: {text}")),
         }
     }
 
-    /// Takes the line away: the terminal belongs to the command now.
+    /// Removes the line, before the command uses the terminal.
     pub fn clear(&mut self) {
         if self.shown {
             self.write("\r\x1b[K");
@@ -70,40 +70,40 @@ impl StatusLine {
         }
     }
 
-    /// A line that stays.
-    pub fn tell(&mut self, text: &str) {
+    /// Prints a line that stays.
+    pub fn print(&mut self, text: &str) {
         self.clear();
-        if self.looks.is_some() {
+        if self.updates.is_some() {
             self.write(&format!("incumbent: {}\n", text::printable(text)));
         }
     }
 
     fn write(&self, text: &str) {
         let mut terminal = io::stderr();
-        // Nobody is told that nobody can be told.
+        // A write error cannot be reported.
         let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
     }
 }
 
-/// Who leads, in a few words.
+/// The leader, in a few words.
 pub fn who(election: &Election) -> String {
     match (election.token(), election.leader()) {
         (Some(token), _) => format!("leading with token {token}"),
         (None, Some(leader)) if leader.is_me => {
-            "elected, waiting until no earlier leader can be left".to_owned()
+            "elected, waiting until earlier terms have ended".to_owned()
         }
         (None, Some(leader)) => format!("{} leads", name(&leader)),
-        (None, None) if election.state() == State::Unknown => "asking who leads".to_owned(),
+        (None, None) if election.state() == State::Unknown => "looking for the leader".to_owned(),
         (None, None) => "no leader".to_owned(),
     }
 }
 
-/// The same for a person who waits: for how long, and when this campaigner tries next.
+/// The status for a waiting user: for how long, and when this candidate tries next.
 pub fn describe(election: &Election) -> String {
     let (name, who) = (election.name(), who(election));
-    if let Some(trouble) = election.trouble() {
-        let what = "the server does not answer as it should, trying again";
-        return format!("{name}: {what}: {}", trouble.message);
+    if let Some(failure) = election.trouble() {
+        let what = "requests to the lock fail, retrying";
+        return format!("{name}: {what}: {}", failure.message);
     }
     match election.leader() {
         Some(leader) if !leader.is_me => {
@@ -112,14 +112,14 @@ pub fn describe(election: &Election) -> String {
                 format!(" for {}", time_format::whole_seconds(time_format::age(since)))
             });
             let since = since.unwrap_or_default();
-            format!("{name}: {who}{since}; next attempt when it ends")
+            format!("{name}: {who}{since}; next attempt when the term ends")
         }
-        None if election.state() != State::Unknown => format!("{name}: {who}; standing for it"),
+        None if election.state() != State::Unknown => format!("{name}: {who}; campaigning"),
         _ => format!("{name}: {who}"),
     }
 }
 
 fn name(leader: &Leader) -> String {
-    let name: String = leader.identity.chars().take(LONGEST_NAME).collect();
+    let name: String = leader.identity.chars().take(MAX_NAME_LEN).collect();
     text::printable(&name)
 }

@@ -1,28 +1,29 @@
-//! Telling systemd how it goes: a service of `Type=notify`.
+//! Notifications to systemd, for a service of `Type=notify`.
 //!
-//! Without systemd (`NOTIFY_SOCKET` is not set) nothing is told, and nobody is told that nobody could be told.
+//! Without systemd (`NOTIFY_SOCKET` is not set) nothing is sent.
 
 use sd_notify::{NotifyState, notify};
 
-/// Where it is told. Not for a command that runs under an election: it would speak for us.
+/// The variable with the socket. A command that is run does not inherit it: it would speak for this
+/// service.
 pub const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// The status that was last told.
+/// The status that was sent last.
 pub struct ServiceStatus(String);
 
-/// It campaigns.
+/// The candidate campaigns.
 pub fn ready(status: String) -> ServiceStatus {
     send(&[NotifyState::Ready, NotifyState::Status(&status)]);
     ServiceStatus(status)
 }
 
-/// It is about to end.
+/// The candidate stops.
 pub fn stopping() {
-    send(&[NotifyState::Stopping, NotifyState::Status("leaving the election")]);
+    send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
 impl ServiceStatus {
-    /// Who leads now. It must be one line: each line is an order to systemd.
+    /// The current leader. It must be one line: systemd parses each line.
     pub fn update(&mut self, status: String) {
         if status != self.0 {
             send(&[NotifyState::Status(&status)]);

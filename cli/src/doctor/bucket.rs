@@ -75,7 +75,7 @@ async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliE
             .sequence(next)
             .next_by_subject(format!("$KV.{bucket}.>"))
             .send();
-        let message = match session.ask(&doing, message).await {
+        let message = match session.request(&doing, message).await {
             Ok(message) => message,
             Err(CliError::Message { code: Code::NotFound, .. }) => break,
             Err(failure) => return Err(failure),

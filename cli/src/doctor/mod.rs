@@ -25,7 +25,7 @@ use clap::Args;
 use crate::error::{CliError, Code};
 use crate::lock_args::check_name;
 use crate::lock_args::{LockArgs, SelectedLock, misplaced};
-use crate::nats::PATIENCE;
+use crate::nats::DEFAULT_TIMEOUT;
 use crate::output::Format;
 use context::{CheckContext, Role};
 use report::Report;
@@ -99,7 +99,7 @@ impl Doctor {
         };
         match self.lock.at().await? {
             SelectedLock::Nats(bucket) => {
-                let timeout = bucket.told_timeout().unwrap_or(PATIENCE);
+                let timeout = bucket.explicit_timeout().unwrap_or(DEFAULT_TIMEOUT);
                 nats::check(bucket, context(timeout), &mut report).await?;
             }
             SelectedLock::Url(..) | SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_)
@@ -108,7 +108,7 @@ impl Doctor {
                 return Err(misplaced("--with-choria", "nats"));
             }
             SelectedLock::Url(url, timeout) => {
-                urls::check(&url, context(timeout.unwrap_or(PATIENCE)), &mut report).await?;
+                urls::check(&url, context(timeout.unwrap_or(DEFAULT_TIMEOUT)), &mut report).await?;
             }
             SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));

@@ -82,13 +82,13 @@ pub async fn check(
             client
                 .publish(subject, "x".into())
                 .await
-                .map_err(|error| CliError::of_request(CHECK, &error))?;
+                .map_err(|error| CliError::from_request(CHECK, &error))?;
         } else {
             heard.push(
                 client
                     .subscribe(subject)
                     .await
-                    .map_err(|error| CliError::of_request(CHECK, &error))?,
+                    .map_err(|error| CliError::from_request(CHECK, &error))?,
             );
         }
     }

@@ -9,12 +9,12 @@ use crate::lock_args::{ElectionObjects, LockArgs, SelectedLock};
 use crate::output;
 use crate::text::one_line;
 
-/// Make what a new election needs before its first candidate stands.
+/// Create what a new election needs before its first candidate campaigns.
 ///
-/// With Kubernetes this makes the object, a Lease by default, marked as new: its first leader does not wait out a lease.
-/// You vouch that no leader of an earlier object of this name is left; candidates also look whether the API server
-/// remembers one. With another lock this makes the bucket or the tables, if they are missing. The election itself needs nothing
-/// there.
+/// With Kubernetes this creates the object, a Lease by default, marked as new: its first leader
+/// does not wait for a lease. You confirm that no leader of an earlier object of this name is left;
+/// candidates also check whether the API server remembers one. With another lock this creates a
+/// missing bucket or missing tables. The election itself needs nothing there.
 #[derive(Args)]
 pub struct Create {
     /// The election; with Kubernetes its object.
@@ -28,18 +28,15 @@ impl Create {
         match lock.at().await? {
             SelectedLock::Kubernetes(objects) => object(&objects, name).await,
             SelectedLock::ForLife(_) => {
-                let message = "a leader for life makes its lock itself: there is nothing to make";
+                let message = "a leader for life creates its lock itself: nothing to create";
                 Err(CliError::new(Code::Usage, message))
             }
             SelectedLock::Nats(args) => {
                 let bucket = args.open(None, false).await?;
-                output::line(format!(
-                    "bucket {} is there: {name} needs nothing else",
-                    bucket.name()
-                ))
+                output::line(format!("bucket {} exists: {name} needs nothing else", bucket.name()))
             }
             SelectedLock::Url(url, timeout) => {
-                let timeout = timeout.unwrap_or(crate::nats::PATIENCE);
+                let timeout = timeout.unwrap_or(crate::nats::DEFAULT_TIMEOUT);
                 let mut others = 0;
                 for lock in url.named() {
                     match lock.named {
@@ -54,7 +51,7 @@ impl Create {
                 }
                 if others > 0 {
                     url.open().await?;
-                    output::line(format!("{url} is there: {name} needs nothing else"))?;
+                    output::line(format!("{url} exists: {name} needs nothing else"))?;
                 }
                 Ok(())
             }
@@ -66,9 +63,9 @@ async fn object(objects: &ElectionObjects, name: &str) -> Result<(), CliError> {
     objects.check_name(name)?;
     let kind = objects.kind().name();
     match objects.records.create(name, objects.timeout).await {
-        Ok(_) => output::line(format!("made the {kind} {}/{name}", objects.namespace())),
+        Ok(_) => output::line(format!("created the {kind} {}/{name}", objects.namespace())),
         Err(error) if error.kind() == incumbent::lock::LockErrorKind::Conflict => {
-            let message = format!("there is a {kind} {}/{name} already", objects.namespace());
+            let message = format!("the {kind} {}/{name} already exists", objects.namespace());
             Err(CliError::new(Code::Failed, message))
         }
         Err(error) => {

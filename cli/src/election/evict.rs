@@ -13,28 +13,31 @@ use crate::lock_args::LockArgs;
 use crate::text;
 use crate::{output, prompt, time_format};
 
-/// How often a leader may renew between our look and the eviction.
+/// How often a leader may renew between the read and the eviction.
 const ATTEMPTS: usize = 50;
 
-/// How long to wait for a successor where nothing tells how long a lease is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The wait for a successor if the lease is unknown.
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
-/// Take the status from whoever leads, and tell who took over and how long it took.
+/// Evict the leader, and report its successor and how long the takeover took.
 ///
-/// Fails, with exit code 1, where no other candidate took over in time; the leader is evicted all the same.
+/// Fails with exit code 1 if no other candidate takes over in time; the leader is evicted
+/// nevertheless.
 ///
-/// Only the leader that was asked about is evicted: not one that has taken over meanwhile. With NATS its entry is deleted.
-/// With Kubernetes its holder is emptied, and whoever takes over waits out a lease before it acts; a leader of client-go
-/// takes the status back. With --kind for-life the lock is deleted: whoever takes over does not wait until the pod has stopped, and
-/// the pod may be the next one, so delete the pod instead where you can.
+/// Only the leader that was read first is evicted, not a later one. With NATS its entry is deleted.
+/// With Kubernetes its holder is emptied, and the successor waits for a lease before it acts; a
+/// leader of client-go takes the Lease back. With --kind for-life the lock is deleted: the
+/// successor does not wait until the pod has stopped, and may be the same pod, so delete the pod
+/// instead where you can.
 #[derive(Args)]
 pub struct Evict {
     /// The election; with Kubernetes its object.
     name: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     force: bool,
-    /// How long to wait for a successor; 0s: not at all, which is no failure then [default: twice the bucket's TTL, or twice the holder's lease].
+    /// How long to wait for a successor; 0s: do not wait, and do not fail [default: twice the
+    /// bucket's TTL, or twice the holder's lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
 }
@@ -43,13 +46,13 @@ impl Evict {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let nobody = || CliError::new(Code::NotFound, format!("election {name}: no leader"));
-        let status = elections.read(name).await?.ok_or_else(nobody)?;
-        let holder = status.holder().cloned().ok_or_else(nobody)?;
+        let no_leader = || CliError::new(Code::NotFound, format!("election {name}: no leader"));
+        let status = elections.read(name).await?.ok_or_else(no_leader)?;
+        let holder = status.holder().cloned().ok_or_else(no_leader)?;
         let question = match &holder.pod {
             None => format!("Evict {}, who leads {name}", shown(&holder)),
             Some(_) => format!(
-                "Delete the lock of {}, who leads {name}, and may still be at work when the next one begins",
+                "Delete the lock of {}, who leads {name}, and may still work when the successor starts",
                 shown(&holder)
             ),
         };
@@ -60,7 +63,7 @@ impl Evict {
         output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
 
         let longest = elections.longest_wait(&holder).map(|span| span.saturating_mul(2));
-        let wait = self.wait.or(longest).unwrap_or(PATIENCE);
+        let wait = self.wait.or(longest).unwrap_or(DEFAULT_WAIT);
         if wait.is_zero() {
             return Ok(());
         }
@@ -77,7 +80,7 @@ impl Evict {
             }
         }
         let message = format!(
-            "{doing}: no other candidate took over within {}; the election has no leader: see `election info {}`, and --wait",
+            "{doing}: no successor within {}, the election has no leader: see `election info {}` and --wait",
             time_format::span(wait),
             text::printable(name)
         );
@@ -85,7 +88,8 @@ impl Evict {
     }
 }
 
-/// Evicts this holder, however often it renews meanwhile, and answers a revision before those of its successors.
+/// Evicts this holder, although it may renew meanwhile. Returns a revision below those of its
+/// successors.
 async fn evict(
     elections: &Elections<'_>,
     mut status: ElectionStatus,
@@ -99,14 +103,14 @@ async fn evict(
         status = match elections.read(&status.election).await? {
             Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
             Some(ElectionStatus { state: LeaderStatus::Held(now), .. }) => {
-                let message = format!("{doing}: {} has taken over meanwhile", now.leader);
+                let message = format!("{doing}: {} took over meanwhile", now.leader);
                 return Err(CliError::new(Code::Failed, message));
             }
             _ => {
-                let message = format!("{doing}: {} has left by itself", holder.leader);
+                let message = format!("{doing}: {} stepped down by itself", holder.leader);
                 return Err(CliError::new(Code::NotFound, message));
             }
         };
     }
-    Err(CliError::new(Code::Failed, format!("{doing}: the status changes all the time; try again")))
+    Err(CliError::new(Code::Failed, format!("{doing}: the entry keeps changing; try again")))
 }

@@ -18,37 +18,37 @@ use crate::lock_args::{LifeObjects, LockArgs, SelectedLock};
 use crate::text;
 use crate::{output, time_format};
 
-/// How often the file of a leader for life is written, which has no lease.
+/// The interval of writes for a leader for life, which has no lease.
 const INTERVAL_FOR_LIFE: Duration = Duration::from_secs(5);
 
-/// However short the lease is, a file need not be written more often.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+/// The minimum interval, however short the lease is.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Stand in the election NAME, and keep the file PATH while leading.
+/// Campaign in the election NAME, and keep the file PATH while leading.
 ///
-/// The file is JSON: election, leader, timestamp, count. It is replaced in one step at each write, never half-written, and
-/// removed when the status is lost; a file that is there at the beginning is removed, too. A server that is out of reach is
-/// waited for, unless `--timeout` says for how long. With --kind for-life it is kept while this pod owns the lock; --identity
-/// is the pod's name.
+/// The file is JSON: election, leader, timestamp, count. Each write replaces it atomically. It is
+/// removed when the leadership is lost; an existing file is removed at the start. While the server
+/// is unreachable it retries, unless `--timeout` is given. With --kind for-life the file is kept
+/// while this pod owns the lock; --identity is the pod's name.
 ///
-/// With --check nothing is kept: one line tells whether somebody keeps the file, for monitoring. Exit code 0: it was
-/// written within MAX_AGE; 1: longer ago, or not by this election; 3: there is none.
+/// With --check no file is kept: one line reports whether the file is fresh, for monitoring. Exit
+/// code 0: written within MAX_AGE; 1: older, or of another election; 3: no file.
 #[derive(Args)]
 pub struct KeepFile {
     /// The file.
     #[arg(index = 2)]
     path: PathBuf,
-    /// Only tell whether the file was written within this time.
+    /// Only check whether the file was written within this time.
     #[arg(long, value_name = "MAX_AGE", value_parser = humantime::parse_duration)]
     check: Option<Duration>,
-    /// How often the file is written anew [default: a quarter of the lease; for life 5s].
+    /// The interval of writes [default: a quarter of the lease; for life 5s].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
     #[command(flatten)]
     candidate: CandidateArgs,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct Content {
     election: String,
@@ -57,7 +57,7 @@ struct Content {
     count: u64,
 }
 
-/// A file that is removed when the work that keeps it is dropped, which is before the status is released.
+/// A file that is removed when its writer is dropped, before the lock is released.
 struct Kept<'a>(&'a Path);
 
 impl Drop for Kept<'_> {
@@ -73,7 +73,7 @@ impl KeepFile {
             return self.check(max_age);
         }
         let mut signals = StopSignals::listen()?;
-        // Whoever cannot write must not lead.
+        // A process that cannot write must not lead.
         let unwritable = |error: io::Error| {
             let message = format!("cannot keep {}: {error}", self.path.display());
             CliError::new(Code::Failed, message)
@@ -87,8 +87,8 @@ impl KeepFile {
             Ok(opened) => opened,
             Err(signal) => return Err(CliError::Signal(signal)),
         };
-        let interval = self.interval.unwrap_or(opened.lease() / 4).max(SHORTEST_INTERVAL);
-        let (mut candidate, _) = self.candidate.stand(opened, None)?;
+        let interval = self.interval.unwrap_or(opened.lease() / 4).max(MIN_INTERVAL);
+        let (mut candidate, _) = self.candidate.start(opened, None)?;
         let election = candidate.election.clone();
         let keep = async {
             while let Ok(leadership) = election.won().await {
@@ -99,17 +99,17 @@ impl KeepFile {
                     Err(loss) => output::note(format!("lost: {}", loss.cause)),
                 }
             }
-            CliError::new(Code::Failed, "the campaign has ended")
+            CliError::new(Code::Failed, "the campaign ended")
         };
         let end = tokio::select! {
             failure = keep => failure,
             signal = signals.next() => CliError::Signal(signal),
         };
-        candidate.leave().await;
+        candidate.stop().await;
         Err(end)
     }
 
-    /// Keeps the file once this pod leads for life, until it does not.
+    /// Keeps the file while this pod leads for life.
     async fn keep_for_life(
         &self,
         locks: &LifeObjects,
@@ -117,7 +117,7 @@ impl KeepFile {
     ) -> Result<(), CliError> {
         let name = &*self.candidate.name;
         if let Some(flag) = self.candidate.given() {
-            let message = format!("{flag} says nothing with --kind for-life");
+            let message = format!("{flag} cannot be used with --kind for-life");
             return Err(CliError::new(Code::Usage, message));
         }
         locks.check_name(name)?;
@@ -128,7 +128,7 @@ impl KeepFile {
         let keep = async {
             let leadership = candidate.await?;
             output::note(format!("won: keeping {}", self.path.display()));
-            let interval = self.interval.unwrap_or(INTERVAL_FOR_LIFE).max(SHORTEST_INTERVAL);
+            let interval = self.interval.unwrap_or(INTERVAL_FOR_LIFE).max(MIN_INTERVAL);
             let error = tokio::select! {
                 () = leadership.lost() => {
                     let message = format!("{name}: the lock was taken from pod {}", leadership.pod());
@@ -147,7 +147,7 @@ impl KeepFile {
         }
     }
 
-    /// Keeps the file until dropped, or until it cannot.
+    /// Writes the file until dropped, or until a write fails.
     async fn keep(&self, leader: &str, interval: Duration) -> io::Error {
         let _kept = Kept(&self.path);
         for count in 0.. {
@@ -162,50 +162,50 @@ impl KeepFile {
             }
             tokio::time::sleep(interval).await;
         }
-        io::Error::other("no more numbers")
+        io::Error::other("the counter overflowed")
     }
 
     fn check(&self, max_age: Duration) -> Result<(), CliError> {
         let (name, path) = (&self.candidate.name, self.path.display());
-        let tell = |code, line: String| {
+        let fail = |code, line: String| {
             output::line(line)?;
             Err(CliError::Silent(code))
         };
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return tell(Code::NotFound, format!("NOT LEADER: {name}: there is no {path}"));
+                return fail(Code::NotFound, format!("NOT LEADER: {name}: no file {path}"));
             }
-            Err(error) => return tell(Code::Failed, format!("FAILED: {name}: {path}: {error}")),
+            Err(error) => return fail(Code::Failed, format!("FAILED: {name}: {path}: {error}")),
         };
         let Ok(content) = serde_json::from_str::<Content>(&text) else {
-            return tell(
+            return fail(
                 Code::Failed,
-                format!("FAILED: {name}: {path} is not a file that is kept here"),
+                format!("FAILED: {name}: {path} was not written by this program"),
             );
         };
         let Some(written) = time_format::parse(&content.timestamp) else {
-            return tell(Code::Failed, format!("FAILED: {name}: {path} has no time"));
+            return fail(Code::Failed, format!("FAILED: {name}: {path} has no time"));
         };
         let (leader, election) =
             (text::printable(&content.leader), text::printable(&content.election));
         if election != *name {
-            return tell(Code::Failed, format!("FAILED: {name}: {path} is of election {election}"));
+            return fail(Code::Failed, format!("FAILED: {name}: {path} is of election {election}"));
         }
-        // A time to come is no fresher than one as long ago.
+        // A time in the future counts by its distance.
         let age = (OffsetDateTime::from(SystemTime::now()) - written).unsigned_abs();
-        let told = format!("{name}: {leader} wrote {path} {} ago", time_format::span(age));
+        let age_line = format!("{name}: {leader} wrote {path} {} ago", time_format::span(age));
         match age <= max_age {
-            true => output::line(format!("OK: {told}")),
-            false => tell(
+            true => output::line(format!("OK: {age_line}")),
+            false => fail(
                 Code::Failed,
-                format!("STALE: {told}, more than {}", time_format::span(max_age)),
+                format!("STALE: {age_line}, more than {}", time_format::span(max_age)),
             ),
         }
     }
 }
 
-/// A new file beside `path`, that everybody may read as far as the mask of this process lets them.
+/// A new file beside `path`, with the permissions of this process's umask.
 fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     tempfile::Builder::new()

@@ -13,19 +13,20 @@ use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
 
-/// List the elections of the bucket or namespace, and who leads.
+/// List the elections of the bucket or namespace, and their leaders.
 #[derive(Args)]
 pub struct List {
     #[command(flatten)]
     printing: Printing,
 }
 
-/// Show how fit the bucket is, and who leads: election, leader, since, token, renewed, and the address that it advertises.
+/// Show the problems of the bucket, and its elections: election, leader, since, token, renewed, and
+/// the advertised address.
 ///
-/// Ages are by this host's clock, from times by the leader's (since) and the server's (renewed). With Kubernetes there is
-/// no bucket to examine, and all times are by the leader's clock: a leader that is `overdue` by them has not renewed for its
-/// lease, but `election watch` alone can tell whether it is gone. With --kind for-life: election, pod, phase, since, token, uid; the
-/// pod is asked for its phase.
+/// Ages are by this host's clock, from times of the leader (since) and of the server (renewed).
+/// With Kubernetes no bucket is checked, and all times are the leader's: an `overdue` leader has
+/// not renewed for its lease, but only `election watch` can decide whether it is gone. With --kind
+/// for-life: election, pod, phase, since, token, uid; the phase is read from the pod.
 #[derive(Args)]
 pub struct Info {
     /// The election; with Kubernetes its object [default: all].
@@ -60,15 +61,15 @@ impl Info {
             return Err(CliError::new(Code::NotFound, message));
         }
         if self.printing.output == Format::Json {
-            let mut told = elections.json();
+            let mut fields = elections.json();
             if let Some(findings) = &findings {
-                told.insert("findings".to_owned(), findings.iter().map(finding_json).collect());
+                fields.insert("findings".to_owned(), findings.iter().map(finding_json).collect());
             }
-            told.insert(
+            fields.insert(
                 "elections".to_owned(),
                 statuses.iter().map(ElectionStatus::json).collect(),
             );
-            return output::json(&told);
+            return output::json(&fields);
         }
         output::line(elections.title())?;
         if let Some(findings) = findings {
@@ -86,7 +87,7 @@ impl Info {
                 statuses.iter().map(for_life),
             );
         }
-        // A column that is of use where somebody advertises.
+        // Add the column of addresses if any leader advertises one.
         if statuses.iter().any(|status| address(status).is_some()) {
             let rows = statuses.iter().map(|status| {
                 let [election, leader, since, token, renewed] = row(status);
@@ -156,7 +157,7 @@ fn finding_json(finding: &Finding) -> serde_json::Value {
     json!({"severity": finding.severity().to_string(), "message": finding.to_string()})
 }
 
-/// A finding with its severity in a color of its own.
+/// A finding, with its severity in color.
 pub fn shown(finding: &Finding) -> String {
     let severity = finding.severity();
     let word = match severity {

@@ -1,4 +1,4 @@
-//! `incumbent election`: who leads, since when, and what to do about it.
+//! `incumbent election`: read elections, and act on them.
 
 mod create;
 mod evict;
@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::LockArgs;
 
-/// See who leads, and act on it.
+/// Show who leads, and act on it.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Election {

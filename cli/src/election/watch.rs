@@ -14,8 +14,9 @@ use crate::time_format;
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
-/// Needs no more rights than an observer has, and creates no consumer. With Kubernetes a leader whose record has not changed
-/// for its lease, on this host's clock, has expired; without the right to `watch` it looks every second.
+/// Needs the rights of an observer only, and creates no consumer. With Kubernetes, a leader whose
+/// record has not changed for its lease, on this host's clock, has expired; without the right to
+/// `watch`, it polls every second.
 #[derive(Args)]
 pub struct Watch {
     /// The election; with Kubernetes its object [default: all].
@@ -28,11 +29,11 @@ impl Watch {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let elections = Elections::open(lock, self.name.as_deref()).await?;
         let mut feed = Feed::open(&elections, self.name.as_deref()).await?;
-        let mut trouble = false;
+        let mut failing = false;
         loop {
             match feed.next().await {
                 Ok(event) => {
-                    if std::mem::take(&mut trouble) {
+                    if std::mem::take(&mut failing) {
                         output::note("lock recovered");
                     }
                     match self.printing.output {
@@ -40,9 +41,9 @@ impl Watch {
                         Format::Table => output::line(text(&event))?,
                     }
                 }
-                // A server that is out of reach comes back; a bucket or a right that is missing does not.
+                // An unreachable server may come back; a missing bucket or right does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
-                    if !std::mem::replace(&mut trouble, true) {
+                    if !std::mem::replace(&mut failing, true) {
                         output::note(format!("lock failing: {failure}"));
                     }
                 }
@@ -60,7 +61,7 @@ fn text(event: &Event) -> String {
             format!("{} leads{}{}", shown(now), since.unwrap_or_default(), token(now))
         }
         (LeaderStatus::Held(now), Some(before)) if before.leader != now.leader => {
-            format!("{} leads{}, in place of {}", shown(now), token(now), shown(before))
+            format!("{} leads{}, succeeding {}", shown(now), token(now), shown(before))
         }
         (LeaderStatus::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
         (LeaderStatus::Vacant(cause), Some(before)) => {
@@ -75,13 +76,13 @@ fn token(holder: &Holder) -> String {
     holder.token.map(|token| format!(" with token {token}")).unwrap_or_default()
 }
 
-/// How a leader came to be none.
+/// How the leader was lost.
 fn lost(cause: &str) -> String {
     match cause {
         "expired" => "did not renew: expired".to_owned(),
         "evicted" => "was evicted".to_owned(),
-        "deleted" => "has no lock any more".to_owned(),
-        "no owner" => "does not own the lock any more".to_owned(),
+        "deleted" => "lost its lock".to_owned(),
+        "no owner" => "no longer owns the lock".to_owned(),
         "released" => "released".to_owned(),
         cause => format!("released: {}", text::printable(&cause.replace('_', " "))),
     }

@@ -1,8 +1,9 @@
 //! Every change of the elections of a lock, as it happens.
 //!
-//! What is not heard is found by looking: an entry that expired without a marker, what happened while the connection was
-//! lost, and everything in a lock that tells nothing. Where no server ends the term of a holder that does not renew, it
-//! ends here when its record has not changed for a lease on our own clock.
+//! Polling finds what no watcher reports: an entry that expired without a marker, changes during a
+//! lost connection, and all changes of a lock without hints. If no server ends the term of a holder
+//! that does not renew, the term ends here, once its record has not changed for a lease on this
+//! host's clock.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -16,25 +17,25 @@ use super::watcher::Update;
 use crate::error::CliError;
 use crate::time_format;
 
-/// How often is looked where changes are heard.
-const HEARD: Duration = Duration::from_secs(5);
-/// How often is looked where they are not.
-const UNHEARD: Duration = Duration::from_secs(1);
+/// The poll interval if the watcher reports changes.
+const WITH_UPDATES: Duration = Duration::from_secs(5);
+/// The poll interval if it does not.
+const WITHOUT_UPDATES: Duration = Duration::from_secs(1);
 
-/// What happened in an election.
+/// A change of an election.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub election: String,
     pub time: OffsetDateTime,
     pub revision: u64,
-    /// Who led before, as far as was seen.
+    /// The former leader, if it was seen.
     pub before: Option<Holder>,
     pub now: LeaderStatus,
-    /// Whether this is how it was found, rather than a change.
+    /// Whether this is the first status, rather than a change.
     pub found: bool,
 }
 
-/// A view of the elections of a lock that keeps itself up to date.
+/// An up-to-date view of the elections of a lock.
 pub struct Feed<'a> {
     elections: &'a Elections<'a>,
     only: Option<&'a str>,
@@ -45,27 +46,27 @@ pub struct Feed<'a> {
     waiting: VecDeque<Event>,
 }
 
-/// What was seen of an election.
+/// The last status of an election.
 struct Known {
     status: ElectionStatus,
-    /// Since when it is so.
+    /// Since when the record is unchanged.
     since: Instant,
-    /// Whether its holder has not renewed in time.
-    lapsed: bool,
+    /// Whether the holder has not renewed in time.
+    expired: bool,
 }
 
 impl Known {
-    /// Who leads.
+    /// The holder, unless it has expired.
     fn holder(&self) -> Option<&Holder> {
-        self.status.holder().filter(|_| !self.lapsed)
+        self.status.holder().filter(|_| !self.expired)
     }
 
-    /// When its holder leads no more, unless something is written before; none where the server tells.
-    fn lapses_at(&self) -> Option<Instant> {
+    /// When the holder expires without another write; `None` if the server ends its term.
+    fn expires_at(&self) -> Option<Instant> {
         Some(time_format::after(self.since, self.holder()?.lease?))
     }
 
-    /// Whether this is the same, however often the rest of what carries it was written.
+    /// Whether the record is the same, although its object may have been written.
     fn is_same_record(&self, status: &ElectionStatus) -> bool {
         self.status.state == status.state && self.status.written == status.written
     }
@@ -78,34 +79,35 @@ impl<'a> Feed<'a> {
         only: Option<&'a str>,
     ) -> Result<Self, CliError> {
         let watcher = elections.watch(only).await?;
-        let mut ticks = interval(if watcher.reports_every_change() { HEARD } else { UNHEARD });
+        let mut ticks =
+            interval(if watcher.reports_every_change() { WITH_UPDATES } else { WITHOUT_UPDATES });
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (known, waiting) = Default::default();
         Ok(Self { elections, only, watcher, ticks, known, first: true, waiting })
     }
 
-    /// The next change. The first ones tell what is found.
+    /// The next change. The first events are the current statuses.
     ///
-    /// An error does not end it: the next call goes on.
+    /// An error does not end the feed: the next call continues.
     pub async fn next(&mut self) -> Result<Event, CliError> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
             }
-            let lapse = self.known.values().filter_map(Known::lapses_at).min();
+            let expiry = self.known.values().filter_map(Known::expires_at).min();
             tokio::select! {
-                heard = self.watcher.next() => match heard {
+                update = self.watcher.next() => match update {
                     Update::Status(status) => self.take(status),
-                    Update::Recheck => self.look().await?,
+                    Update::Recheck => self.poll().await?,
                     Update::Failed(failure) => return Err(failure),
                 },
-                _ = self.ticks.tick() => self.look().await?,
-                () = sleep_until(lapse.unwrap_or_else(Instant::now)), if lapse.is_some() => self.lapse(),
+                _ = self.ticks.tick() => self.poll().await?,
+                () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => self.expire(),
             }
         }
     }
 
-    async fn look(&mut self) -> Result<(), CliError> {
+    async fn poll(&mut self) -> Result<(), CliError> {
         let elections = match self.only {
             Some(name) => self.elections.read(name).await?.into_iter().collect(),
             None => self.elections.list().await?,
@@ -127,7 +129,7 @@ impl<'a> Feed<'a> {
 
     fn take(&mut self, status: ElectionStatus) {
         let before = self.known.get(&status.election);
-        // Looking and hearing overtake each other.
+        // Reads and updates may arrive out of order.
         if before.is_some_and(|before| {
             before.status.revision > status.revision
                 || before.status.revision == status.revision && before.holder().is_none()
@@ -135,15 +137,15 @@ impl<'a> Feed<'a> {
             return;
         }
         let same = before.filter(|before| before.is_same_record(&status));
-        let (since, lapsed) =
-            same.map_or_else(|| (Instant::now(), false), |same| (same.since, same.lapsed));
+        let (since, expired) =
+            same.map_or_else(|| (Instant::now(), false), |same| (same.since, same.expired));
         let held = before.and_then(Known::holder).cloned();
         let changed = match (&held, &status.state) {
             (Some(before), LeaderStatus::Held(now)) => !before.is_same_term(now),
             (None, LeaderStatus::Vacant(_)) => {
                 before.is_none() && self.first && self.only.is_some()
             }
-            _ => !lapsed,
+            _ => !expired,
         };
         if changed {
             self.waiting.push_back(Event {
@@ -155,15 +157,15 @@ impl<'a> Feed<'a> {
                 found: self.first && before.is_none(),
             });
         }
-        self.known.insert(status.election.clone(), Known { status, since, lapsed });
+        self.known.insert(status.election.clone(), Known { status, since, expired });
     }
 
-    /// StopSignals the terms of those who have not renewed in time.
-    fn lapse(&mut self) {
+    /// Ends the terms of holders that have not renewed in time.
+    fn expire(&mut self) {
         let now = Instant::now();
-        for known in self.known.values_mut().filter(|known| known.lapses_at() <= Some(now)) {
+        for known in self.known.values_mut().filter(|known| known.expires_at() <= Some(now)) {
             let Some(holder) = known.holder().cloned() else { continue };
-            known.lapsed = true;
+            known.expired = true;
             self.waiting.push_back(Event {
                 election: known.status.election.clone(),
                 time: OffsetDateTime::now_utc(),

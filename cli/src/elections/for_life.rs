@@ -17,14 +17,14 @@ use crate::time_format;
 /// The locks of a namespace.
 pub struct LifeElections(pub LifeObjects);
 
-/// What is watched of them.
+/// The watched locks.
 pub struct LifeSource {
     locks: Arc<LifeLocks>,
     only: Option<String>,
     timeout: Duration,
 }
 
-/// What is heard of them.
+/// The watcher of locks.
 pub type LifeWatcher = RestartingWatch<LifeSource>;
 
 impl LifeElections {
@@ -37,14 +37,15 @@ impl LifeElections {
         Ok(locks.into_iter().map(status_of).collect())
     }
 
-    /// Watches one lock, or all; without the right to do so nothing is heard.
+    /// Watches one lock, or all; without the right to watch it reports nothing.
     pub async fn watch(&self, only: Option<&str>) -> Result<LifeWatcher, CliError> {
         let only = only.map(str::to_owned);
         let locks = Arc::clone(&self.0.locks);
         RestartingWatch::begin(LifeSource { locks, only, timeout: self.0.timeout }).await
     }
 
-    /// Deletes the lock if it is still of this version, and answers that; none if it has been written meanwhile.
+    /// Deletes the lock if it still has this version. Returns the version, or `None` if the lock
+    /// was written meanwhile.
     pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
         let (locks, timeout) = (&self.0.locks, self.0.timeout);
         let lock = locks.lock(&status.election, timeout).await?;
@@ -55,7 +56,7 @@ impl LifeElections {
             Ok(()) => Ok(Some(status.revision)),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
             Err(error) if error.kind() == LockErrorKind::Unknown => {
-                let hint = "nobody knows whether it was done; look with `election info`";
+                let hint = "the outcome is unknown; check with `election info`";
                 Err(CliError::new(Code::Unreachable, format!("{error}: {hint}")))
             }
             Err(error) => Err(error.into()),

@@ -17,14 +17,14 @@ use crate::time_format;
 /// The elections of a namespace.
 pub struct KubernetesElections(pub ElectionObjects);
 
-/// What is watched of them.
+/// The watched objects.
 pub struct KubernetesSource {
     records: Arc<dyn Records>,
     only: Option<String>,
     timeout: Duration,
 }
 
-/// What is heard of them.
+/// The watcher of objects.
 pub type KubernetesWatcher = RestartingWatch<KubernetesSource>;
 
 impl KubernetesElections {
@@ -38,15 +38,15 @@ impl KubernetesElections {
         Ok(elections.into_iter().map(status_of).collect())
     }
 
-    /// Watches one election, or all; without the right to do so nothing is heard.
+    /// Watches one election, or all; without the right to watch it reports nothing.
     pub async fn watch(&self, only: Option<&str>) -> Result<KubernetesWatcher, CliError> {
         let only = only.map(str::to_owned);
         let records = Arc::clone(&self.0.records);
         RestartingWatch::begin(KubernetesSource { records, only, timeout: self.0.timeout }).await
     }
 
-    /// Empties the holder if the object is still of this version, and answers the version that it has then; none if it
-    /// has been written meanwhile.
+    /// Empties the holder if the object still has this version. Returns the new version, or `None`
+    /// if the object was written meanwhile.
     pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
         match self.0.records.evict(&status.election, status.revision, self.0.timeout).await {
             Ok(version) => Ok(Some(version)),
@@ -92,7 +92,7 @@ fn status_of(object: kubernetes::Office) -> ElectionStatus {
             (LeaderStatus::Vacant(cause.unwrap_or_else(|| "released".to_owned())), renewed)
         }
         kubernetes::Holding::New => (LeaderStatus::Vacant("new".to_owned()), now),
-        // Whoever evicts leaves the times of the holder.
+        // An eviction leaves the times of the former holder.
         _ => (LeaderStatus::Vacant("evicted".to_owned()), now),
     };
     let written = Some(written);

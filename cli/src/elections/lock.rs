@@ -1,4 +1,4 @@
-//! The elections of any lock, by what every lock answers.
+//! The elections of any lock, through the trait `Lock`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::time_format;
 
-/// When to ask again where nobody answers.
-const AGAIN: Duration = Duration::from_millis(100);
+/// The pause before a request to an unavailable lock is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The elections of a lock.
 pub struct LockElections {
     pub lock: Arc<dyn Lock>,
-    /// What it is called.
+    /// The name of the lock.
     pub title: String,
     pub timeout: Duration,
 }
 
-/// What is heard of them: that something may have changed.
+/// The watcher of a lock: it reports that something may have changed.
 pub struct LockWatcher {
     hints: mpsc::Receiver<()>,
     _subscription: Subscription,
@@ -39,25 +39,26 @@ impl LockElections {
     }
 
     pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
-        Ok(match self.patiently(|| self.lock.read(name, self.timeout)).await? {
+        Ok(match self.retrying(|| self.lock.read(name, self.timeout)).await? {
             Reading::Found(record) => Some(self.status_of(name, record)),
             Reading::Empty { .. } => None,
         })
     }
 
-    /// A connection that is being made is waited for.
-    async fn patiently<'a, T>(
+    /// Repeats the request while the lock is unavailable, as during the connection.
+    async fn retrying<'a, T>(
         &'a self,
-        ask: impl Fn() -> BoxFuture<'a, Result<T, LockError>>,
+        request: impl Fn() -> BoxFuture<'a, Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        let times = self.timeout.div_duration_f32(AGAIN) as usize;
-        ask.retry(ConstantBuilder::new().with_delay(AGAIN).with_max_times(times))
+        let times = self.timeout.div_duration_f32(RETRY_PAUSE) as usize;
+        request
+            .retry(ConstantBuilder::new().with_delay(RETRY_PAUSE).with_max_times(times))
             .when(|error| error.kind() == LockErrorKind::Unavailable)
             .await
     }
 
     pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
-        let mut names = self.patiently(|| self.lock.names(self.timeout)).await?;
+        let mut names = self.retrying(|| self.lock.names(self.timeout)).await?;
         names.sort_unstable();
         let mut elections = Vec::new();
         for name in names {
@@ -67,15 +68,15 @@ impl LockElections {
     }
 
     pub fn watch(&self, only: Option<&str>) -> LockWatcher {
-        let (tell, hints) = mpsc::channel(1);
+        let (sender, hints) = mpsc::channel(1);
         let sink = HintSink::new(move |_| {
-            let _ = tell.try_send(()); // one that waits says as much as two
+            let _ = sender.try_send(()); // one waiting hint is enough
         });
         let subscribed = only.map(|name| self.lock.subscribe(name, sink));
         LockWatcher { hints, _subscription: subscribed.unwrap_or_else(Subscription::none) }
     }
 
-    /// None if somebody has written meanwhile.
+    /// Returns `None` if the entry was written meanwhile.
     pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
         let revision = status.revision;
         match self.lock.evict(&status.election, Revision(revision), self.timeout).await {
@@ -90,7 +91,7 @@ impl LockElections {
         let state = match record.content {
             Content::Held(entry) => LeaderStatus::Held(Holder {
                 leader: entry.identity.to_string(),
-                // The write that begins a term has no token yet: its revision is it.
+                // The first write of a term has no token yet: its revision is the token.
                 token: (entry.mark.as_ref())
                     .map(|mark| mark.token.map_or(record.revision.0, |token| token.0)),
                 since: entry
@@ -125,7 +126,7 @@ impl LockWatcher {
     pub async fn next(&mut self) -> Update {
         match self.hints.recv().await {
             Some(()) => Update::Recheck,
-            None => std::future::pending().await, // nothing is heard here
+            None => std::future::pending().await, // no hints
         }
     }
 }

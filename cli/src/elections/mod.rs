@@ -1,4 +1,4 @@
-//! The elections of a lock, for those who only look, and for whoever evicts.
+//! Elections on any lock: reading, watching and evicting.
 
 mod feed;
 mod for_life;

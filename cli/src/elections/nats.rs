@@ -1,4 +1,4 @@
-//! The elections of a NATS bucket. The headers are those of `docs/nats.md`.
+//! The elections of a NATS bucket. `docs/nats.md` describes the headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::nats::{Bounded, BucketArgs, Session};
 use crate::text::one_line;
 use crate::time_format;
 
-/// How many entries are read at once.
+/// How many entries are read concurrently.
 const READS: usize = 32;
 
-/// How many elections are looked at by who wants to know what kind of entries there are.
+/// How many elections are sampled for entries without a mark.
 const SAMPLE: usize = 200;
 
-/// The elections whose holder has left no mark of this library, among the first ones of a bucket.
+/// The elections whose holder has no mark of this library, among the first ones of a bucket.
 pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<String>, CliError> {
     let store = session.store(bucket.bucket()).await?;
     let elections = NatsElections { session: session.clone(), bucket, store };
@@ -44,11 +44,11 @@ pub struct NatsElections<'a> {
     store: kv::Store,
 }
 
-/// What is heard of them: stored writes by a plain subscription where the bucket repeats them, as campaigners hear them.
+/// A plain subscription to the stored writes, if the bucket republishes them.
 pub struct NatsWatcher {
-    heard: Subscriber,
+    messages: Subscriber,
     stream: String,
-    /// What the subjects begin with that are heard, and whether only stored writes are.
+    /// The prefix of the subjects, and whether only stored writes arrive.
     prefix: String,
     stored: bool,
 }
@@ -64,19 +64,19 @@ impl<'a> NatsElections<'a> {
         self.bucket.bucket()
     }
 
-    /// The longest lease, as far as the bucket tells.
+    /// The maximum lease of the bucket, if it has one.
     pub fn ttl(&self) -> Option<Duration> {
         let config = &self.store.stream.cached_info().config;
         let spans = [Some(config.max_age), config.subject_delete_marker_ttl];
         spans.into_iter().flatten().filter(|span| !span.is_zero()).max()
     }
 
-    /// What is to be mended in the bucket.
+    /// The problems of the bucket.
     pub async fn findings(&self) -> Result<Vec<Finding>, CliError> {
         self.bucket.health(&self.session).await
     }
 
-    /// The names that have an entry, or had one.
+    /// The names that have or had an entry.
     async fn names(&self) -> Result<Vec<String>, CliError> {
         let asked = json!({"subjects_filter": format!("$KV.{}.>", self.bucket())});
         let subject = format!("STREAM.INFO.KV_{}", self.bucket());
@@ -91,12 +91,12 @@ impl<'a> NatsElections<'a> {
         Ok(names)
     }
 
-    /// The last write to an election, by the leader of the stream; none where there is none.
+    /// The last write to an election, read from the leader of the stream; `None` if there is none.
     pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
         let subject = format!("$KV.{}.{name}", self.bucket());
         let doing = format!("election {name}");
         let last = self.store.stream.get_last_raw_message_by_subject(&subject);
-        match self.session.ask(&doing, last).await {
+        match self.session.request(&doing, last).await {
             Ok(message) => Ok(Some(of_message(
                 name,
                 message.sequence,
@@ -109,14 +109,14 @@ impl<'a> NatsElections<'a> {
         }
     }
 
-    /// All of them, in the order of their names.
+    /// All elections, sorted by name.
     pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let names = self.names().await?;
         let reads = stream::iter(&names).map(|name| self.read(name)).buffered(READS);
         reads.try_filter_map(async |status| Ok(status)).try_collect().await
     }
 
-    /// Listens to one election, or to all.
+    /// Watches one election, or all.
     pub async fn watch(&self, only: Option<&str>) -> Result<NatsWatcher, CliError> {
         let bucket = self.bucket();
         let info = self.store.stream.cached_info();
@@ -125,14 +125,14 @@ impl<'a> NatsElections<'a> {
         let all = repeated.unwrap_or_else(|| format!("$KV.{bucket}.>"));
         let prefix = all.strip_suffix('>').unwrap_or(&all).to_owned();
         let subject = only.map_or(all, |name| format!("{prefix}{name}"));
-        let heard = self.session.client().subscribe(subject).await.map_err(|error| {
+        let messages = self.session.client().subscribe(subject).await.map_err(|error| {
             CliError::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
         })?;
-        Ok(NatsWatcher { heard, stream: format!("KV_{bucket}"), prefix, stored })
+        Ok(NatsWatcher { messages, stream: format!("KV_{bucket}"), prefix, stored })
     }
 
-    /// Deletes the entry if it is still at this revision, and answers the last revision that it had; none if it has
-    /// been written meanwhile.
+    /// Deletes the entry if it still has this revision. Returns the revision, or `None` if the
+    /// entry was written meanwhile.
     pub async fn evict(
         &self,
         status: &ElectionStatus,
@@ -142,17 +142,17 @@ impl<'a> NatsElections<'a> {
         let delete = async {
             let deleted = self.store.delete_expect_revision(&status.election, Some(revision)).await;
             let Err(error) = deleted else { return Ok(Some(revision)) };
-            // A cluster has a second way to say that somebody else wrote, which the client does not know.
+            // A cluster has a second error for a changed entry, which the client does not know.
             let renewed = error.kind() == UpdateErrorKind::WrongLastRevision
                 || one_line(&error).contains("error code 10164");
-            if renewed { Ok(None) } else { Err(CliError::of_request(doing, &error)) }
+            if renewed { Ok(None) } else { Err(CliError::from_request(doing, &error)) }
         };
         self.session.wait(doing, Bounded::No, delete).await
     }
 }
 
 impl NatsWatcher {
-    /// Whether every change is heard, as it is stored.
+    /// Whether every stored change is reported.
     pub fn reports_every_change(&self) -> bool {
         self.stored
     }
@@ -160,12 +160,12 @@ impl NatsWatcher {
     /// Cancel safe.
     pub async fn next(&mut self) -> Update {
         loop {
-            let Some(message) = self.heard.next().await else {
-                let message = "the connection to the server ended";
+            let Some(message) = self.messages.next().await else {
+                let message = "the connection to the server was closed";
                 return Update::Failed(CliError::new(Code::Unreachable, message));
             };
             if !self.stored {
-                return Update::Recheck; // heard before it is stored, or refused
+                return Update::Recheck; // received before it is stored or refused
             }
             if let Some(status) = self.status_of(&message) {
                 return Update::Status(status);
@@ -176,7 +176,7 @@ impl NatsWatcher {
     fn status_of(&self, message: &Message) -> Option<ElectionStatus> {
         let headers = message.headers.as_ref()?;
         let header = |name: &str| headers.get(name).map(|value| value.as_str());
-        // Concessions come here, too, and are not stored.
+        // Step-down notices arrive here too, and are not stored.
         if header("Nats-Stream") != Some(&self.stream) {
             return None;
         }
@@ -188,7 +188,7 @@ impl NatsWatcher {
     }
 }
 
-/// Reads the message of an entry.
+/// Parses the message of an entry.
 fn of_message(
     election: &str,
     revision: u64,
@@ -206,7 +206,7 @@ fn of_message(
         }
         _ => LeaderStatus::Held(Holder {
             leader: String::from_utf8_lossy(value).into_owned(),
-            // The write that creates the entry has no token yet: its revision is it.
+            // The write that creates the entry has no token yet: its revision is the token.
             token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
             since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
             lease: None,

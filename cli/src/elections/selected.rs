@@ -13,7 +13,7 @@ use super::status::{ElectionStatus, Holder};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
-use crate::nats::PATIENCE;
+use crate::nats::DEFAULT_TIMEOUT;
 use crate::text;
 use crate::{output, time_format};
 
@@ -25,7 +25,7 @@ pub enum Elections<'a> {
     Lock(LockElections),
 }
 
-/// A way to hear of changes.
+/// The watcher of a lock.
 pub enum Watcher {
     Nats(Box<NatsWatcher>),
     Kubernetes(Box<KubernetesWatcher>),
@@ -34,7 +34,7 @@ pub enum Watcher {
 }
 
 impl<'a> Elections<'a> {
-    /// Opens the lock; `only` must be the name of an election there.
+    /// Opens the lock; `only` must be a valid election name there.
     pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, CliError> {
         let at = lock.at().await?;
         if let Some(name) = only {
@@ -50,14 +50,14 @@ impl<'a> Elections<'a> {
             SelectedLock::Kubernetes(objects) => Self::Kubernetes(KubernetesElections(objects)),
             SelectedLock::ForLife(locks) => Self::ForLife(LifeElections(locks)),
             SelectedLock::Url(url, timeout) => {
-                let timeout = timeout.unwrap_or(PATIENCE);
+                let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let elections = LockElections {
                     lock: open_within(&url.clone().make_nothing(), timeout).await?,
                     title: url.to_string(),
                     timeout,
                 };
                 if elections.lock.members().is_some() {
-                    let message = "each of several locks has its own leader: name one of them";
+                    let message = "several locks have a leader each: select one of them";
                     return Err(CliError::new(Code::Usage, message));
                 }
                 only.map_or(Ok(()), |name| elections.check_name(name))?;
@@ -66,7 +66,7 @@ impl<'a> Elections<'a> {
         })
     }
 
-    /// The last that was written of an election; none where there is nothing.
+    /// The last write to an election; `None` if there is none.
     pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
         let status = match self {
             Self::Nats(elections) => elections.read(name).await,
@@ -81,7 +81,7 @@ impl<'a> Elections<'a> {
         Ok(status)
     }
 
-    /// All of them, in the order of their names.
+    /// All elections, sorted by name.
     pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let all = match self {
             Self::Nats(elections) => elections.list().await,
@@ -96,7 +96,7 @@ impl<'a> Elections<'a> {
         Ok(all)
     }
 
-    /// Refuses a namespace that is not there: there is nothing in it, and no other request says why.
+    /// Refuses a missing namespace: an empty result does not show it.
     async fn check_place(&self) -> Result<(), CliError> {
         match self {
             Self::Nats(_) | Self::Lock(_) => Ok(()),
@@ -105,7 +105,7 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// Listens to one election, or to all.
+    /// Watches one election, or all.
     pub async fn watch(&self, only: Option<&str>) -> Result<Watcher, CliError> {
         Ok(match self {
             Self::Nats(elections) => Watcher::Nats(Box::new(elections.watch(only).await?)),
@@ -117,8 +117,8 @@ impl<'a> Elections<'a> {
         })
     }
 
-    /// Ends the term of its holder, if nobody has written meanwhile. Answers a revision before those of later terms; none
-    /// if somebody has written.
+    /// Ends the holder's term. Returns a revision below those of later terms, or `None` if the
+    /// entry was written meanwhile.
     pub async fn evict(
         &self,
         status: &ElectionStatus,
@@ -132,7 +132,7 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// How long others may wait until they follow this holder; none where it is not known.
+    /// The longest wait of a successor of this holder; `None` if it is unknown.
     pub fn longest_wait(&self, holder: &Holder) -> Option<Duration> {
         match self {
             Self::Nats(elections) => elections.ttl(),
@@ -144,17 +144,17 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// Why an status is vacant of which nothing is there any more.
+    /// The cause of a vacancy without an entry.
     pub fn cause_of_absence(&self) -> &'static str {
         match self {
             Self::Nats(_) => "expired", // a deletion leaves a marker
             Self::Kubernetes(_) => "evicted",
             Self::Lock(_) => "gone",
-            Self::ForLife(_) => "deleted", // by the garbage collector, a successor, or somebody
+            Self::ForLife(_) => "deleted", // by the garbage collector, a successor, or an operator
         }
     }
 
-    /// What is to be mended in the lock; none where there is nothing to examine.
+    /// The problems of the lock; `None` if it has no check.
     pub async fn findings(&self) -> Result<Option<Vec<Finding>>, CliError> {
         match self {
             Self::Nats(elections) => elections.findings().await.map(Some),
@@ -162,7 +162,7 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// Where they are, for people.
+    /// The lock, as a heading.
     pub fn title(&self) -> String {
         match self {
             Self::Nats(elections) => {
@@ -188,7 +188,7 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// The same for programs.
+    /// The lock, as JSON fields.
     pub fn json(&self) -> Map<String, Value> {
         let fields = match self {
             Self::Nats(elections) => json!({"bucket": elections.bucket()}),
@@ -205,7 +205,7 @@ impl<'a> Elections<'a> {
 }
 
 impl Watcher {
-    /// Whether every change is heard.
+    /// Whether every change is reported.
     pub fn reports_every_change(&self) -> bool {
         match self {
             Self::Nats(watcher) => watcher.reports_every_change(),

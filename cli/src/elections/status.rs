@@ -1,4 +1,4 @@
-//! Who holds an election, whatever lock tells.
+//! The status of an election, on any lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::text;
 use crate::{output, time_format};
 
-/// How coarse the times of the older Kubernetes objects are.
+/// The resolution of times in older Kubernetes objects.
 const COARSENESS: Duration = Duration::from_secs(1);
 
 /// The last write to an election.
@@ -18,40 +18,40 @@ const COARSENESS: Duration = Duration::from_secs(1);
 pub struct ElectionStatus {
     pub election: String,
     pub revision: u64,
-    /// None where the lock does not say.
+    /// `None` if the lock does not report it.
     pub written: Option<OffsetDateTime>,
     pub state: LeaderStatus,
 }
 
-/// What it says.
+/// The leader, or the cause of the vacancy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaderStatus {
     Held(Holder),
-    /// Nobody leads, and why.
+    /// No leader, with the cause.
     Vacant(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub leader: String,
-    /// None where the leader is not of this library.
+    /// `None` for a leader of another library.
     pub token: Option<u64>,
     pub since: Option<OffsetDateTime>,
-    /// How long others wait for it when it does not renew, where no server ends its term.
+    /// How long standbys wait if it does not renew; `None` if a server ends its term.
     pub lease: Option<Duration>,
-    /// Where it can be reached, if it says so.
+    /// Where it can be reached, if it advertises an address.
     pub advertisement: Option<Arc<Advertisement>>,
-    /// How often it has written, where that is told.
+    /// The number of writes of the term, if the lock reports it.
     pub writes: Option<u64>,
     /// Of a leader for life.
     pub pod: Option<PodInfo>,
 }
 
-/// What there is to know of the pod of a leader for life.
+/// The pod of a leader for life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodInfo {
     pub uid: String,
-    /// As `kubectl` shows it.
+    /// The phase, as `kubectl` shows it.
     pub phase: String,
     pub gone: bool,
     /// The UID of the lock.
@@ -59,10 +59,10 @@ pub struct PodInfo {
 }
 
 impl Holder {
-    /// Whether it is the same term; one without a token lasts as long as its leader.
+    /// Whether it is the same term; a term without a token lasts as long as its leader.
     pub fn is_same_term(&self, other: &Self) -> bool {
         match (&self.pod, &other.pod) {
-            // The version of a lock, which is the token, changes with whatever is written to it.
+            // The token is the version of the lock, which any write changes.
             (Some(a), Some(b)) => (&a.uid, &a.lock) == (&b.uid, &b.lock),
             _ => self.leader == other.leader && self.token == other.token,
         }
@@ -77,7 +77,7 @@ impl ElectionStatus {
         }
     }
 
-    /// Whether the holder has not renewed for a lease, by our clock, and nobody has written that it is gone.
+    /// Whether the holder has not renewed for its lease, by this host's clock.
     pub fn is_overdue(&self) -> bool {
         let lease = self.holder().and_then(|holder| holder.lease);
         let age = self.written.map(time_format::age);
@@ -91,27 +91,27 @@ impl ElectionStatus {
             LeaderStatus::Held(_) => None,
             LeaderStatus::Vacant(cause) => Some(cause),
         };
-        let said = holder.and_then(|holder| holder.advertisement.as_deref());
-        let mut told = json!({
+        let advertisement = holder.and_then(|holder| holder.advertisement.as_deref());
+        let mut fields = json!({
             "election": self.election,
             "leader": holder.map(|holder| &holder.leader),
             "token": holder.and_then(|holder| holder.token),
             "since": holder.and_then(|holder| holder.since).map(time_format::rfc3339),
             "renewed": holder.filter(|_| pod.is_none()).and(self.written).map(time_format::rfc3339),
             "overdue": self.is_overdue(),
-            "address": said.map(Advertisement::address),
-            "metadata": said.map(Advertisement::metadata),
+            "address": advertisement.map(Advertisement::address),
+            "metadata": advertisement.map(Advertisement::metadata),
             "vacant": cause,
             "revision": self.revision,
         });
-        if let (Some(pod), Some(told)) = (pod, told.as_object_mut()) {
-            told.insert("pod".to_owned(), json!({"uid": pod.uid, "phase": pod.phase}));
+        if let (Some(pod), Some(map)) = (pod, fields.as_object_mut()) {
+            map.insert("pod".to_owned(), json!({"uid": pod.uid, "phase": pod.phase}));
         }
-        told
+        fields
     }
 }
 
-/// How a leader is shown.
+/// A leader, formatted for the terminal.
 pub fn shown(holder: &Holder) -> String {
     let leader = output::bold(text::printable(&holder.leader));
     match &holder.pod {

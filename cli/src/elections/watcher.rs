@@ -1,4 +1,4 @@
-//! Hearing of objects of Kubernetes by watches, each of which ends after a while.
+//! Watches of Kubernetes objects, which the server ends after a while.
 
 use std::future::{Future, pending};
 use std::time::Duration;
@@ -8,42 +8,42 @@ use incumbent::lock::{LockError, LockErrorKind};
 use super::status::ElectionStatus;
 use crate::error::CliError;
 
-/// How long to wait before a watch that failed is begun anew.
+/// The pause before a failed watch is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was heard.
+/// An update of a watcher.
 pub enum Update {
-    /// Something was written, or is there.
+    /// An entry was written, or exists.
     Status(ElectionStatus),
-    /// Something may have changed: a reason to look.
+    /// Something may have changed: read again.
     Recheck,
-    /// Nothing is heard for now.
+    /// The watch failed for now.
     Failed(CliError),
 }
 
-/// What can be watched.
+/// Objects that can be watched.
 pub trait WatchSource {
     type Watch: Send;
 
     fn begin(&self) -> impl Future<Output = Result<Self::Watch, LockError>> + Send;
 
-    /// `None`: the watch is over. Cancel safe.
+    /// `None`: the watch ended. Cancel safe.
     fn next(
         watch: &mut Self::Watch,
     ) -> impl Future<Output = Option<Result<Update, LockError>>> + Send;
 }
 
-/// What is heard by one watch after another.
+/// A watcher that restarts its watch.
 pub struct RestartingWatch<W: WatchSource> {
     watched: W,
     watch: Option<W::Watch>,
-    /// Whether the server refuses to tell.
+    /// Whether the server denies the right to watch.
     refused: bool,
     failed: bool,
 }
 
 impl<W: WatchSource> RestartingWatch<W> {
-    /// Begins; without the right to do so nothing is heard.
+    /// Starts the first watch; without the right to watch it reports nothing.
     pub async fn begin(watched: W) -> Result<Self, CliError> {
         let (watch, refused) = match watched.begin().await {
             Ok(watch) => (Some(watch), false),
@@ -53,7 +53,7 @@ impl<W: WatchSource> RestartingWatch<W> {
         Ok(Self { watched, watch, refused, failed: false })
     }
 
-    /// Whether every change is heard.
+    /// Whether every change is reported.
     pub fn reports_every_change(&self) -> bool {
         !self.refused
     }
@@ -70,7 +70,7 @@ impl<W: WatchSource> RestartingWatch<W> {
             return match self.watched.begin().await {
                 Ok(watch) => {
                     self.watch = Some(watch);
-                    Update::Recheck // what happened meanwhile is not told
+                    Update::Recheck // changes in between were missed
                 }
                 Err(error) => {
                     self.failed = true;
@@ -101,61 +101,61 @@ mod tests {
 
     use super::*;
 
-    /// Watches one after the other; what each tells before it is over.
-    struct Script(Mutex<VecDeque<Result<Tells, LockErrorKind>>>);
+    /// Scripted watches, each with its updates.
+    struct Script(Mutex<VecDeque<Result<Updates, LockErrorKind>>>);
 
-    type Tells = VecDeque<Result<Update, LockError>>;
+    type Updates = VecDeque<Result<Update, LockError>>;
 
     fn error(kind: LockErrorKind) -> LockError {
         LockError::new(kind, "refused")
     }
 
     impl Script {
-        fn of(watches: impl IntoIterator<Item = Result<Tells, LockErrorKind>>) -> Self {
+        fn of(watches: impl IntoIterator<Item = Result<Updates, LockErrorKind>>) -> Self {
             Self(Mutex::new(watches.into_iter().collect()))
         }
     }
 
     impl WatchSource for Script {
-        type Watch = Tells;
+        type Watch = Updates;
 
-        async fn begin(&self) -> Result<Tells, LockError> {
+        async fn begin(&self) -> Result<Updates, LockError> {
             self.0.lock().unwrap().pop_front().expect("another watch").map_err(error)
         }
 
-        async fn next(watch: &mut Tells) -> Option<Result<Update, LockError>> {
+        async fn next(watch: &mut Updates) -> Option<Result<Update, LockError>> {
             watch.pop_front()
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_over_or_fails_is_followed_by_another_with_a_look() {
-        let broken = Tells::from([Err(error(LockErrorKind::Unavailable))]);
+    async fn ended_or_failed_watch_is_restarted_with_a_recheck() {
+        let broken = Updates::from([Err(error(LockErrorKind::Unavailable))]);
         let script = Script::of([
-            Ok(Tells::new()),
+            Ok(Updates::new()),
             Ok(broken),
             Err(LockErrorKind::Denied),
-            Ok(Tells::from([Ok(Update::Recheck)])),
+            Ok(Updates::from([Ok(Update::Recheck)])),
         ]);
         let mut watcher = RestartingWatch::begin(script).await.unwrap();
         let begun = tokio::time::Instant::now();
-        assert!(matches!(watcher.next().await, Update::Recheck), "it is over");
-        assert!(matches!(watcher.next().await, Update::Recheck), "another one has begun");
-        assert!(matches!(watcher.next().await, Update::Failed(_)), "which broke");
-        assert_eq!(begun.elapsed(), Duration::ZERO, "so far it goes on at once");
-        assert!(matches!(watcher.next().await, Update::Failed(_)), "and none is to be had");
-        assert!(matches!(watcher.next().await, Update::Recheck), "but later one is");
+        assert!(matches!(watcher.next().await, Update::Recheck), "the first watch ended");
+        assert!(matches!(watcher.next().await, Update::Recheck), "the second one started");
+        assert!(matches!(watcher.next().await, Update::Failed(_)), "the second one failed");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "so far without a pause");
+        assert!(matches!(watcher.next().await, Update::Failed(_)), "the third one is denied");
+        assert!(matches!(watcher.next().await, Update::Recheck), "the fourth one started");
         assert_eq!(begun.elapsed(), PAUSE * 2);
         assert!(watcher.reports_every_change());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_the_right_nothing_is_heard() {
+    async fn denied_watch_reports_nothing() {
         let mut watcher =
             RestartingWatch::begin(Script::of([Err(LockErrorKind::Denied)])).await.unwrap();
         assert!(!watcher.reports_every_change());
-        let heard = tokio::time::timeout(Duration::from_secs(3600), watcher.next()).await;
-        assert!(heard.is_err());
+        let update = tokio::time::timeout(Duration::from_secs(3600), watcher.next()).await;
+        assert!(update.is_err());
         let other = RestartingWatch::begin(Script::of([Err(LockErrorKind::Unavailable)])).await;
         assert!(other.is_err());
     }

@@ -15,24 +15,24 @@ use crate::nats::{Bounded, Session};
 use crate::text::one_line;
 use crate::{output, time_format};
 
-/// How much the server sends in one message, and we to it.
+/// The size of messages in both directions.
 const CHUNK: usize = 128 * 1024;
 
 const SETTINGS: &str = "backup.json";
 const CONTENT: &str = "stream.tar.s2";
 
-/// Save a bucket into a directory, revisions included, so that tokens go on growing when it is restored.
+/// Save a bucket into a directory, with its revisions, so that tokens still grow after a restore.
 ///
-/// The `nats` program can restore it, too.
+/// The `nats` program can restore it too.
 #[derive(Args)]
 pub struct Backup {
     /// The bucket.
     bucket: String,
-    /// The directory, which is made; one that holds a backup is refused.
+    /// The directory, which is created; one that already contains a backup is refused.
     directory: PathBuf,
 }
 
-/// Bring back a bucket from a directory that `kv backup`, or the `nats` program, has written.
+/// Restore a bucket from a directory that `kv backup` or the `nats` program wrote.
 #[derive(Args)]
 pub struct Restore {
     /// The directory.
@@ -45,18 +45,19 @@ impl Backup {
         let doing = format!("backup of bucket {bucket}");
         let info = session.info(bucket).await?;
         if info.pointer("/config/storage").and_then(Value::as_str) == Some("memory") {
-            let message =
-                format!("{doing}: it is kept in memory, of which servers make no snapshot");
+            let message = format!("{doing}: servers do not back up buckets in memory");
             return Err(CliError::new(Code::Failed, message));
         }
         let at = |file: &'static str| move |e| unwritten(&directory.join(file), &e);
         fs::create_dir_all(directory).map_err(at(""))?;
         if directory.join(SETTINGS).exists() || directory.join(CONTENT).exists() {
-            let message =
-                format!("{} holds a backup already; name another directory", directory.display());
+            let message = format!(
+                "{} already contains a backup; choose another directory",
+                directory.display()
+            );
             return Err(CliError::new(Code::Failed, message));
         }
-        // Both appear under their names once they are whole.
+        // Both files get their names once they are complete.
         let mut content = tempfile::NamedTempFile::new_in(directory).map_err(at(CONTENT))?;
         let size = session.wait(&doing, Bounded::No, async {
             receive(session, bucket, &doing, content.as_file_mut(), directory).await
@@ -75,7 +76,7 @@ impl Backup {
     }
 }
 
-/// Receives a snapshot, and answers its size and the settings of the stream.
+/// Receives a snapshot. Returns its size and the settings of the stream.
 async fn receive(
     session: &Session,
     bucket: &str,
@@ -89,16 +90,19 @@ async fn receive(
         .subscribe(inbox.clone())
         .await
         .map_err(|e| CliError::new(Code::Failed, format!("{doing}: {}", one_line(&e))))?;
-    let asked = json!({"deliver_subject": inbox, "no_consumers": true, "chunk_size": CHUNK});
+    let request = json!({"deliver_subject": inbox, "no_consumers": true, "chunk_size": CHUNK});
     let subject = format!("STREAM.SNAPSHOT.KV_{bucket}");
-    let answer: Value = session.api(doing, &subject, &asked).await?;
+    let answer: Value = session.api(doing, &subject, &request).await?;
     let expected = answer.pointer("/state/bytes").and_then(Value::as_u64).unwrap_or_default();
     let bar = progress(expected);
     let mut size: u64 = 0;
     loop {
         let chunk = tokio::time::timeout(session.timeout(), chunks.next());
         let Some(chunk) = chunk.await.map_err(|_| CliError::timed_out(doing))? else {
-            return Err(CliError::new(Code::Unreachable, format!("{doing}: the connection ended")));
+            return Err(CliError::new(
+                Code::Unreachable,
+                format!("{doing}: the connection was closed"),
+            ));
         };
         if let Some(reply) = chunk.reply.clone() {
             let sent = client.publish(reply, Vec::new().into()).await;
@@ -108,7 +112,7 @@ async fn receive(
             let status = chunk.status.map_or(204, |status| status.as_u16());
             if status != 204 {
                 let why = chunk.description.unwrap_or_default();
-                let message = format!("{doing}: the server gave up: {status} {why}");
+                let message = format!("{doing}: aborted by the server: {status} {why}");
                 return Err(CliError::new(Code::Failed, message));
             }
             break;
@@ -134,7 +138,7 @@ impl Restore {
         let settings: Value = serde_json::from_slice(&text).map_err(|e| unread(SETTINGS, &e))?;
         let stream = settings.pointer("/config/name").and_then(Value::as_str).unwrap_or_default();
         let Some(bucket) = stream.strip_prefix("KV_") else {
-            return Err(unread(SETTINGS, &"it is not of a bucket"));
+            return Err(unread(SETTINGS, &"not the backup of a bucket"));
         };
         let mut content = File::open(directory.join(CONTENT)).map_err(|e| unread(CONTENT, &e))?;
         let size = content.metadata().map_err(|e| unread(CONTENT, &e))?.len();
@@ -160,7 +164,7 @@ async fn send(
     let Some(to) = answer.get("deliver_subject").and_then(Value::as_str) else {
         return Err(CliError::new(
             Code::Failed,
-            format!("{doing}: the server does not say where to"),
+            format!("{doing}: the response has no deliver_subject"),
         ));
     };
     let bar = progress(size);
@@ -168,7 +172,7 @@ async fn send(
     loop {
         let length = content.read(&mut buffer)?;
         let chunk = buffer.get(..length).unwrap_or_default().to_vec();
-        // An empty message ends it, and its answer is the verdict on the whole.
+        // An empty message ends the transfer; its response is the result.
         let request = session.client().request(to.to_owned(), chunk.into());
         let answer = request
             .await
@@ -185,7 +189,7 @@ async fn send(
     }
 }
 
-/// A bar on a terminal; nothing elsewhere, or when all is to be quiet.
+/// A progress bar on a terminal, unless `--quiet` is given.
 fn progress(length: u64) -> ProgressBar {
     let target = match output::is_quiet() {
         true => ProgressDrawTarget::hidden(),

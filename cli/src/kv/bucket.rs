@@ -11,17 +11,18 @@ use crate::output::{self, Format};
 use crate::text;
 use crate::time_format;
 
-/// Make a bucket.
+/// Create a bucket.
 #[derive(Args)]
 pub struct Add {
     /// The bucket.
     bucket: String,
-    /// Make it as elections want it: a TTL, markers, per-message TTLs, every write repeated for stand-bys.
+    /// Create it for elections: with a TTL, markers, per-message TTLs, and every write republished
+    /// for standbys.
     #[arg(long, conflicts_with_all = ["history", "max_value_size", "max_bucket_size", "marker_ttl", "republish"])]
     election: bool,
     #[command(flatten)]
     settings: Settings,
-    /// Where entries are kept.
+    /// The storage of entries.
     #[arg(long, value_enum, default_value = "file")]
     storage: Kept,
 }
@@ -30,14 +31,14 @@ pub struct Add {
 enum Kept {
     /// On disk.
     File,
-    /// In memory: a restart loses them.
+    /// In memory: a restart loses the entries.
     Memory,
 }
 
 /// List the buckets.
 #[derive(Args)]
 pub struct List {
-    /// Print the names alone.
+    /// Print names only.
     #[arg(long)]
     names: bool,
 }
@@ -49,7 +50,7 @@ pub struct Status {
     bucket: String,
 }
 
-/// Change settings of a bucket, and leave those that are not told as they are.
+/// Change settings of a bucket; others keep their values.
 #[derive(Args)]
 pub struct Edit {
     /// The bucket.
@@ -66,7 +67,7 @@ impl Add {
         } else {
             self.add_plain(session).await?;
         }
-        output::note(format!("made bucket {bucket}"));
+        output::note(format!("created bucket {bucket}"));
         show(bucket, &session.info(bucket).await?, format)
     }
 
@@ -111,7 +112,7 @@ impl Add {
         if let Some(config) = config.as_object_mut() {
             self.settings.apply(bucket, config);
         }
-        let doing = format!("making of bucket {bucket}");
+        let doing = format!("creation of bucket {bucket}");
         let subject = format!("STREAM.CREATE.KV_{bucket}");
         let _: Value = session.api(&doing, &subject, &config).await?;
         Ok(())
@@ -141,18 +142,18 @@ impl List {
         }
         output::table(
             ["bucket", "entries", "size", "ttl", "history", "replicas", "created", "description"],
-            buckets.iter().map(|told| {
+            buckets.iter().map(|info| {
                 [
-                    told.bucket.to_owned(),
-                    told.count("/state/messages").to_string(),
-                    time_format::size(told.count("/state/bytes")),
-                    told.span("/config/max_age").map_or("-".to_owned(), time_format::span),
-                    told.number("/config/max_msgs_per_subject").unwrap_or_default().to_string(),
-                    told.number("/config/num_replicas").unwrap_or_default().to_string(),
-                    told.text("/created")
+                    info.bucket.to_owned(),
+                    info.count("/state/messages").to_string(),
+                    time_format::size(info.count("/state/bytes")),
+                    info.span("/config/max_age").map_or("-".to_owned(), time_format::span),
+                    info.number("/config/max_msgs_per_subject").unwrap_or_default().to_string(),
+                    info.number("/config/num_replicas").unwrap_or_default().to_string(),
+                    info.text("/created")
                         .and_then(time_format::parse)
                         .map_or("-".into(), time_format::rfc822),
-                    told.text("/config/description").unwrap_or_default().to_owned(),
+                    info.text("/config/description").unwrap_or_default().to_owned(),
                 ]
             }),
         )
@@ -168,19 +169,16 @@ impl Status {
 impl Edit {
     pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let bucket = &self.bucket;
-        if self.settings.says_nothing() {
-            let message = "nothing to change: give a setting, such as --ttl 30s";
+        if self.settings.is_empty() {
+            let message = "nothing to change: set an option, such as --ttl 30s";
             return Err(CliError::new(Code::Usage, message));
         }
         let mut info = session.info(bucket).await?;
         let doing = format!("change of bucket {bucket}");
-        // All that the server told goes back to it: settings that we do not know stay as they are.
+        // The server's whole configuration is sent back, with fields unknown to the client.
         let config: &mut Map<String, Value> =
             info.get_mut("config").and_then(Value::as_object_mut).ok_or_else(|| {
-                CliError::new(
-                    Code::Failed,
-                    format!("{doing}: the server does not tell its settings"),
-                )
+                CliError::new(Code::Failed, format!("{doing}: the response has no settings"))
             })?;
         self.settings.apply(bucket, config);
         let subject = format!("STREAM.UPDATE.KV_{bucket}");
@@ -190,12 +188,12 @@ impl Edit {
     }
 }
 
-/// What the server says of every stream behind a bucket, page by page.
+/// The server's description of every stream of a bucket, page by page.
 async fn all(session: &Session) -> Result<Vec<Value>, CliError> {
     let mut streams: Vec<Value> = Vec::new();
     loop {
-        let asked = json!({"offset": streams.len(), "subject": "$KV.>"});
-        let mut page: Value = session.api("list of buckets", "STREAM.LIST", &asked).await?;
+        let request = json!({"offset": streams.len(), "subject": "$KV.>"});
+        let mut page: Value = session.api("list of buckets", "STREAM.LIST", &request).await?;
         let total = page.get("total").and_then(Value::as_u64).unwrap_or_default();
         let more = match page.get_mut("streams").map(Value::take) {
             Some(Value::Array(more)) => more,
@@ -210,42 +208,42 @@ async fn all(session: &Session) -> Result<Vec<Value>, CliError> {
 }
 
 fn show(bucket: &str, info: &Value, format: Format) -> Result<(), CliError> {
-    let told = BucketSettings { bucket, info };
+    let info = BucketSettings { bucket, info };
     if format == Format::Json {
-        return output::json(&told.json());
+        return output::json(&info.json());
     }
-    let limit = |pointer| match told.number(pointer) {
+    let limit = |pointer| match info.number(pointer) {
         Some(bytes) if bytes >= 0 => time_format::size(bytes.unsigned_abs()),
         _ => "no limit".to_owned(),
     };
-    let span = |pointer| told.span(pointer).map_or("for ever".to_owned(), time_format::span);
-    let text = |pointer| told.text(pointer).unwrap_or("-").to_owned();
+    let span = |pointer| info.span(pointer).map_or("for ever".to_owned(), time_format::span);
+    let text = |pointer| info.text(pointer).unwrap_or("-").to_owned();
     let mut rows = vec![
         ("Bucket", bucket.to_owned()),
         ("Description", text("/config/description")),
         (
             "Created",
-            told.text("/created")
+            info.text("/created")
                 .and_then(time_format::parse)
                 .map_or("-".into(), time_format::rfc822),
         ),
-        ("Entries", told.count("/state/messages").to_string()),
-        ("Size", time_format::size(told.count("/state/bytes"))),
-        ("Last revision", told.count("/state/last_seq").to_string()),
+        ("Entries", info.count("/state/messages").to_string()),
+        ("Size", time_format::size(info.count("/state/bytes"))),
+        ("Last revision", info.count("/state/last_seq").to_string()),
         ("Entries live", span("/config/max_age")),
-        ("History", told.number("/config/max_msgs_per_subject").unwrap_or_default().to_string()),
-        ("Replicas", told.number("/config/num_replicas").unwrap_or_default().to_string()),
+        ("History", info.number("/config/max_msgs_per_subject").unwrap_or_default().to_string()),
+        ("Replicas", info.number("/config/num_replicas").unwrap_or_default().to_string()),
         ("Storage", text("/config/storage")),
-        ("Most of a value", limit("/config/max_msg_size")),
-        ("Most of the bucket", limit("/config/max_bytes")),
-        ("TTL a message", if told.is_set("/config/allow_msg_ttl") { "yes" } else { "no" }.into()),
+        ("Maximum value size", limit("/config/max_msg_size")),
+        ("Maximum bucket size", limit("/config/max_bytes")),
+        ("TTL per message", if info.is_set("/config/allow_msg_ttl") { "yes" } else { "no" }.into()),
         (
             "Markers live",
-            told.span("/config/subject_delete_marker_ttl").map_or("-".into(), time_format::span),
+            info.span("/config/subject_delete_marker_ttl").map_or("-".into(), time_format::span),
         ),
         ("Republished to", text("/config/republish/dest")),
     ];
-    if told.text("/cluster/name").is_some() {
+    if info.text("/cluster/name").is_some() {
         rows.push(("Cluster", text("/cluster/name")));
         rows.push(("Leader", text("/cluster/leader")));
     }
@@ -254,7 +252,7 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), CliError> {
     })
 }
 
-/// Refuses to make a bucket that exists.
+/// Refuses a bucket that exists.
 pub async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), CliError> {
     match session.info(bucket).await {
         Ok(_) => Err(CliError::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),

@@ -10,26 +10,27 @@ use crate::{output, prompt};
 
 /// Delete a key, or a whole bucket.
 ///
-/// Deleting the key of an election evicts its leader, as `incumbent election evict` does, which also tells who took over.
+/// Deleting the key of an election evicts its leader, as `incumbent election evict` does, which
+/// also reports the successor.
 #[derive(Args)]
 pub struct Del {
     /// The bucket.
     bucket: String,
-    /// The key; without it the bucket is deleted, with all that is in it.
+    /// The key; without it the bucket and all its entries are deleted.
     pub key: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     force: bool,
 }
 
-/// Delete a key with every value that the bucket keeps of it.
+/// Delete a key with all its stored values.
 #[derive(Args)]
 pub struct Purge {
     /// The bucket.
     bucket: String,
     /// The key.
     pub key: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     force: bool,
 }
@@ -42,13 +43,13 @@ impl Del {
         let store = session.store(&bucket).await?;
         let subject = format!("$KV.{bucket}.{key}");
         let last = store.stream.get_last_raw_message_by_subject(&subject);
-        let last = session.ask(&doing, last).await?;
+        let last = session.request(&doing, last).await?;
         if !Entry::read(&bucket, &last).is_some_and(|entry| entry.is_there()) {
-            let message = format!("{doing}: there is no value: it was deleted already");
+            let message = format!("{doing}: no value: it was already deleted");
             return Err(CliError::new(Code::NotFound, message));
         }
         prompt::confirm(&format!("Delete {doing}"), force)?;
-        session.ask(&format!("deletion of {doing}"), store.delete(&key)).await?;
+        session.request(&format!("deletion of {doing}"), store.delete(&key)).await?;
         output::note(format!("deleted {doing}"));
         Ok(())
     }
@@ -60,7 +61,7 @@ impl Purge {
         let doing = format!("{bucket} > {key}");
         let store = session.store(&bucket).await?;
         prompt::confirm(&format!("Delete {doing} and all its history"), force)?;
-        session.ask(&format!("purge of {doing}"), store.purge(&key)).await?;
+        session.request(&format!("purge of {doing}"), store.purge(&key)).await?;
         output::note(format!("purged {doing}"));
         Ok(())
     }

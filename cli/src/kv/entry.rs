@@ -1,4 +1,4 @@
-//! One value of a key, as the stream keeps it.
+//! One value of a key, as the stream stores it.
 
 use async_nats::jetstream::{kv, message::StreamMessage};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use crate::text::is_printable;
 use crate::time_format;
 
-/// One value of a key, or the mark that there is none any more.
+/// One value of a key, or the marker of its deletion.
 pub struct Entry {
     pub bucket: String,
     pub key: String,
@@ -18,7 +18,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads a message of a bucket's stream; none where it is of another subject.
+    /// Parses a message of a bucket's stream; `None` for another subject.
     pub fn read(bucket: &str, message: &StreamMessage) -> Option<Self> {
         let key = message.subject.as_str().strip_prefix(&format!("$KV.{bucket}."))?;
         let header = |name: &str| message.headers.get(name).map(|value| value.as_str());
@@ -43,7 +43,7 @@ impl Entry {
     }
 
     pub fn json(&self) -> Value {
-        let mut told = json!({
+        let mut entry = json!({
             "bucket": self.bucket,
             "key": self.key,
             "revision": self.revision,
@@ -54,13 +54,13 @@ impl Entry {
             Ok(text) => ("value", text.to_owned()),
             Err(_) => ("value_base64", base64(&self.value)),
         };
-        if let Some(fields) = told.as_object_mut() {
+        if let Some(fields) = entry.as_object_mut() {
             fields.insert(name.to_owned(), value.into());
         }
-        told
+        entry
     }
 
-    /// The value as text that cannot harm a terminal: Base64 where it is not printable.
+    /// The value as text that is safe on a terminal: Base64 if it is not printable.
     pub fn text(&self) -> String {
         match std::str::from_utf8(&self.value) {
             Ok(text) if text.split(['\n', '\t']).all(is_printable) => text.to_owned(),

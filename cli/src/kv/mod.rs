@@ -1,4 +1,4 @@
-//! `incumbent kv`: buckets, and what is in them.
+//! `incumbent kv`: buckets and their entries.
 
 mod backup;
 mod bucket;
@@ -16,16 +16,16 @@ use crate::lock_args::is_key;
 use crate::nats::{ConnectionArgs, Session};
 use crate::output::Format;
 
-/// Look into key-value buckets, and change them.
+/// Read and change key-value buckets.
 ///
-/// An election is a key in a bucket, and its value is the leader: `incumbent kv get CHORIA_LEADER_ELECTION my_app` shows
-/// who leads. Buckets of any kind can be handled.
+/// An election is a key in a bucket, and its value is the leader: `incumbent kv get
+/// CHORIA_LEADER_ELECTION my_app` shows the leader. Buckets of any kind are supported.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Kv {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// How to print results.
+    /// The format of results.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,
     #[command(subcommand)]
@@ -57,7 +57,7 @@ enum Verb {
 impl Kv {
     pub async fn run(self) -> Result<(), CliError> {
         let format = self.output;
-        // What can be refused without a server is refused first.
+        // Invalid arguments are refused before a request to the server.
         self.verb.check()?;
         let session = Session::connect(&self.connection).await?;
         match self.verb {
@@ -73,7 +73,9 @@ impl Kv {
             Verb::Purge(verb) => verb.run(&session).await,
             Verb::Keys(verb) => verb.run(&session, format).await,
             Verb::History(verb) => verb.run(&session, format).await,
-            Verb::Watch(verb) => verb.run(&session, format, self.connection.told_timeout()).await,
+            Verb::Watch(verb) => {
+                verb.run(&session, format, self.connection.explicit_timeout()).await
+            }
             Verb::Backup(verb) => verb.run(&session).await,
             Verb::Restore(verb) => verb.run(&session).await,
         }
@@ -95,11 +97,11 @@ impl Verb {
     }
 }
 
-/// Refuses what cannot be a key.
+/// Refuses an invalid key.
 fn check_key(key: &str) -> Result<(), CliError> {
     if is_key(key) {
         return Ok(());
     }
-    let rule = "a key has the letters a-z, A-Z, 0-9, '-', '_', '=', '/', and single dots within";
-    Err(CliError::new(Code::Usage, format!("{key:?} cannot be a key: {rule}")))
+    let rule = "use the letters a-z, A-Z, 0-9, '-', '_', '=', '/', and single dots in between";
+    Err(CliError::new(Code::Usage, format!("{key:?} is not a valid key: {rule}")))
 }

@@ -17,10 +17,10 @@ pub struct Get {
     bucket: String,
     /// The key.
     pub key: String,
-    /// Print the value alone, byte for byte.
+    /// Print only the value, byte for byte.
     #[arg(long)]
     raw: bool,
-    /// Print the value that the key had at this revision, if the bucket still keeps it.
+    /// Print the value of this revision, if the bucket still has it.
     #[arg(long)]
     revision: Option<u64>,
 }
@@ -32,7 +32,7 @@ pub struct Keys {
     bucket: String,
 }
 
-/// Show the values that a key had, as far as the bucket keeps them.
+/// Show the stored values of a key.
 #[derive(Args)]
 pub struct History {
     /// The bucket.
@@ -56,16 +56,16 @@ impl Get {
         output::line(entry.text())
     }
 
-    /// Reads from the leader of the stream: a replica may answer with an older value.
+    /// Reads from the leader of the stream: a replica may return an older value.
     async fn read(&self, session: &Session) -> Result<Entry, CliError> {
         let Self { bucket, key, .. } = self;
         let doing = format!("{bucket} > {key}");
         let stream = session.store(bucket).await?.stream;
         let message = match self.revision {
-            Some(revision) => session.ask(&doing, stream.get_raw_message(revision)).await?,
+            Some(revision) => session.request(&doing, stream.get_raw_message(revision)).await?,
             None => {
                 let subject = format!("$KV.{bucket}.{key}");
-                session.ask(&doing, stream.get_last_raw_message_by_subject(&subject)).await?
+                session.request(&doing, stream.get_last_raw_message_by_subject(&subject)).await?
             }
         };
         match Entry::read(bucket, &message) {
@@ -77,10 +77,11 @@ impl Get {
                     "EXPIRED" => "it expired",
                     _ => "it was deleted",
                 };
-                Err(CliError::new(Code::NotFound, format!("{doing}: there is no value: {how}")))
+                Err(CliError::new(Code::NotFound, format!("{doing}: no value: {how}")))
             }
             _ => {
-                let message = format!("{doing}: revision {} is of another key", message.sequence);
+                let message =
+                    format!("{doing}: revision {} belongs to another key", message.sequence);
                 Err(CliError::new(Code::NotFound, message))
             }
         }
@@ -93,8 +94,8 @@ impl Keys {
         let store = session.store(&self.bucket).await?;
         let mut keys: Vec<String> = session
             .wait(&doing, Bounded::No, async {
-                let keys = store.keys().await.map_err(|e| CliError::of_request(&doing, &e))?;
-                keys.try_collect().await.map_err(|e| CliError::of_request(&doing, &e))
+                let keys = store.keys().await.map_err(|e| CliError::from_request(&doing, &e))?;
+                keys.try_collect().await.map_err(|e| CliError::from_request(&doing, &e))
             })
             .await?;
         keys.sort_unstable();
@@ -112,13 +113,13 @@ impl History {
         let entries: Vec<_> = session
             .wait(&doing, Bounded::No, async {
                 let history = store.history(&self.key).await;
-                let history = history.map_err(|e| CliError::of_request(&doing, &e))?;
-                history.try_collect().await.map_err(|e| CliError::of_request(&doing, &e))
+                let history = history.map_err(|e| CliError::from_request(&doing, &e))?;
+                history.try_collect().await.map_err(|e| CliError::from_request(&doing, &e))
             })
             .await?;
         let entries: Vec<Entry> = entries.into_iter().map(Entry::from).collect();
         if entries.is_empty() {
-            return Err(CliError::new(Code::NotFound, format!("{doing}: there is no such entry")));
+            return Err(CliError::new(Code::NotFound, format!("{doing}: no such entry")));
         }
         if format == Format::Json {
             return output::json(&entries.iter().map(Entry::json).collect::<Vec<_>>());

@@ -1,41 +1,41 @@
-//! The settings of a bucket that flags tell, and those that the server tells.
+//! The settings of a bucket: of the flags, and of the server.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-/// Settings that can be given at the beginning, and changed later.
+/// Settings for `kv add` and `kv edit`.
 #[derive(Debug, Args)]
 pub struct Settings {
-    /// How long an entry lives that nobody writes anew; 0s: for ever.
+    /// The lifetime of an entry that is not written again; 0s: unlimited.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub ttl: Option<Duration>,
-    /// How many values of a key are kept; elections need 1.
+    /// How many values of a key are stored; elections need 1.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub history: Option<u8>,
-    /// How many servers of a cluster keep the bucket.
+    /// The number of replicas in a cluster.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: Option<u8>,
-    /// What people read about the bucket.
+    /// A description for users.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// The most bytes of a value, headers included; -1: as many as the server takes.
+    /// The maximum size of a value with its headers; -1: the server's limit.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub max_value_size: Option<i32>,
-    /// The most bytes of the bucket; -1: no limit.
+    /// The maximum size of the bucket; -1: unlimited.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub max_bucket_size: Option<i64>,
-    /// Let entries have a life of their own, and keep markers of their end this long (nats-server 2.11).
+    /// Allow TTLs per entry, and keep markers of expired entries for this long (nats-server 2.11).
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub marker_ttl: Option<Duration>,
-    /// Repeat every stored write below this subject: incumbent.BUCKET is where campaigners listen.
+    /// Republish every stored write below this subject: candidates subscribe to incumbent.BUCKET.
     #[arg(long, value_name = "SUBJECT")]
     pub republish: Option<String>,
 }
 
 impl Settings {
-    /// Writes what is told into the configuration of the bucket's stream, and leaves the rest.
+    /// Sets the given values in the configuration of the bucket's stream.
     pub fn apply(&self, bucket: &str, config: &mut Map<String, Value>) {
         let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -56,13 +56,13 @@ impl Settings {
                 .as_ref()
                 .map(|to| json!({"src": format!("$KV.{bucket}.>"), "dest": format!("{to}.>")})),
         );
-        // The server refuses a window of duplicates longer than the life of an entry.
+        // The server refuses a window of duplicates longer than the TTL.
         if let Some(ttl) = self.ttl.filter(|ttl| !ttl.is_zero()) {
             set("duplicate_window", Some(nanoseconds(ttl.min(Duration::from_secs(120)))));
         }
     }
 
-    pub fn says_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let mut config = Map::new();
         self.apply("", &mut config);
         config.is_empty()
@@ -73,7 +73,7 @@ fn nanoseconds(span: Duration) -> Value {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).into()
 }
 
-/// What the server says of a bucket.
+/// The server's description of a bucket.
 pub struct BucketSettings<'a> {
     pub bucket: &'a str,
     pub info: &'a Value,
@@ -92,7 +92,7 @@ impl BucketSettings<'_> {
         self.info.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// A span; none where there is no limit.
+    /// A duration; `None` if it is unlimited.
     pub fn span(&self, pointer: &str) -> Option<Duration> {
         Some(self.count(pointer)).filter(|ns| *ns > 0).map(Duration::from_nanos)
     }

@@ -15,7 +15,7 @@ use crate::time_format;
 
 /// Print the values of a bucket, and each change as it happens, until interrupted.
 ///
-/// With --timeout, only for that long.
+/// With --timeout, stop after that time.
 #[derive(Args)]
 pub struct Watch {
     /// The bucket.
@@ -23,10 +23,10 @@ pub struct Watch {
     /// The key, or a pattern of keys with `*` and `>`.
     #[arg(default_value = ">")]
     key: String,
-    /// End after the first value; with --timeout, fail where none comes in that time.
+    /// Stop after the first value; with --timeout, fail if no value arrives in time.
     #[arg(long)]
     once: bool,
-    /// Print changes only, not what is there already.
+    /// Print changes only, not the current values.
     #[arg(long)]
     updates_only: bool,
 }
@@ -46,11 +46,11 @@ impl Watch {
                 true => store.watch(&self.key).await,
                 false => store.watch_with_history(&self.key).await,
             };
-            let mut watch = watch.map_err(|error| CliError::of_request(&doing, &error))?;
+            let mut watch = watch.map_err(|error| CliError::from_request(&doing, &error))?;
             while let Some(entry) = watch.next().await {
                 match entry {
                     Ok(entry) => print(&entry.into(), format)?,
-                    Err(error) => return Err(CliError::of_request(&doing, &error)),
+                    Err(error) => return Err(CliError::from_request(&doing, &error)),
                 }
                 if self.once {
                     break;
@@ -62,7 +62,7 @@ impl Watch {
             answer = session.wait(&doing, Bounded::No, watch) => answer,
             () = until(end) => match (self.once, limit) {
                 (true, Some(limit)) => {
-                    let message = format!("{doing}: nothing came in {}", time_format::span(limit));
+                    let message = format!("{doing}: no value within {}", time_format::span(limit));
                     Err(CliError::new(Code::Failed, message))
                 }
                 _ => Ok(()),

@@ -10,38 +10,38 @@ use crate::error::{CliError, Code};
 use crate::nats::Session;
 use crate::output::{self, Format};
 
-/// Write a value, whatever is there, and print its revision.
+/// Write a value, and print its revision.
 #[derive(Args)]
 pub struct Put {
     /// The bucket.
     bucket: String,
     /// The key.
     pub key: String,
-    /// The value; read from standard input where it is missing or `-`.
+    /// The value; read from standard input if it is missing or `-`.
     value: Option<String>,
 }
 
-/// Write a value where there is none, and print its revision.
+/// Write a value unless the key has one, and print its revision.
 #[derive(Args)]
 pub struct Create {
     /// The bucket.
     bucket: String,
     /// The key.
     pub key: String,
-    /// The value; read from standard input where it is missing or `-`.
+    /// The value; read from standard input if it is missing or `-`.
     value: Option<String>,
 }
 
-/// Write a value over the one of a revision, and print the new revision.
+/// Replace the value of a revision, and print the new revision.
 #[derive(Args)]
 pub struct Update {
     /// The bucket.
     bucket: String,
     /// The key.
     pub key: String,
-    /// The value; read from standard input where it is `-`.
+    /// The value; read from standard input if it is `-`.
     value: String,
-    /// The revision that must still be the last one.
+    /// The revision to replace, which must be the last one.
     revision: u64,
 }
 
@@ -50,7 +50,7 @@ impl Put {
         let value = value(self.value)?;
         let doing = format!("write of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
-        let revision = session.ask(&doing, store.put(&self.key, value.into())).await?;
+        let revision = session.request(&doing, store.put(&self.key, value.into())).await?;
         done(format, &self.bucket, &self.key, revision)
     }
 }
@@ -64,11 +64,11 @@ impl Create {
             match store.create(&self.key, value.into()).await {
                 Ok(revision) => Ok(revision),
                 Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
-                    let hint = "see `kv get`, or write over it with `kv put` or `kv update`";
-                    let message = format!("{doing}: it exists already; {hint}");
+                    let hint = "see `kv get`, or replace it with `kv put` or `kv update`";
+                    let message = format!("{doing}: already exists; {hint}");
                     Err(CliError::new(Code::Failed, message))
                 }
-                Err(error) => Err(CliError::of_request(&doing, &error)),
+                Err(error) => Err(CliError::from_request(&doing, &error)),
             }
         };
         let revision = session.wait(&doing, crate::nats::Bounded::Yes, create).await?;
@@ -82,13 +82,13 @@ impl Update {
         let doing = format!("update of {} > {}", self.bucket, self.key);
         let store = session.store(&self.bucket).await?;
         let update = store.update(&self.key, value.into(), self.revision);
-        let revision = session.ask(&doing, update).await?;
+        let revision = session.request(&doing, update).await?;
         done(format, &self.bucket, &self.key, revision)
     }
 }
 
-fn value(told: Option<String>) -> Result<Vec<u8>, CliError> {
-    match told {
+fn value(argument: Option<String>) -> Result<Vec<u8>, CliError> {
+    match argument {
         Some(value) if value != "-" => Ok(value.into_bytes()),
         _ => {
             let mut value = Vec::new();

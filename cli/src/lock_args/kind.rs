@@ -1,27 +1,28 @@
-//! The kinds of objects that carry elections.
+//! The kinds of Kubernetes objects that hold elections.
 
 use clap::ValueEnum;
 use incumbent::kubernetes::LifeCarrier;
 
-/// The kind of object that carries an election.
+/// The kind of object that holds an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Kind {
     /// A Lease.
     #[default]
     Lease,
-    /// The annotation of a ConfigMap, as older campaigners wrote it.
+    /// The annotation of a ConfigMap, as older versions of client-go write it.
     #[value(name = "configmap")]
     ConfigMap,
-    /// The annotation of an Endpoints object, as older campaigners wrote it.
+    /// The annotation of an Endpoints object, as older versions of client-go write it.
     Endpoints,
-    /// An object that the leader's pod owns for as long as it lives, as `incumbent life` makes it.
+    /// An object owned by the leader's pod for as long as the pod exists, as `incumbent life`
+    /// creates it.
     ForLife,
 }
 
-/// The kind of object that is the lock of a leader for life.
+/// The kind of the lock object of a leader for life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum LifeKind {
-    /// A ConfigMap without data, as operator-sdk makes it.
+    /// A ConfigMap without data, as operator-sdk creates it.
     #[default]
     #[value(name = "configmap")]
     ConfigMap,
@@ -30,7 +31,7 @@ pub enum LifeKind {
 }
 
 impl Kind {
-    /// The group and the name that a Role has for it.
+    /// The API group and the resource, as in the rule of a Role.
     pub fn resource(self) -> (&'static str, &'static str) {
         match self {
             Self::Lease => LifeKind::Lease.resource(),
@@ -51,7 +52,7 @@ impl Kind {
 }
 
 impl LifeKind {
-    /// The group and the name that a Role has for it.
+    /// The API group and the resource, as in the rule of a Role.
     pub fn resource(self) -> (&'static str, &'static str) {
         match self {
             Self::ConfigMap => ("", "configmaps"),

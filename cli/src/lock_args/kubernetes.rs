@@ -1,4 +1,4 @@
-//! Elections in the objects of a Kubernetes namespace.
+//! The flags of Kubernetes, and the objects that they select.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use incumbent::lock::{Lock, LockError, Reading};
 use super::kind::{Kind, LifeKind};
 use super::opened::OpenedLock;
 use crate::error::{CliError, Code};
-use crate::nats::PATIENCE;
+use crate::nats::DEFAULT_TIMEOUT;
 use crate::text::one_line;
 
-/// A namespace, and who we are there.
+/// A namespace, and the credentials for it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
 pub struct NamespaceArgs {
-    /// With Kubernetes: the namespace of the objects [env: POD_NAMESPACE] [default: that of the kubeconfig's context or of
-    /// the pod].
+    /// With Kubernetes: the namespace of the objects [env: POD_NAMESPACE] [default: that of the
+    /// kubeconfig's context or of the pod].
     #[arg(short, long, global = true)]
     namespace: Option<String>,
-    /// With Kubernetes: where the API server is, and who we are there [env: KUBECONFIG] [default: ~/.kube/config, else the
-    /// pod's service account].
+    /// With Kubernetes: the file with the API server's address and credentials [env: KUBECONFIG]
+    /// [default: ~/.kube/config, else the pod's service account].
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// Where the objects of the elections are.
+/// The objects of the elections.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
 pub struct KubernetesArgs {
     /// With Kubernetes: the kind of the objects [default: lease].
     #[arg(long, global = true, value_enum)]
     kind: Option<Kind>,
-    /// With --kind for-life: the kind of object that is the lock [default: configmap].
+    /// With --kind for-life: the kind of the lock object [default: configmap].
     #[arg(long, global = true, value_enum)]
     life_kind: Option<LifeKind>,
     #[command(flatten)]
     namespace: NamespaceArgs,
 }
 
-/// What is asked of Kubernetes: elections with leases, or leaders for life.
+/// What the flags select: elections with leases, or leaders for life.
 pub enum KubernetesLock {
     Elections(ElectionObjects),
     ForLife(LifeObjects),
@@ -69,7 +69,7 @@ pub struct ElectionObjects {
     pub timeout: Duration,
 }
 
-/// What the objects of any kind say of their elections.
+/// Operations on the objects of any kind.
 pub trait Records: Send + Sync {
     fn status<'a>(
         &'a self,
@@ -156,7 +156,8 @@ impl<C: Carrier> Records for ObjectLock<C> {
 }
 
 impl NamespaceArgs {
-    /// Reads where the API server is; does not ask it. `context`: of the kubeconfig.
+    /// Reads the configuration of the API server, without a request to it. `context`: of the
+    /// kubeconfig.
     pub async fn open(&self, context: Option<&str>) -> Result<Cluster, CliError> {
         let cluster = match (&self.kubeconfig, context) {
             (Some(file), context) => Cluster::from_kubeconfig(file, context).await,
@@ -171,7 +172,7 @@ impl NamespaceArgs {
 }
 
 impl KubernetesArgs {
-    /// A flag that is given and says something of Kubernetes.
+    /// The first given flag of Kubernetes.
     pub fn given(&self) -> Option<&'static str> {
         let Self { kind, life_kind, namespace: NamespaceArgs { namespace, kubeconfig } } = self;
         let flags = [
@@ -183,7 +184,7 @@ impl KubernetesArgs {
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// Reads where the API server is; does not ask it.
+    /// Reads the configuration of the API server, without a request to it.
     pub async fn open(
         &self,
         context: Option<&str>,
@@ -191,11 +192,11 @@ impl KubernetesArgs {
     ) -> Result<KubernetesLock, CliError> {
         let kind = self.kind.unwrap_or_default();
         if self.life_kind.is_some() && kind != Kind::ForLife {
-            let message = "--life-kind says nothing without --kind for-life";
+            let message = "--life-kind requires --kind for-life";
             return Err(CliError::new(Code::Usage, message));
         }
         let cluster = self.namespace.open(context).await?;
-        let timeout = timeout.unwrap_or(PATIENCE);
+        let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
         if kind == Kind::ForLife {
             let kind = self.life_kind.unwrap_or_default();
             let locks = Arc::new(cluster.life_locks(&kind.carrier()));
@@ -210,42 +211,41 @@ impl LifeObjects {
         self.cluster.namespace()
     }
 
-    /// Refuses what is no name of an object.
+    /// Refuses an invalid object name.
     pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         check_life_name(&self.cluster, self.kind, name)
     }
 
-    /// Refuses a namespace that is not there, where nothing else was found.
+    /// Refuses a missing namespace, after nothing else was found.
     pub async fn check_namespace(&self) -> Result<(), CliError> {
         namespace_is_there(&self.cluster, self.timeout).await
     }
 }
 
-/// Refuses what is no name of a lock.
+/// Refuses an invalid lock name.
 pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<(), CliError> {
     if cluster.lease_lock().check_name(name).is_ok() {
         return Ok(());
     }
     let message = format!(
-        "{name:?} is no name of a {}, which the lock is: call the election otherwise{}",
+        "{name:?} is not a valid name of a {}, which is the lock: choose another election name{}",
         kind.name(),
         example(name)
     );
     Err(CliError::new(Code::Usage, message))
 }
 
-/// Refuses a namespace that is not there. Who may not know passes.
+/// Refuses a missing namespace. Without the right to get it, nothing is refused.
 pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<(), CliError> {
     if !matches!(cluster.has_namespace(timeout).await, Ok(false)) {
         return Ok(());
     }
-    let message =
-        format!("there is no namespace {}: make it, or name another", cluster.namespace());
+    let message = format!("no namespace {}: create it, or choose another", cluster.namespace());
     Err(CliError::new(Code::NotFound, message))
 }
 
 impl ElectionObjects {
-    /// Those that a URL names, of a kind as it says it.
+    /// The objects of a URL, with the kind as the URL writes it.
     pub fn named(cluster: Cluster, kind: &str, timeout: Duration) -> Self {
         Self::of(cluster, Kind::from_str(kind, false).unwrap_or_default(), timeout)
     }
@@ -271,26 +271,26 @@ impl ElectionObjects {
         self.cluster.namespace()
     }
 
-    /// Refuses what is no name of an object.
+    /// Refuses an invalid object name.
     pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         if self.cluster.lease_lock().check_name(name).is_ok() {
             return Ok(());
         }
         let kind = self.kind.name();
         let hint = format!(
-            "whoever stands in {name:?} says the {kind}'s name with --object: look for that{}",
+            "candidates of {name:?} set the {kind} with --object: use that name{}",
             example(name)
         );
-        Err(CliError::new(Code::Usage, format!("{name:?} is no name of a {kind}: {hint}")))
+        Err(CliError::new(Code::Usage, format!("{name:?} is not a valid name of a {kind}: {hint}")))
     }
 
-    /// Refuses a namespace that is not there, where nothing else was found.
+    /// Refuses a missing namespace, after nothing else was found.
     pub async fn check_namespace(&self) -> Result<(), CliError> {
         namespace_is_there(&self.cluster, self.timeout).await
     }
 
-    /// The lock of one election, once the server has answered.
-    pub async fn stand(
+    /// Opens the lock of one election, and reads it once.
+    pub async fn open_lock(
         &self,
         name: &str,
         object: Option<&str>,
@@ -306,7 +306,7 @@ impl ElectionObjects {
         if lock.check_name(name).is_err() {
             let kind = self.kind.name();
             let message = format!(
-                "{object:?} is no name of a {kind}: name one with --object{}, or the election otherwise",
+                "{object:?} is not a valid name of a {kind}: set one with --object{}, or choose another election name",
                 example(object)
             );
             return Err(CliError::new(Code::Usage, message));
@@ -314,11 +314,11 @@ impl ElectionObjects {
         if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
             self.check_namespace().await?;
         }
-        Ok(OpenedLock { lock, lease: timing.lease(), told: None, with_choria: false })
+        Ok(OpenedLock { lock, lease: timing.lease(), lease_override: None, with_choria: false })
     }
 }
 
-/// That of a campaign with this lease.
+/// The timing of a candidate with this lease.
 pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, CliError> {
     let Some(lease) = lease else { return Ok(LeaseTiming::default()) };
     LeaseTiming::of_lease(lease).map_err(|error| CliError::new(Code::Usage, one_line(&error)))
@@ -328,7 +328,7 @@ fn chosen<C: Carrier>(lock: ObjectLock<C>, timing: LeaseTiming, object: &str) ->
     Arc::new(lock.timing(timing).object(object))
 }
 
-/// What an object might be called that is for this election.
+/// A valid object name that resembles the election's name.
 fn example(name: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let name: String = name.chars().map(|c| fit(c.to_ascii_lowercase())).collect();
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_of_an_object_is_told_with_one_that_is() {
+    fn invalid_object_name_gets_a_valid_example() {
         assert_eq!(example("my_app"), ", as in my-app");
         assert_eq!(example("_My.App/2_"), ", as in my.app-2");
         assert_eq!(example("___"), "");

@@ -1,4 +1,4 @@
-//! Where elections are held: in a bucket of NATS, in objects of Kubernetes, or where a URL says.
+//! The flags that select a lock: a bucket of NATS, objects of Kubernetes, or a URL.
 
 mod kind;
 mod kubernetes;
@@ -27,24 +27,25 @@ pub use kubernetes::{
 pub use name::{check_name, is_key};
 pub use opened::OpenedLock;
 
-/// When to look again for a server that is out of reach.
+/// Backoff while a server is unreachable.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
     .with_max_delay(Duration::from_secs(5))
     .without_max_times()
     .with_jitter();
 
-/// Where the elections are held. What only the other lock understands is refused, not ignored.
+/// The lock of the elections. A flag of another kind of lock is refused, not ignored.
 #[derive(Debug, Args)]
 pub struct LockArgs {
-    /// What the elections are held with: `nats`, `kubernetes`, or a URL.
+    /// The lock of the elections: `nats`, `kubernetes`, or a URL.
     ///
-    /// `nats`: entries of a NATS key-value bucket, which the flags below name. `kubernetes`: objects of a namespace, as
-    /// client-go's campaigners use them. `sqlite:PATH`: a file, for the processes of this machine; it needs no server.
-    /// `postgres://USER@HOST:PORT/DATABASE`: a database; tell its password in PGPASSWORD or ~/.pgpass, for a command line is
-    /// no place for it. `nats://HOST/BUCKET` and `kubernetes:NAMESPACE` say in one word what the flags say. Several
-    /// URLs with blanks between them are all held by whoever leads, in this order; a `?need=best-effort` behind one lets a term go on
-    /// without it. What else may stand behind a question mark: docs.rs/incumbent, lock_url.
+    /// `nats`: entries of a NATS key-value bucket, which the flags below select. `kubernetes`:
+    /// objects of a namespace, as client-go uses them. `sqlite:PATH`: a file, for the processes of
+    /// this machine; no server is needed. `postgres://USER@HOST:PORT/DATABASE`: a database; put its
+    /// password into PGPASSWORD or ~/.pgpass, not on the command line. `nats://HOST/BUCKET` and
+    /// `kubernetes:NAMESPACE` replace the flags. Separate several URLs by blanks: the leader holds
+    /// all of them, in this order; with `?need=best-effort` behind a URL, a term continues without
+    /// that lock. Other URL options: docs.rs/incumbent, lock_url.
     #[arg(
         long,
         env = "INCUMBENT_LOCK",
@@ -61,13 +62,13 @@ pub struct LockArgs {
     bucket: BucketArgs,
 }
 
-/// What was told, which may have a password.
+/// The value of `--lock`, which may contain a password.
 #[derive(Clone)]
 struct Redacted(String);
 
 impl From<&str> for Redacted {
-    fn from(told: &str) -> Self {
-        Self(told.to_owned())
+    fn from(value: &str) -> Self {
+        Self(value.to_owned())
     }
 }
 
@@ -91,7 +92,7 @@ impl LockKind {
             "kubernetes" => Ok(Self::Kubernetes),
             other if !other.contains(':') => {
                 let message = format!(
-                    "--lock {other:?}: it is nats, kubernetes, or a URL as sqlite:PATH is one"
+                    "unknown --lock {other:?}: use nats, kubernetes, or a URL such as sqlite:PATH"
                 );
                 Err(CliError::new(Code::Usage, message))
             }
@@ -100,37 +101,39 @@ impl LockKind {
     }
 }
 
-/// How a lock is used by those who stand.
+/// How candidates use the lock.
 #[derive(Debug, Args)]
 pub struct LeaseArgs {
-    /// How long one write entitles to lead, as in 5s or 500ms. With NATS it is the TTL of a bucket that is made, too
-    /// [default: the bucket's TTL, 60s for one that is made]. With Kubernetes it is whole seconds [default: 15s]. In a
-    /// database it is the longest lease of tables that are made, too [default: the longest of the tables, 60s].
+    /// How long each write entitles the leader to lead, as in 5s or 500ms. With NATS, also the TTL
+    /// of a bucket that is created [default: the bucket's TTL, 60s for a new one]. With Kubernetes,
+    /// whole seconds [default: 15s]. In a database, also the maximum lease of tables that are
+    /// created [default: the maximum of the tables, 60s].
     #[arg(long, value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
-    /// Use the bucket of NATS, or the tables of a database, only if they are there; else they are made.
+    /// Do not create a missing NATS bucket or missing database tables.
     #[arg(long)]
     no_create: bool,
-    /// With Kubernetes: the object of the election [default: NAME, which must then be the name of an object].
+    /// With Kubernetes: the object of the election [default: NAME, which must then be a valid
+    /// object name].
     #[arg(long, value_name = "NAME")]
     object: Option<String>,
-    /// With NATS: Choria's candidates take part in the election. Give it to every candidate of this program; in a URL write
-    /// `?with-choria` behind the bucket.
+    /// With NATS: Choria's candidates take part in the election. Set it on every candidate of this
+    /// program; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]
     with_choria: bool,
 }
 
-/// The lock that was chosen.
+/// The selected lock.
 pub enum SelectedLock<'a> {
     Nats(&'a BucketArgs),
     Kubernetes(ElectionObjects),
     ForLife(LifeObjects),
-    /// With how long to wait for an answer, where that is told.
+    /// With the timeout of requests, if one is given.
     Url(LockUrl, Option<Duration>),
 }
 
 impl LockArgs {
-    /// The lock that was chosen; asks nobody.
+    /// The selected lock, without a request to it.
     pub async fn at(&self) -> Result<SelectedLock<'_>, CliError> {
         match LockKind::parse(&self.lock)? {
             LockKind::Nats => match self.objects.given() {
@@ -156,75 +159,81 @@ impl LockArgs {
         }
     }
 
-    /// Opens the lock to stand in the election `name`. Unless `--timeout` is told, a server that is out of reach is
-    /// waited for, and `waits` hears why.
+    /// Opens the lock for a candidate of the election `name`. Without `--timeout` it retries while
+    /// the server is unreachable, and calls `on_retry` with each reason.
     pub async fn open(
         &self,
         name: &str,
-        how: &LeaseArgs,
-        mut waits: impl FnMut(&CliError),
+        args: &LeaseArgs,
+        mut on_retry: impl FnMut(&CliError),
     ) -> Result<OpenedLock, CliError> {
         check_name(name)?;
         let at = self.at().await?;
-        let patient = match &at {
-            SelectedLock::Nats(args) => args.told_timeout().is_none(),
+        let retries = match &at {
+            SelectedLock::Nats(args) => args.explicit_timeout().is_none(),
             SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) | SelectedLock::Url(..) => {
                 self.bucket.timeout_flag().is_none()
             }
         };
-        (|| at.open(name, how))
+        (|| at.open(name, args))
             .retry(ATTEMPTS)
-            .when(|failure| patient && failure.code() == Some(Code::Unreachable))
-            .notify(|failure, _| waits(failure))
+            .when(|failure| retries && failure.code() == Some(Code::Unreachable))
+            .notify(|failure, _| on_retry(failure))
             .await
     }
 }
 
 impl SelectedLock<'_> {
-    async fn open(&self, name: &str, how: &LeaseArgs) -> Result<OpenedLock, CliError> {
+    async fn open(&self, name: &str, args: &LeaseArgs) -> Result<OpenedLock, CliError> {
         match self {
-            Self::Nats(_) | Self::Url(..) if how.object.is_some() => {
+            Self::Nats(_) | Self::Url(..) if args.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
             }
-            Self::Url(..) if how.with_choria => {
-                let message = "--with-choria says nothing with a URL: write ?with-choria behind that of the bucket";
+            Self::Url(..) if args.with_choria => {
+                let message = "--with-choria has no effect with a URL: write ?with-choria behind the bucket's URL";
                 Err(CliError::new(Code::Usage, message))
             }
-            Self::Kubernetes(_) if how.with_choria => Err(misplaced("--with-choria", "nats")),
-            Self::Kubernetes(_) if how.no_create => Err(misplaced("--no-create", "nats")),
-            Self::Nats(args) => {
-                let bucket = args.open(how.lease, how.no_create).await?;
-                let lease = how.lease.unwrap_or(bucket.ttl());
+            Self::Kubernetes(_) if args.with_choria => Err(misplaced("--with-choria", "nats")),
+            Self::Kubernetes(_) if args.no_create => Err(misplaced("--no-create", "nats")),
+            Self::Nats(bucket_args) => {
+                let bucket = bucket_args.open(args.lease, args.no_create).await?;
+                let lease = args.lease.unwrap_or(bucket.ttl());
                 let lock = Arc::new(bucket.lock());
-                Ok(OpenedLock { lock, lease, told: how.lease, with_choria: how.with_choria })
+                Ok(OpenedLock {
+                    lock,
+                    lease,
+                    lease_override: args.lease,
+                    with_choria: args.with_choria,
+                })
             }
             Self::Kubernetes(objects) => {
-                objects.stand(name, how.object.as_deref(), how.lease).await
+                objects.open_lock(name, args.object.as_deref(), args.lease).await
             }
             Self::Url(url, timeout) => {
                 let mut url = url.clone();
-                if let Some(lease) = how.lease {
+                if let Some(lease) = args.lease {
                     url = url.for_lease(lease);
                 }
-                if how.no_create {
+                if args.no_create {
                     url = url.make_nothing();
                 }
                 let lock = open_within(&url, timeout.unwrap_or(Duration::MAX)).await?;
                 let known = lock.timing().lease;
-                let lease = how.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
-                let told = how.lease.filter(|told| known != Some(*told));
-                Ok(OpenedLock { lock, lease, told, with_choria: false })
+                let lease = args.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
+                let lease_override = args.lease.filter(|lease| known != Some(*lease));
+                Ok(OpenedLock { lock, lease, lease_override, with_choria: false })
             }
-            // Whoever stands for life does not come here.
-            Self::ForLife(_) => {
-                Err(CliError::new(Code::Usage, "a leader for life has no lease to stand with"))
-            }
+            // Candidates for life are started elsewhere.
+            Self::ForLife(_) => Err(CliError::new(
+                Code::Usage,
+                "a leader for life has no lease: use a command that supports --kind for-life",
+            )),
         }
     }
 }
 
 impl LeaseArgs {
-    /// A flag that says something of leases.
+    /// The first given flag that only applies to leases.
     pub fn given(&self) -> Option<&'static str> {
         let flags = [
             ("--lease", self.lease.is_some()),
@@ -236,21 +245,21 @@ impl LeaseArgs {
     }
 }
 
-/// Opens what a URL names, within that time.
+/// Opens the lock of a URL within `timeout`.
 pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Lock>, CliError> {
     match tokio::time::timeout(timeout, url.open()).await {
         Ok(opened) => Ok(opened?),
         Err(_) => {
             let waited = crate::time_format::span(timeout);
             let message = format!(
-                "{url}: no answer within {waited}: the server is slow or out of reach; see --timeout"
+                "{url}: no response within {waited}: the server is slow or unreachable; see --timeout"
             );
             Err(CliError::new(Code::Unreachable, message))
         }
     }
 }
 
-/// A flag that only another lock understands.
-pub fn misplaced(flag: &str, belongs: &str) -> CliError {
-    CliError::new(Code::Usage, format!("{flag} says nothing without --lock {belongs}"))
+/// The error for a flag of another lock.
+pub fn misplaced(flag: &str, lock: &str) -> CliError {
+    CliError::new(Code::Usage, format!("{flag} requires --lock {lock}"))
 }

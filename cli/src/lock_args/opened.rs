@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use incumbent::lock::Lock;
 
-/// A lock that is there, before standing in an election of it.
+/// A lock that is open, for a candidate.
 pub struct OpenedLock {
     pub lock: Arc<dyn Lock>,
-    /// How long one write entitles to lead.
+    /// How long each write entitles the leader to lead.
     pub lease: Duration,
-    /// The lease that the campaign must be told of; none where the lock knows it.
-    pub told: Option<Duration>,
-    /// Whether the campaign must be told of Choria's candidates.
+    /// The lease to set on the election; `None` if the lock sets it.
+    pub lease_override: Option<Duration>,
+    /// Whether Choria's candidates take part.
     pub with_choria: bool,
 }

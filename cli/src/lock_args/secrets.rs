@@ -1,4 +1,5 @@
-//! The variables of the environment by which a lock knows who we are: nothing for a command that runs under an election.
+//! Environment variables with the credentials of a lock, which a command that is run does not
+//! inherit.
 
 use std::env;
 
@@ -8,7 +9,7 @@ const LOCK: &str = "INCUMBENT_LOCK";
 const NATS_URL: &str = "NATS_URL";
 const NATS: [&str; 6] =
     ["NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_PASSWORD", "NATS_CERT", "NATS_KEY"];
-/// By the beginning of a URL.
+/// Variables by the scheme of the URL.
 const OF_URLS: [(&str, &[&str]); 5] = [
     ("peer:", &["INCUMBENT_PEER_KEY_FILE"]),
     ("postgres", &["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]),
@@ -49,7 +50,7 @@ const OF_URLS: [(&str, &[&str]); 5] = [
 ];
 
 impl LockArgs {
-    /// Those of the lock that was chosen. What is only of other locks is the command's own.
+    /// The variables of the selected lock. Those of other locks belong to the command.
     pub fn secrets(&self) -> Vec<&'static str> {
         let is_nats = matches!(LockKind::parse(&self.lock), Ok(LockKind::Nats));
         let value = |name: &str| env::var(name).unwrap_or_default();
@@ -60,7 +61,7 @@ impl LockArgs {
 fn secrets(lock: &str, is_nats: bool, value: impl Fn(&str) -> String) -> Vec<&'static str> {
     let mut names = Vec::new();
     if value(LOCK).contains(['@', '?']) {
-        names.push(LOCK); // a URL with a password, or a key
+        names.push(LOCK); // a URL with a password or a key
     }
     if is_nats {
         names.extend(NATS);
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_has_its_own_and_no_others() {
+    fn only_variables_of_the_selected_lock_are_withheld() {
         let none = |_: &str| String::new();
         assert_eq!(secrets("nats", true, none), NATS);
         assert_eq!(secrets("sqlite:/x", false, none), [""; 0]);
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_one_when_it_has_a_password() {
+    fn url_with_a_password_is_withheld() {
         let with = |text: &'static str| move |_: &str| text.to_owned();
         assert!(secrets("nats", true, with("nats://u:p@h")).contains(&NATS_URL));
         assert!(!secrets("nats", true, with("nats://h")).contains(&NATS_URL));

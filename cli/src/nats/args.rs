@@ -1,4 +1,4 @@
-//! Flags and variables of a connection to NATS.
+//! Flags and environment variables of a connection to NATS.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use clap::Args;
 
 use crate::error::{CliError, Code};
 
-/// How long to wait for an answer, unless told otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of requests, unless another one is given.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the server is, and who we are there. A flag beats its variable, which beats the context.
+/// The server and the credentials. A flag overrides its variable, which overrides the context.
 #[derive(Clone, Default, Args)]
 #[command(next_help_heading = "ConnectionArgs")]
 pub struct ConnectionArgs {
@@ -26,20 +26,21 @@ pub struct ConnectionArgs {
     /// The user; without a password, a token [env: NATS_USER].
     #[arg(long, global = true)]
     pub user: Option<String>,
-    /// The user's password; the variable keeps it out of the list of processes [env: NATS_PASSWORD].
+    /// The user's password; prefer the variable, which the list of processes does not show [env:
+    /// NATS_PASSWORD].
     #[arg(long, global = true)]
     pub password: Option<String>,
-    /// A file with our TLS certificate [env: NATS_CERT].
+    /// A file with the client's TLS certificate [env: NATS_CERT].
     #[arg(long, global = true, value_name = "FILE")]
     pub tlscert: Option<String>,
-    /// A file with the key of our TLS certificate [env: NATS_KEY].
+    /// A file with the key of the client's TLS certificate [env: NATS_KEY].
     #[arg(long, global = true, value_name = "FILE")]
     pub tlskey: Option<String>,
-    /// A file with the certificates of the authorities to trust [env: NATS_CA].
+    /// A file with the trusted TLS authorities [env: NATS_CA].
     #[arg(long, global = true, value_name = "FILE")]
     pub tlsca: Option<String>,
-    /// A context of the `nats` program [env: NATS_CONTEXT] [default: the one that is selected there]; with Kubernetes, of
-    /// the kubeconfig [default: its current one].
+    /// A context of the `nats` program [env: NATS_CONTEXT] [default: the selected one]; with
+    /// Kubernetes, of the kubeconfig [default: the current one].
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
     /// The JetStream domain.
@@ -48,15 +49,15 @@ pub struct ConnectionArgs {
     /// The prefix of the JetStream API.
     #[arg(long, global = true, value_name = "PREFIX")]
     pub js_api_prefix: Option<String>,
-    /// How long to wait for the connection, and for each answer [env: NATS_TIMEOUT] [default: 5s].
+    /// The timeout of the connection and of each request [env: NATS_TIMEOUT] [default: 5s].
     #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
-    /// Whether neither variables nor a context add to what is told.
+    /// Whether variables and contexts are ignored.
     #[arg(skip)]
-    pub told_whole: bool,
+    pub is_complete: bool,
 }
 
-/// Flags may hold a password or a token, and so may a server's address.
+/// Flags may contain a password or a token, and so may a server's address.
 impl fmt::Debug for ConnectionArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionArgs")
@@ -67,7 +68,7 @@ impl fmt::Debug for ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// What the variables of the environment say.
+    /// The values of the environment variables.
     pub fn variables() -> Result<Self, CliError> {
         Ok(Self {
             server: variable("NATS_URL"),
@@ -84,12 +85,12 @@ impl ConnectionArgs {
         })
     }
 
-    /// How long a flag or variable says to wait.
-    pub fn told_timeout(&self) -> Option<Duration> {
+    /// The timeout of the flag or the variable.
+    pub fn explicit_timeout(&self) -> Option<Duration> {
         self.timeout.or_else(|| timeout_variable().ok().flatten())
     }
 
-    /// A flag that is given and says something of NATS.
+    /// The first given flag of NATS.
     pub fn given(&self) -> Option<&'static str> {
         let Self {
             server,
@@ -100,11 +101,11 @@ impl ConnectionArgs {
             tlscert,
             tlskey,
             tlsca,
-            context: _, // a kubeconfig has them, too
+            context: _, // a kubeconfig has contexts, too
             js_domain,
             js_api_prefix,
             timeout: _,
-            told_whole: _,
+            is_complete: _,
         } = self;
         let flags = [
             ("--server", server),

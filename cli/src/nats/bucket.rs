@@ -22,7 +22,7 @@ pub struct BucketArgs {
 }
 
 impl BucketArgs {
-    /// The one that a URL names.
+    /// The bucket of a URL.
     pub fn named(named: NamedBucket, timeout: Duration) -> Self {
         let file = |path: PathBuf| path.to_string_lossy().into_owned();
         let servers = named.servers.iter().map(|server| server.clone().into_inner().to_string());
@@ -32,28 +32,28 @@ impl BucketArgs {
             tlsca: named.ca.map(file),
             js_domain: named.domain,
             timeout: Some(timeout),
-            told_whole: true,
+            is_complete: true,
             ..ConnectionArgs::default()
         };
         Self { connection, bucket: Some(named.bucket) }
     }
 
-    /// Connects.
+    /// Connects to the server.
     pub async fn session(&self) -> Result<Session, CliError> {
         Session::connect(&self.connection).await
     }
 
-    /// How long a flag or variable says to wait.
-    pub fn told_timeout(&self) -> Option<Duration> {
-        self.connection.told_timeout()
+    /// The timeout of the flag or the variable.
+    pub fn explicit_timeout(&self) -> Option<Duration> {
+        self.connection.explicit_timeout()
     }
 
-    /// How long the flag says to wait, which is not for NATS alone.
+    /// The timeout of the flag, which is not specific to NATS.
     pub fn timeout_flag(&self) -> Option<Duration> {
         self.connection.timeout
     }
 
-    /// The context that the flag names, which is not for NATS alone.
+    /// The context of the flag, which is not specific to NATS.
     pub fn context_flag(&self) -> Option<&str> {
         self.connection.context.as_deref()
     }
@@ -63,18 +63,18 @@ impl BucketArgs {
         self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
     }
 
-    /// What is to be mended in the bucket. It need not be one that an election can use.
+    /// Problems of the bucket, which may be unfit for elections.
     pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, CliError> {
         let bucket = Bucket::deferred(session.connection(), session.config(self.bucket()))?;
         Ok(bucket.health().await?)
     }
 
-    /// A flag that is given and says something of NATS.
+    /// The first given flag of NATS.
     pub fn given(&self) -> Option<&'static str> {
         self.bucket.as_ref().map(|_| "--bucket").or_else(|| self.connection.given())
     }
 
-    /// Opens the bucket, or makes it with this TTL unless it must be there.
+    /// Opens the bucket, or creates it with this TTL unless it must exist.
     pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, CliError> {
         let session = self.session().await?;
         let mut config = session.config(self.bucket());
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_debug_output_holds_a_secret() {
+    fn debug_output_contains_no_secret() {
         let secret = || Some("s3cret".to_owned());
         let connection = ConnectionArgs {
             server: Some("nats://me:s3cret@host".to_owned()),
@@ -105,7 +105,7 @@ mod tests {
         let args = BucketArgs { connection: connection.clone(), bucket: None };
         let mut context = Context::default();
         context.password = "s3cret".to_owned();
-        let told = format!("{connection:?} {args:?} {context:?}");
-        assert!(!told.contains("s3cret"), "{told}");
+        let text = format!("{connection:?} {args:?} {context:?}");
+        assert!(!text.contains("s3cret"), "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! Contexts of the `nats` program: named sets of connection settings, JSON files in its configuration directory.
+//! Contexts of the `nats` program: named connection settings, as JSON files in its configuration
+//! directory.
 
 use std::fmt;
 use std::io;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::{CliError, Code};
 
-/// What a context says that we use, and what it says that we must not ignore.
+/// The fields that are used, and those that must not be ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct Context {
@@ -34,14 +35,14 @@ pub struct Context {
     socks_proxy: String,
 }
 
-/// Most of what it says is secret, or may hold a secret.
+/// Most fields are secret, or may contain a secret.
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 
-/// Fields that make no difference to us.
+/// Fields without effect here.
 const IDLE: [&str; 8] = [
     "name",
     "description",
@@ -74,7 +75,7 @@ const USED: [&str; 18] = [
     "$schema",
 ];
 
-/// Where the `nats` program keeps its files.
+/// The configuration directory of the `nats` program.
 fn nats_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let base = set("XDG_CONFIG_HOME")
@@ -83,7 +84,7 @@ fn nats_directory() -> Option<PathBuf> {
     Some(base.join("nats"))
 }
 
-/// The context of this name, or the selected one if there is one.
+/// Loads the context of this name, or the selected one if there is one.
 pub fn load(named: Option<&str>) -> Result<Context, CliError> {
     let Some(directory) = nats_directory() else { return Ok(Context::default()) };
     let (name, how) = match named {
@@ -94,7 +95,7 @@ pub fn load(named: Option<&str>) -> Result<Context, CliError> {
         },
     };
     if name.is_empty() || name.contains("..") || name.contains(['/', '\\']) {
-        let message = format!("{how}context {name:?}: not the name of a context");
+        let message = format!("{how}context {name:?}: not a valid context name");
         return Err(CliError::new(Code::Usage, message));
     }
     let file = directory.join("context").join(format!("{name}.json"));
@@ -118,16 +119,14 @@ fn selected(file: &PathBuf) -> Result<Option<String>, CliError> {
 
 fn read(file: &Path) -> Result<Context, String> {
     let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            "it does not exist; `nats context list` shows those that do".to_owned()
-        }
+        io::ErrorKind::NotFound => "it does not exist; see `nats context list`".to_owned(),
         io::ErrorKind::InvalidData => "not a context: not text".to_owned(),
         _ => error.to_string(),
     })?;
     parse(&text)
 }
 
-/// Reads a context. What it says wrong is told by its place, never by its content, which may be secret.
+/// Parses a context. An error names the place, never the content, which may be secret.
 fn parse(text: &str) -> Result<Context, String> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| format!("not JSON at line {}, column {}", error.line(), error.column()))?;
@@ -147,15 +146,15 @@ fn parse(text: &str) -> Result<Context, String> {
             return Err(format!("field {name:?} is of the wrong type"));
         }
     }
-    let told = fields.iter().filter(|(_, value)| !value.is_null());
-    let told: serde_json::Map<_, _> = told.map(|(k, v)| (k.clone(), v.clone())).collect();
+    let set = fields.iter().filter(|(_, value)| !value.is_null());
+    let set: serde_json::Map<_, _> = set.map(|(k, v)| (k.clone(), v.clone())).collect();
     let context: Context =
-        serde_json::from_value(Value::Object(told)).map_err(|_| "not a context".to_owned())?;
+        serde_json::from_value(Value::Object(set)).map_err(|_| "not a context".to_owned())?;
     if !context.nsc.is_empty() {
-        return Err("it looks its user up with nsc, which is not supported; use creds".to_owned());
+        return Err("a user from nsc is not supported; use creds".to_owned());
     }
     if !context.socks_proxy.is_empty() {
-        return Err("it goes through a SOCKS proxy, which is not supported".to_owned());
+        return Err("a SOCKS proxy is not supported".to_owned());
     }
     Ok(context)
 }
@@ -165,8 +164,8 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn what_is_wrong_is_told_without_its_content() {
-        for (text, told) in [
+    fn error_does_not_contain_the_content() {
+        for (text, expected) in [
             ("", "not JSON at line 1"),
             ("{\"password\": s3cret}", "not JSON at line 1"),
             ("[\"s3cret\"]", "not a JSON object"),
@@ -176,7 +175,7 @@ mod tests {
             ("{\"socks_proxy\": \"s3cret\"}", "SOCKS"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(told) && !error.contains("s3cret"), "{error}");
+            assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
         }
         assert_eq!(parse("{\"url\": \"nats://a\", \"creds\": null}").unwrap().url, "nats://a");
     }
@@ -192,7 +191,7 @@ mod fuzz {
     const SECRET: &str = "s3cret";
 
     #[derive(Debug, TypeGenerator)]
-    enum Said {
+    enum FieldValue {
         Nothing,
         Number(i64),
         Flag(bool),
@@ -202,26 +201,26 @@ mod fuzz {
     }
 
     #[test]
-    fn any_bytes_are_a_context_or_refused() {
+    fn any_bytes_parse_or_are_refused() {
         bolero::check!().for_each(|bytes| {
             let _ = parse(&String::from_utf8_lossy(bytes));
         });
     }
 
     #[test]
-    fn what_a_context_holds_is_in_no_refusal() {
-        let fields = bolero::produce::<Vec<(u8, Said)>>().with().len(0_usize..6);
+    fn no_error_contains_a_secret() {
+        let fields = bolero::produce::<Vec<(u8, FieldValue)>>().with().len(0_usize..6);
         bolero::check!().with_generator(fields).for_each(|fields| {
-            let names: Vec<&str> = USED.into_iter().chain(IDLE).chain(["unheard of"]).collect();
+            let names: Vec<&str> = USED.into_iter().chain(IDLE).chain(["unknown"]).collect();
             let object: Map<String, Value> = (fields.iter())
-                .map(|(name, said)| {
-                    let value = match said {
-                        Said::Nothing => Value::Null,
-                        Said::Number(number) => json!(number),
-                        Said::Flag(flag) => json!(flag),
-                        Said::Text => json!(SECRET),
-                        Said::List => json!([SECRET]),
-                        Said::Object => json!({SECRET: SECRET}),
+                .map(|(name, value)| {
+                    let value = match value {
+                        FieldValue::Nothing => Value::Null,
+                        FieldValue::Number(number) => json!(number),
+                        FieldValue::Flag(flag) => json!(flag),
+                        FieldValue::Text => json!(SECRET),
+                        FieldValue::List => json!([SECRET]),
+                        FieldValue::Object => json!({SECRET: SECRET}),
                     };
                     (names[usize::from(*name) % names.len()].to_owned(), value)
                 })

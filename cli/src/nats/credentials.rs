@@ -1,4 +1,4 @@
-//! Who we are for the server.
+//! NATS credentials: file, nkey seed, user, token or JWT.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::args::ConnectionArgs;
 use super::context::Context;
 use crate::error::{CliError, Code};
 
-/// Who we are, and who says so.
+/// Credentials, and the context that they come from.
 pub struct Credentials {
     proof: Proof,
     origin: String,
@@ -25,7 +25,7 @@ enum Proof {
 }
 
 impl Credentials {
-    /// What the first layer says that says anything.
+    /// The credentials of the first layer that has any.
     pub fn choose(
         flags: &ConnectionArgs,
         variables: &ConnectionArgs,
@@ -33,13 +33,14 @@ impl Credentials {
     ) -> Result<Self, CliError> {
         let password = flags.password.as_ref().or(variables.password.as_ref());
         for (layer, what) in [(flags, "flags"), (variables, "variables")] {
-            let told = [&layer.creds, &layer.nkey, &layer.user];
-            if told.iter().filter(|told| told.is_some()).count() > 1 {
-                let message =
-                    format!("the {what} say twice who we are: give one of creds, nkey and user");
+            let given = [&layer.creds, &layer.nkey, &layer.user];
+            if given.iter().filter(|value| value.is_some()).count() > 1 {
+                let message = format!(
+                    "conflicting credentials in the {what}: use one of creds, nkey and user"
+                );
                 return Err(CliError::new(Code::Usage, message));
             }
-            let proof = match told {
+            let proof = match given {
                 [Some(file), _, _] => Proof::File(file.clone()),
                 [_, Some(file), _] => Proof::Seed(file.clone()),
                 [_, _, Some(user)] => match password {
@@ -69,58 +70,57 @@ impl Credentials {
         Ok(Self { proof, origin: String::new() })
     }
 
-    /// Says who says so.
+    /// Sets the context for error messages.
     pub fn named(self, origin: String) -> Self {
         Self { origin, ..self }
     }
 
-    /// Adds them to what is connected with.
+    /// Adds the credentials to the options of a connection.
     pub fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, CliError> {
         Ok(match &self.proof {
             Proof::None => options,
             Proof::File(file) => {
-                let text = secret(file, "credentials").map_err(|why| self.complain(&why))?;
-                options
-                    .credentials(&text)
-                    .map_err(|_| self.complain(&format!("no credentials in {}", shown(file))))?
+                let text = secret(file, "credentials").map_err(|why| self.invalid(&why))?;
+                options.credentials(&text).map_err(|_| {
+                    self.invalid(&format!("no credentials in {}", display_reference(file)))
+                })?
             }
             Proof::Seed(file) => {
-                let text = secret(file, "NKey").map_err(|why| self.complain(&why))?;
-                let seed = seed(&text)
-                    .ok_or_else(|| self.complain(&format!("no NKey seed in {}", shown(file))))?;
+                let text = secret(file, "NKey").map_err(|why| self.invalid(&why))?;
+                let seed = seed(&text).ok_or_else(|| {
+                    self.invalid(&format!("no NKey seed in {}", display_reference(file)))
+                })?;
                 options.nkey(seed)
             }
             Proof::User { user, password } => {
-                let password = literal(password).map_err(|why| self.complain(&why))?;
+                let password = literal(password).map_err(|why| self.invalid(&why))?;
                 options.user_and_password(user.clone(), password)
             }
-            Proof::Token(token) => {
-                options.token(literal(token).map_err(|why| self.complain(&why))?)
-            }
+            Proof::Token(token) => options.token(literal(token).map_err(|why| self.invalid(&why))?),
             Proof::Jwt { jwt, seed } => {
-                let jwt = literal(jwt).map_err(|why| self.complain(&why))?;
-                let seed = literal(seed).map_err(|why| self.complain(&why))?;
-                // The form of a credentials file, which is how the client takes the two together.
+                let jwt = literal(jwt).map_err(|why| self.invalid(&why))?;
+                let seed = literal(seed).map_err(|why| self.invalid(&why))?;
+                // The client takes a JWT and a seed in the format of a credentials file.
                 let text = format!(
                     "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
                      -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
                 );
                 options
                     .credentials(&text)
-                    .map_err(|_| self.complain("no credentials in user_jwt"))?
+                    .map_err(|_| self.invalid("no credentials in user_jwt"))?
             }
         })
     }
 
-    /// What is wrong with them, and where they come from.
-    pub fn complain(&self, what: &str) -> CliError {
+    /// The error for invalid credentials, with their origin.
+    pub fn invalid(&self, what: &str) -> CliError {
         let origin =
             if self.origin.is_empty() { String::new() } else { format!(" ({})", self.origin) };
         CliError::new(Code::Usage, format!("{what}{origin}"))
     }
 }
 
-/// The content of a file, or of what a context names in its place: `file://…` and `env://NAME`.
+/// The content of a file, or of the reference in a context: `file://…` and `env://NAME`.
 fn secret(reference: &str, what: &str) -> Result<String, String> {
     if reference.starts_with("env://") {
         return literal(reference);
@@ -130,18 +130,18 @@ fn secret(reference: &str, what: &str) -> Result<String, String> {
         .map_err(|error| format!("cannot read {what} in {}: {error}", path.display()))
 }
 
-/// A value that may name the variable that holds it.
+/// A value, or a reference to an environment variable.
 fn literal(reference: &str) -> Result<String, String> {
     let Some(name) = reference.strip_prefix("env://") else { return Ok(reference.to_owned()) };
-    std::env::var(name).map_err(|_| format!("the variable {name} is not set"))
+    std::env::var(name).map_err(|_| format!("environment variable {name} is not set"))
 }
 
-/// What may be shown of a reference.
-fn shown(reference: &str) -> String {
-    path(reference).map_or_else(|_| "what it names".to_owned(), |path| path.display().to_string())
+/// A reference without secrets.
+fn display_reference(reference: &str) -> String {
+    path(reference).map_or_else(|_| "the reference".to_owned(), |path| path.display().to_string())
 }
 
-/// The path of a file that can be read.
+/// The path of a readable file.
 pub fn readable(reference: &str, what: &str) -> Result<PathBuf, String> {
     let path = path(reference)?;
     match std::fs::File::open(&path) {
@@ -150,16 +150,16 @@ pub fn readable(reference: &str, what: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A path, with `~` and `$VARIABLE` replaced as the `nats` program does.
+/// A path, with `~` and `$VARIABLE` expanded as the `nats` program does.
 fn path(reference: &str) -> Result<PathBuf, String> {
     if let Some((scheme, rest)) = reference.split_once("://") {
         return match scheme {
             "file" => Ok(PathBuf::from(rest)),
-            _ => Err(format!("secrets by {scheme}:// are not supported: use a file or env://NAME")),
+            _ => Err(format!("{scheme}:// references are not supported: use a file or env://NAME")),
         };
     }
     if reference.starts_with("data:") {
-        return Err("secrets by data: are not supported: use a file or env://NAME".to_owned());
+        return Err("data: references are not supported: use a file or env://NAME".to_owned());
     }
     let text = with_variables(reference);
     match text.strip_prefix("~/") {
@@ -185,7 +185,7 @@ fn with_variables(text: &str) -> String {
     out
 }
 
-/// The seed in a file that may be decorated as credentials are.
+/// The seed in a file, which may have the header and footer of a credentials file.
 fn seed(text: &str) -> Option<String> {
     let mut lines = text.lines().map(str::trim);
     lines

@@ -1,4 +1,4 @@
-//! How a command reaches its server, as the `nats` program does it.
+//! Connections to NATS, configured as the `nats` program does it.
 
 mod args;
 mod bucket;
@@ -7,6 +7,6 @@ mod credentials;
 mod session;
 mod settings;
 
-pub use args::{ConnectionArgs, PATIENCE};
+pub use args::{ConnectionArgs, DEFAULT_TIMEOUT};
 pub use bucket::BucketArgs;
 pub use session::{Bounded, Session};

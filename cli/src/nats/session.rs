@@ -17,13 +17,13 @@ use super::settings::Settings;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
 
-/// How many refusals may wait to be read.
+/// How many permission errors may wait to be read.
 const REFUSALS: usize = 64;
 
-/// How a refusal begins.
+/// The prefix of a permission error.
 const VIOLATION: &str = "permissions violation for ";
 
-/// A connection, and the way to ask JetStream. Cheap to clone.
+/// A connection with its JetStream context. Cheap to clone.
 #[derive(Clone)]
 pub struct Session {
     connection: nats::Connection,
@@ -33,29 +33,29 @@ pub struct Session {
     timeout: Duration,
 }
 
-/// What the server refuses: it says so apart from the request.
+/// Permission errors, which the server sends apart from the response.
 #[derive(Clone)]
 pub struct Refusals {
-    told: broadcast::Sender<Arc<str>>,
+    messages: broadcast::Sender<Arc<str>>,
     inbox: Arc<str>,
 }
 
 impl Refusals {
     pub fn new(settings: &Settings) -> Self {
         let inbox = settings.inbox_prefix.as_deref().unwrap_or("_INBOX").into();
-        Self { told: broadcast::Sender::new(REFUSALS), inbox }
+        Self { messages: broadcast::Sender::new(REFUSALS), inbox }
     }
 
     pub fn observe(&self, event: &Event) {
         let Event::ServerError(ServerError::Other(message)) = event else { return };
         if message.to_ascii_lowercase().starts_with(VIOLATION) {
-            let _ = self.told.send(message.as_str().into()); // an error: nobody waits
+            let _ = self.messages.send(message.as_str().into()); // an error: there is no receiver
         }
     }
 
-    /// Whether it holds requests up: one that must not be sent, or answers that must not be received. Any other
-    /// subscription is one that we can do without.
-    fn holds_up(&self, refusal: &str) -> bool {
+    /// Whether the denied permission blocks a request: it cannot be sent, or its response cannot be
+    /// received. Other subscriptions are optional.
+    fn blocks_requests(&self, refusal: &str) -> bool {
         let text = refusal.to_ascii_lowercase();
         let inbox = format!("\"{}.", self.inbox.to_ascii_lowercase());
         let right = text.strip_prefix(VIOLATION).unwrap_or_default();
@@ -63,10 +63,10 @@ impl Refusals {
     }
 
     async fn next(&self) -> Arc<str> {
-        let mut refusals = self.told.subscribe();
+        let mut refusals = self.messages.subscribe();
         loop {
             match refusals.recv().await {
-                Ok(refusal) if self.holds_up(&refusal) => return refusal,
+                Ok(refusal) if self.blocks_requests(&refusal) => return refusal,
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
@@ -75,17 +75,17 @@ impl Refusals {
     }
 }
 
-/// Whether a request may take as long as it needs.
+/// Whether a request is limited in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounded {
-    /// It is given up after `--timeout`.
+    /// It times out after `--timeout`.
     Yes,
-    /// It lasts as long as something happens.
+    /// It lasts as long as data arrives.
     No,
 }
 
 impl Session {
-    /// Connects, and says what is in the way in one line that holds no secret.
+    /// Connects. The error is one line without a secret.
     pub async fn connect(flags: &ConnectionArgs) -> Result<Self, CliError> {
         let settings = Settings::of(flags)?;
         let addresses = settings.bare_addresses()?;
@@ -103,7 +103,7 @@ impl Session {
         });
         let client = tokio::time::timeout(settings.timeout, options.connect(addresses.as_slice()))
             .await
-            .map_err(|_| unreachable(&addresses, "no answer in time"))?
+            .map_err(|_| unreachable(&addresses, "timed out"))?
             .map_err(|error| refused(&addresses, &error))?;
         let connection = nats::Connection::new(client, watch);
         Ok(Self::new(connection, refusals, &settings))
@@ -133,7 +133,7 @@ impl Session {
         self.connection.client()
     }
 
-    /// The settings of a bucket for elections, as far as the connection tells them.
+    /// The configuration of an election bucket, with the settings of the connection.
     pub fn config(&self, bucket: &str) -> BucketConfig {
         let config = BucketConfig::new(bucket);
         match &self.api_prefix {
@@ -150,37 +150,38 @@ impl Session {
         self.timeout
     }
 
-    /// What the server refuses from now on, in its own words.
+    /// Permission errors from now on, in the server's words.
     pub fn refusals(&self) -> broadcast::Receiver<Arc<str>> {
-        self.refusals.told.subscribe()
+        self.refusals.messages.subscribe()
     }
 
-    /// The client's view of a bucket.
+    /// The client's handle of a bucket.
     pub async fn store(&self, bucket: &str) -> Result<jetstream::kv::Store, CliError> {
         check_bucket(bucket)?;
-        self.ask(&format!("bucket {bucket}"), self.jetstream.get_key_value(bucket)).await
+        self.request(&format!("bucket {bucket}"), self.jetstream.get_key_value(bucket)).await
     }
 
-    /// Waits for the answer to a request: for `--timeout` at the most, and not after it was refused.
-    pub async fn ask<T, E: Error + 'static>(
+    /// Awaits the response to a request. Fails after `--timeout`, and at once if permission is
+    /// denied.
+    pub async fn request<T, E: Error + 'static>(
         &self,
         doing: &str,
         request: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CliError> {
         self.wait(doing, Bounded::Yes, async {
-            request.await.map_err(|error| CliError::of_request(doing, &error))
+            request.await.map_err(|error| CliError::from_request(doing, &error))
         })
         .await
     }
 
-    /// The same for anything that a refused right holds up.
+    /// Awaits any work that a denied permission would block.
     pub async fn wait<T>(
         &self,
         doing: &str,
         bounded: Bounded,
         work: impl Future<Output = Result<T, CliError>>,
     ) -> Result<T, CliError> {
-        // Some requests are two in a row: what the client itself waits for must run out first.
+        // Some calls are two requests: the client's own timeouts must end first.
         let limit = self.timeout.saturating_mul(2);
         tokio::select! {
             biased;
@@ -198,13 +199,13 @@ impl Session {
         payload: &impl Serialize,
     ) -> Result<V, CliError> {
         let request = self.jetstream.request(subject.to_owned(), payload);
-        match self.ask(doing, request).await? {
+        match self.request(doing, request).await? {
             Response::Ok(answer) => Ok(answer),
-            Response::Err { error } => Err(CliError::of_answer(doing, &error)),
+            Response::Err { error } => Err(CliError::from_response(doing, &error)),
         }
     }
 
-    /// What the server says of a bucket: all of it, whether we know it or not.
+    /// The server's description of a bucket, with fields unknown to the client.
     pub async fn info(&self, bucket: &str) -> Result<Value, CliError> {
         check_bucket(bucket)?;
         let subject = format!("STREAM.INFO.KV_{bucket}");
@@ -214,26 +215,26 @@ impl Session {
 
 fn refused(addresses: &[ServerAddr], error: &ConnectError) -> CliError {
     let denied = |why: &str| {
-        let at = shown(addresses);
+        let at = display_addresses(addresses);
         CliError::new(
             Code::Denied,
             format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
         )
     };
     match error.kind() {
-        ConnectErrorKind::AuthorizationViolation => denied("does not let us in"),
-        ConnectErrorKind::Authentication => denied("wants another proof of who we are"),
+        ConnectErrorKind::AuthorizationViolation => denied("denies access"),
+        ConnectErrorKind::Authentication => denied("rejects the credentials"),
         _ => unreachable(addresses, &one_line(error)),
     }
 }
 
 fn unreachable(addresses: &[ServerAddr], why: &str) -> CliError {
-    let message = format!("cannot reach a NATS server at {}: {why}", shown(addresses));
+    let message = format!("cannot reach a NATS server at {}: {why}", display_addresses(addresses));
     CliError::new(Code::Unreachable, message)
 }
 
-/// Addresses without the user and password that a URL may carry.
-fn shown(addresses: &[ServerAddr]) -> String {
+/// Addresses without the user and password of their URLs.
+fn display_addresses(addresses: &[ServerAddr]) -> String {
     let shown: Vec<_> =
         addresses.iter().map(|server| format!("{}:{}", server.host(), server.port())).collect();
     shown.join(", ")
@@ -241,7 +242,7 @@ fn shown(addresses: &[ServerAddr]) -> String {
 
 fn denied(doing: &str, refusal: &str) -> CliError {
     let right = refusal.split_once(" for ").map_or(refusal, |(_, right)| right);
-    let message = format!("{doing}: denied: we lack the right of {}", lower_first(right));
+    let message = format!("{doing}: permission denied: {}", lower_first(right));
     CliError::new(Code::Denied, message)
 }
 
@@ -250,12 +251,12 @@ fn lower_first(text: &str) -> String {
     letters.next().map_or_else(String::new, |c| c.to_lowercase().chain(letters).collect())
 }
 
-/// Refuses what cannot be the name of a bucket.
+/// Refuses an invalid bucket name.
 fn check_bucket(name: &str) -> Result<(), CliError> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if !name.is_empty() && name.bytes().all(fits) {
         return Ok(());
     }
-    let rule = "a name has the letters a-z, A-Z, 0-9, '-' and '_'";
-    Err(CliError::new(Code::Usage, format!("{name:?} cannot be the name of a bucket: {rule}")))
+    let rule = "use the letters a-z, A-Z, 0-9, '-' and '_'";
+    Err(CliError::new(Code::Usage, format!("{name:?} is not a valid bucket name: {rule}")))
 }

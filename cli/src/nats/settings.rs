@@ -1,17 +1,17 @@
-//! What flags, variables and context come to.
+//! The settings of a connection, merged from flags, variables and context.
 
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 
-use super::args::{ConnectionArgs, PATIENCE};
+use super::args::{ConnectionArgs, DEFAULT_TIMEOUT};
 use super::context::{self, Context};
 use super::credentials::{Credentials, readable};
 use crate::error::{CliError, Code};
 
-const NEAREST: &str = "nats://127.0.0.1:4222";
+const DEFAULT_SERVER: &str = "nats://127.0.0.1:4222";
 
-/// What flags, variables and context come to.
+/// The settings of a connection.
 pub struct Settings {
     pub server: String,
     pub credentials: Credentials,
@@ -24,9 +24,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the flags, the variables and the context come to.
+    /// Merges the flags with the variables and the context.
     pub fn of(flags: &ConnectionArgs) -> Result<Self, CliError> {
-        if flags.told_whole {
+        if flags.is_complete {
             return Self::merge(flags, &ConnectionArgs::default(), Context::default());
         }
         let variables = ConnectionArgs::variables()?;
@@ -35,17 +35,17 @@ impl Settings {
         Self::merge(flags, &variables, context)
     }
 
-    /// The first layer that says something is the one that counts. Who we are is one thing: a layer that says it with a
-    /// file of credentials is not mixed with another that says it with a password.
+    /// The first layer that has a setting wins. Credentials are one setting: a file of one layer is
+    /// not combined with a password of another one.
     fn merge(
         flags: &ConnectionArgs,
         variables: &ConnectionArgs,
         context: Context,
     ) -> Result<Self, CliError> {
         let origin = context.origin.clone();
-        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let first = |a: &Option<String>, b: &Option<String>, c: &str| {
-            a.clone().or_else(|| b.clone()).or_else(|| told(c))
+            a.clone().or_else(|| b.clone()).or_else(|| non_empty(c))
         };
         let certificate = first(&flags.tlscert, &variables.tlscert, &context.cert);
         let key = first(&flags.tlskey, &variables.tlskey, &context.key);
@@ -53,30 +53,30 @@ impl Settings {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
-                let message = "a TLS certificate needs its key: give both --tlscert and --tlskey";
+                let message = "a TLS certificate requires its key: set both --tlscert and --tlskey";
                 return Err(CliError::new(Code::Usage, message));
             }
         };
-        let domain = flags.js_domain.clone().or_else(|| told(&context.jetstream_domain));
+        let domain = flags.js_domain.clone().or_else(|| non_empty(&context.jetstream_domain));
         let api_prefix = flags
             .js_api_prefix
             .clone()
             .or_else(|| domain.map(|domain| format!("$JS.{domain}.API")))
-            .or_else(|| told(&context.jetstream_api_prefix));
+            .or_else(|| non_empty(&context.jetstream_api_prefix));
         Ok(Self {
             server: first(&flags.server, &variables.server, &context.url)
-                .unwrap_or_else(|| NEAREST.to_owned()),
+                .unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
             certificate,
             authorities: first(&flags.tlsca, &variables.tlsca, &context.ca),
             tls_first: context.tls_first,
             api_prefix,
-            inbox_prefix: told(&context.inbox_prefix),
-            timeout: flags.timeout.or(variables.timeout).unwrap_or(PATIENCE),
+            inbox_prefix: non_empty(&context.inbox_prefix),
+            timeout: flags.timeout.or(variables.timeout).unwrap_or(DEFAULT_TIMEOUT),
             credentials: Credentials::choose(flags, variables, context)?.named(origin),
         })
     }
 
-    /// How to connect.
+    /// The options to connect with.
     pub fn options(&self) -> Result<ConnectOptions, CliError> {
         let mut options = ConnectOptions::new();
         for server in self.addresses()? {
@@ -86,18 +86,18 @@ impl Settings {
                 options = options.token(token.to_owned());
             }
         }
-        let who = &self.credentials;
-        options = who.apply(options)?;
+        let credentials = &self.credentials;
+        options = credentials.apply(options)?;
         if let Some((certificate, key)) = &self.certificate {
-            let file = |text, what| readable(text, what).map_err(|why| who.complain(&why));
+            let file = |text, what| readable(text, what).map_err(|why| credentials.invalid(&why));
             options = options.add_client_certificate(
                 file(certificate, "TLS certificate")?,
                 file(key, "TLS key")?,
             );
         }
         if let Some(authorities) = &self.authorities {
-            let file =
-                readable(authorities, "TLS authorities").map_err(|why| who.complain(&why))?;
+            let file = readable(authorities, "TLS authorities")
+                .map_err(|why| credentials.invalid(&why))?;
             options = options.add_root_certificates(file);
         }
         if self.tls_first {
@@ -109,22 +109,22 @@ impl Settings {
         Ok(options)
     }
 
-    /// The servers.
+    /// The addresses of the servers.
     pub fn addresses(&self) -> Result<Vec<ServerAddr>, CliError> {
         let addresses: Result<Vec<ServerAddr>, _> =
             self.server.split(',').map(|server| server.trim().parse()).collect();
-        // The text may hold a password.
+        // The text may contain a password.
         addresses.map_err(|_| {
-            let message = "the address of the server is not one like nats://127.0.0.1:4222";
+            let message = "invalid server address: write it as in nats://127.0.0.1:4222";
             CliError::new(Code::Usage, message)
         })
     }
 
-    /// The same without users and passwords, which the client would write into its log.
+    /// The addresses without users and passwords, which the client would log.
     pub fn bare_addresses(&self) -> Result<Vec<ServerAddr>, CliError> {
         let bare = |address: ServerAddr| {
             let mut url = address.into_inner();
-            // An error: an address that cannot have a user.
+            // An error: this address cannot have a user.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
             ServerAddr::from_url(url).map_err(CliError::from)
         };

@@ -82,7 +82,7 @@ impl CommandCandidate {
                         SignalAction::PassOn(_) => {}
                     }
                 }
-                () = self.candidate.status.look() => {
+                () = self.candidate.status.next_update() => {
                     self.candidate.status.show(&describe(&self.candidate.election));
                 }
             }
@@ -103,7 +103,7 @@ impl CommandCandidate {
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {
                     self.watchdog.feed(leadership.deadline());
-                    self.candidate.status.tell(&format!(
+                    self.candidate.status.print(&format!(
                         "the command ended with code {code}, starting it again in {}",
                         humantime::format_duration(pause)
                     ));
@@ -270,7 +270,7 @@ impl CommandCandidate {
     fn lost(&mut self, loss: &Loss) -> Next {
         self.candidate
             .status
-            .tell(&format!("lost {}: {}; standing again", loss.election, loss.cause));
+            .print(&format!("lost {}: {}; standing again", loss.election, loss.cause));
         Next::CampaignAgain
     }
 

@@ -21,7 +21,7 @@ use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
-use crate::nats::PATIENCE;
+use crate::nats::DEFAULT_TIMEOUT;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///
@@ -122,7 +122,7 @@ impl ForLife {
             Ok(Ok(leadership)) => leadership,
             Ok(Err(error)) => {
                 if error.kind() == LifeErrorKind::Misconfigured {
-                    namespace_is_there(&self.cluster, PATIENCE).await?;
+                    namespace_is_there(&self.cluster, DEFAULT_TIMEOUT).await?;
                 }
                 return Err(error.into());
             }
@@ -160,7 +160,7 @@ impl ForLife {
                 Some(LifeState::Waiting { reason }) = news.changed() => {
                     let line = format!("{}: waiting: {reason}", self.name);
                     if !reason.is_empty() && told.as_ref() != Some(&line) {
-                        status.say(&line);
+                        status.show_or_note(&line);
                         told = Some(line);
                     }
                 }

@@ -70,7 +70,7 @@ impl CommandCandidate {
             if let Some(term) = &term {
                 self.watchdog.feed(term.leadership.deadline());
             }
-            self.candidate.status.tell("the command ended, starting it again in 1s");
+            self.candidate.status.print("the command ended, starting it again in 1s");
             tokio::select! {
                 told = self.signals.next() => match told {
                     SignalAction::End(signal) => return Ok(exit_code(signal)),

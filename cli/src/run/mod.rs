@@ -69,7 +69,7 @@ impl Run {
         let grace = Grace::new(opened.lease(), self.grace)?;
         let file = DeadlineFile::make()?;
         uptime::check();
-        let (candidate, _) = self.candidate.stand(opened, Some(grace.total()))?;
+        let (candidate, _) = self.candidate.start(opened, Some(grace.total()))?;
         let watchdog = Watchdog::start(candidate.election.clone());
         let keep_running = self.keep_running;
         let mut running =
@@ -78,7 +78,7 @@ impl Run {
             true => running.run_always().await,
             false => running.campaign().await,
         };
-        running.candidate.leave().await;
+        running.candidate.stop().await;
         code.map(ExitCode::from)
     }
 

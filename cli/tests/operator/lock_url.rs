@@ -73,7 +73,7 @@ async fn both_locks_of_several_are_held() {
     leader.end_by("TERM");
 }
 
-/// A name that is mistyped is no election that no leader.
+/// A name that is mistyped is not an election without a leader.
 #[tokio::test]
 async fn who_looks_makes_nothing() {
     let server = Server::start().await;

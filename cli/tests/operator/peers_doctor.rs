@@ -19,7 +19,7 @@ async fn peers_are_counted_without_being_disturbed() {
         "datagrams are not signed: 127.0.0.1 must be on a network of members",
     );
     line(&told, "ok       quorum ", "of 3 voters 2 must run");
-    line(&told, "warning  peers ", "0 of 3 are heard, and no leader without 2");
+    line(&told, "warning  peers ", "0 of 3 are heard, and there is no leader without 2");
 
     let campaign = |at| shell.start(&["campaign", "my_app", "--lock", &lock(at)]);
     let mut members = [0, 1, 2].map(campaign);

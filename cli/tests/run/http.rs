@@ -117,10 +117,7 @@ async fn clients_are_sent_on_to_where_the_leader_can_be_reached() {
     let mut silent = Campaigner::start(scene.campaign("other", &[flags, &port]));
     silent.line().await;
     let (status, body) = get(&address, "/redirect/jobs").expect("it listens");
-    assert_eq!(
-        (status, &*body),
-        (503, "the leader says no address that a client could be sent to\n")
-    );
+    assert_eq!((status, &*body), (503, "the leader advertises no address to redirect to\n"));
 }
 
 /// A probe of liveness must not have every process started anew because a server is away.
