@@ -37,7 +37,7 @@ impl StatusLine {
     /// Waits until the next update; forever without a terminal. Cancel safe.
     pub async fn next_update(&mut self) {
         match &mut self.updates {
-            Some(looks) => looks.tick().await,
+            Some(updates) => updates.tick().await,
             None => pending().await,
         };
     }

@@ -1,4 +1,4 @@
-//! The bucket's settings, and who writes in it.
+//! The settings of the bucket, and its writers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,14 @@ use super::report::{Level, Report};
 use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, Session};
 
-/// The most messages that are read.
-const MOST: usize = 1_000;
+/// The maximum number of messages that are read.
+const MAX_MESSAGES: usize = 1_000;
 
-/// What the library itself finds in the bucket.
+/// The library's own findings about the bucket.
 pub async fn health(session: &Session, bucket: &BucketArgs, report: &mut Report) {
     const CHECK: &str = "bucket";
     match bucket.health(session).await {
-        Ok(findings) if findings.is_empty() => {
-            report.ok(CHECK, "its settings are as elections need them")
-        }
+        Ok(findings) if findings.is_empty() => report.ok(CHECK, "its settings fit elections"),
         Ok(findings) => findings.iter().for_each(|finding| {
             let level = match (finding, finding.severity()) {
                 (Finding::Unread, _) => Level::Unknown,
@@ -32,44 +30,44 @@ pub async fn health(session: &Session, bucket: &BucketArgs, report: &mut Report)
     }
 }
 
-/// Looks for two campaigners of one name that take turns.
+/// Looks for two candidates with the same identity that alternate.
 pub async fn identities(session: &Session, bucket: &str, info: &Value, report: &mut Report) {
     const CHECK: &str = "identities";
     let kept = info.pointer("/config/max_msgs_per_subject").and_then(Value::as_i64);
     if kept == Some(1) {
         return report.unknown(
             CHECK,
-            "the bucket keeps the last write of each election only, so two campaigners of one name do not show",
+            "the bucket keeps the last write of each election only, so duplicate identities cannot be detected",
         );
     }
     match duplicates(session, bucket).await {
         Ok(found) if found.is_empty() => {
-            report.ok(CHECK, format!("no two campaigners of one name in the last {MOST} writes"));
+            report.ok(CHECK, format!("no duplicate identities in the last {MAX_MESSAGES} writes"));
         }
         Ok(found) => {
             report.warning(
                 CHECK,
                 format!(
-                    "two campaigners are both called {}; give each its own --identity",
+                    "two candidates share the identity {}; give each its own --identity",
                     found.join(", and ")
                 ),
             );
         }
-        Err(failure) => report.unknown(CHECK, format!("the writes cannot be read: {failure}")),
+        Err(failure) => report.unknown(CHECK, format!("cannot read the writes: {failure}")),
     }
 }
 
-/// Names under which a campaigner wrote again after another of that name did. One that is started anew never comes back:
-/// each campaigner has a number of its own.
+/// Identities with which one process wrote, then another one, then the first one again. A restarted
+/// process has a new number, and never writes with the former one.
 async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliError> {
     let stream = session.store(bucket).await?.stream;
     let last = stream.cached_info().state.last_sequence;
     let doing = format!("bucket {bucket}");
-    // By subject and identity: who wrote last, and who did before.
+    // By subject and identity: the last writer, and the writers before it.
     let mut writers: HashMap<(String, String), (String, HashSet<String>)> = HashMap::new();
     let mut found = Vec::new();
-    let mut next = last.saturating_sub(MOST as u64).max(1);
-    for _ in 0..=MOST {
+    let mut next = last.saturating_sub(MAX_MESSAGES as u64).max(1);
+    for _ in 0..=MAX_MESSAGES {
         let message = stream
             .raw_message_builder()
             .sequence(next)
@@ -86,9 +84,9 @@ async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliE
         if seen.0 != writer {
             let before = std::mem::replace(&mut seen.0, writer.clone());
             let election = message.subject.trim_start_matches(&format!("$KV.{bucket}.")).to_owned();
-            let told = format!("{identity:?} in {election}");
-            if seen.1.contains(&writer) && !found.contains(&told) {
-                found.push(told);
+            let name = format!("{identity:?} in {election}");
+            if seen.1.contains(&writer) && !found.contains(&name) {
+                found.push(name);
             }
             seen.1.insert(before);
         }
@@ -96,7 +94,7 @@ async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliE
     Ok(found)
 }
 
-/// The name of the leader, and the number of the campaigner, of a write that has both.
+/// The identity and the process number of a write that has both.
 fn signature(message: &StreamMessage) -> Option<(String, String)> {
     let write = message.headers.get("Incumbent-Write")?.as_str();
     let (writer, _) = write.split_once('-')?;

@@ -1,4 +1,5 @@
-//! Whether Choria's candidates take part in the elections of a bucket, and whether that was said.
+//! Whether Choria's candidates take part in the elections of a bucket, and whether this is
+//! configured.
 
 use serde_json::Value;
 
@@ -8,53 +9,56 @@ use crate::nats::{BucketArgs, Session};
 
 const CHECK: &str = "choria";
 
-/// The most names of elections that are repeated.
-const MOST_NAMED: usize = 3;
+/// The maximum number of names in a message.
+const MAX_NAMES: usize = 3;
 
-/// What a broker of Choria allows in a message of the bucket that it makes.
-const LARGEST_MESSAGE: i64 = 1024;
+/// The maximum message size of a bucket that Choria's broker creates.
+const CHORIA_MAX_MESSAGE: i64 = 1024;
 
-const MEND: &str = "where Choria's candidates take part, give every candidate --with-choria, or ?with-choria in the URL \
-                    (with_choria() in code), and this check too; else see who writes there";
+const FIX: &str = "if Choria's candidates take part, give every candidate --with-choria, or ?with-choria in the URL \
+                    (with_choria() in code), and this check too; else find out which program writes there";
 
-/// Looks at the entries and at the bucket. `told`: it was said that they take part.
+/// Checks the entries and the bucket. `configured`: `with-choria` is set.
 pub async fn check(
     session: &Session,
     bucket: &BucketArgs,
     info: &Value,
-    told: bool,
+    configured: bool,
     report: &mut Report,
 ) {
-    let made = if is_made_by_choria(info) { "Choria made the bucket" } else { "" };
+    let created = if is_created_by_choria(info) { "Choria created the bucket" } else { "" };
     let found = match unmarked(session, bucket).await {
         Ok(found) => found,
         Err(failure) => {
-            return report.unknown(CHECK, format!("the entries cannot be read: {failure}"));
+            return report.unknown(CHECK, format!("cannot read the entries: {failure}"));
         }
     };
     let entries = match found.as_slice() {
         [] => String::new(),
         found => {
-            let more = found.len().saturating_sub(MOST_NAMED);
-            let named = found.iter().take(MOST_NAMED).map(|name| format!("{name:?}"));
+            let more = found.len().saturating_sub(MAX_NAMES);
+            let named = found.iter().take(MAX_NAMES).map(|name| format!("{name:?}"));
             let named = named.collect::<Vec<_>>().join(", ");
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
             format!("the entry of {named}{more} has no mark of this library")
         }
     };
-    let seen: Vec<&str> = [made, &entries].into_iter().filter(|said| !said.is_empty()).collect();
+    let seen: Vec<&str> = [created, &entries].into_iter().filter(|part| !part.is_empty()).collect();
     let seen = seen.join(", and ");
-    match (told, seen.is_empty()) {
+    match (configured, seen.is_empty()) {
         (_, true) => report.ok(CHECK, "no trace of Choria's candidates"),
-        (true, false) => report.ok(CHECK, format!("{seen}, as --with-choria or its URL says")),
-        (false, false) => report.warning(CHECK, format!("{seen}: {MEND}")),
+        (true, false) => {
+            report.ok(CHECK, format!("{seen}, as configured with --with-choria or in the URL"))
+        }
+        (false, false) => report.warning(CHECK, format!("{seen}: {FIX}")),
     }
 }
 
-/// A bucket as Choria's broker makes it: small messages, no lives of their own, nothing repeated.
-fn is_made_by_choria(info: &Value) -> bool {
+/// Whether the bucket has the settings of Choria's broker: small messages, no TTL per entry, no
+/// republishing.
+fn is_created_by_choria(info: &Value) -> bool {
     let config = |field: &str| info.pointer(&format!("/config/{field}"));
-    config("max_msg_size").and_then(Value::as_i64) == Some(LARGEST_MESSAGE)
+    config("max_msg_size").and_then(Value::as_i64) == Some(CHORIA_MAX_MESSAGE)
         && config("allow_msg_ttl").and_then(Value::as_bool) != Some(true)
         && config("republish").is_none_or(Value::is_null)
 }

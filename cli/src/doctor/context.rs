@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// What a user is there for.
+/// The role of the user that connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Role {
-    /// Sees who leads.
+    /// Reads who leads.
     Observer,
-    /// Stands in elections.
+    /// Takes part in elections.
     #[default]
     Candidate,
-    /// Makes buckets, and evicts leaders.
+    /// Creates buckets, and evicts leaders.
     Administrator,
 }
 
-/// What is to be examined, besides the lock itself.
+/// What to check, besides the lock itself.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckContext<'a> {
     pub name: Option<&'a str>,
     pub role: Role,
     pub lease: Option<Duration>,
-    /// How long to wait for an answer.
+    /// The timeout of requests.
     pub timeout: Duration,
     pub monitor: Option<&'a str>,
-    /// Whether Choria's candidates are known to take part.
+    /// Whether Choria's candidates are configured to take part.
     pub with_choria: bool,
 }

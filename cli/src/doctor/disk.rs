@@ -1,4 +1,4 @@
-//! When an acknowledged write is on disk, as far as servers tell.
+//! Whether acknowledged writes are on disk, as far as servers report it.
 
 use std::time::Duration;
 
@@ -11,29 +11,28 @@ use crate::time_format;
 
 const CHECK: &str = "disk";
 
-/// The most that is read of what the server says of itself.
-const LONGEST: u64 = 16 << 20;
+/// The maximum size of the response.
+const MAX_RESPONSE: u64 = 16 << 20;
 
-/// What the bucket's own settings tell.
+/// The setting of the bucket.
 pub fn persistence(info: &Value, monitored: bool, report: &mut Report) {
     if info.pointer("/config/persist_mode").and_then(Value::as_str) == Some("async") {
-        report.warning(CHECK, "the bucket acknowledges writes before they are written (persist_mode async); make it anew without");
+        report.warning(CHECK, "the bucket acknowledges writes before they are written (persist_mode async); create it again without");
     } else if !monitored {
         report.unknown(
             CHECK,
-            "sync_interval: a server tells it on its monitoring port only; see --monitor",
+            "sync_interval: a server reports it on its monitoring port only; see --monitor",
         );
     }
 }
 
-/// What the server tells on its monitoring port.
+/// The setting of the server, read from its monitoring port.
 pub async fn sync_interval(address: &str, timeout: Duration, report: &mut Report) {
     let asked = tokio::time::timeout(timeout, jetstream(address)).await;
-    let jetstream = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+    let jetstream = match asked.unwrap_or_else(|_| Err("timed out".to_owned())) {
         Ok(jetstream) => jetstream,
         Err(why) => {
-            return report
-                .warning(CHECK, format!("nothing to learn from {address}: {why}; see --monitor"));
+            return report.warning(CHECK, format!("cannot read {address}: {why}; see --monitor"));
         }
     };
     let is_on = jetstream.get("disabled").and_then(Value::as_bool) != Some(true);
@@ -48,25 +47,26 @@ pub async fn sync_interval(address: &str, timeout: Duration, report: &mut Report
         Some(ns) => report.warning(
             CHECK,
             format!(
-                "sync_interval: {}: a power failure takes acknowledged writes, and two may lead; set it to always, and \
+                "sync_interval: {}: a power failure may lose acknowledged writes, and then two may lead; set it to always, and \
                  fence writes with the token",
                 time_format::span(Duration::from_nanos(ns))
             ),
         ),
-        None => report.unknown(CHECK, format!("sync_interval: the server at {address} does not tell")),
+        None => report.unknown(CHECK, format!("sync_interval: not reported by the server at {address}")),
     }
 }
 
-/// `/jsz`, as a `/varz` that was first asked for before JetStream was up missing its configuration for ever.
+/// Reads `/jsz`: a `/varz` that was first requested before JetStream was up never has its
+/// configuration.
 async fn jetstream(address: &str) -> Result<Value, String> {
     let address = address.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-    // An answer of HTTP 1.0 ends with the connection, and is in one piece.
+    // A response in HTTP 1.0 is not chunked, and ends with the connection.
     let request = format!("GET /jsz HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
     let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
-    let strange = || "it does not answer as a nats-server does".to_owned();
-    let start = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(strange)?;
-    serde_json::from_slice(answer.get(start..).unwrap_or_default()).map_err(|_| strange())
+    stream.take(MAX_RESPONSE).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
+    let malformed = || "not the response of a nats-server".to_owned();
+    let start = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(malformed)?;
+    serde_json::from_slice(answer.get(start..).unwrap_or_default()).map_err(|_| malformed())
 }

@@ -1,4 +1,4 @@
-//! Elections on Kubernetes: the API server, our rights there, and the object of an election.
+//! Checks on Kubernetes: the API server, the rights, and the object of an election.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,14 +21,14 @@ use crate::time_format;
 const SERVER: &str = "server";
 const OBJECT: &str = "object";
 
-/// A right, who can do nothing without it, and who does less.
+/// A right, the roles that need it, and the roles that lack a feature without it.
 struct Need<'a> {
     right: Right<'a>,
     needed_by: &'static [Role],
     useful_to: &'static [Role],
 }
 
-/// Examines elections with leases.
+/// Checks elections with leases.
 pub async fn elections(
     objects: &ElectionObjects,
     name: Option<&str>,
@@ -54,13 +54,13 @@ pub async fn elections(
         None => unnamed(objects.kind().name(), report),
         Some(Err(error)) => unread(&error, report),
         Some(Ok(found)) => {
-            // Without --lease nobody has said what the others are to have.
+            // Without --lease the other candidates' lease is not known to be wrong.
             let other = |finding: &ObjectFinding| {
                 lease.is_none() && matches!(finding, ObjectFinding::OtherLease { .. })
             };
             let found: Vec<_> = found.iter().filter(|finding| !other(finding)).collect();
             if found.is_empty() {
-                report.ok(OBJECT, "its record is as elections need it");
+                report.ok(OBJECT, "its record fits elections");
             }
             for finding in found {
                 let level = match finding.severity() {
@@ -75,7 +75,7 @@ pub async fn elections(
     Ok(())
 }
 
-/// Examines leaders for life.
+/// Checks leaders for life.
 pub async fn for_life(
     locks: &LifeObjects,
     name: Option<&str>,
@@ -98,15 +98,15 @@ pub async fn for_life(
     match locks.locks.lock(name, timeout).await {
         Ok(Some(lock)) => check_lock(&lock, report),
         Ok(None) => {
-            report.ok(OBJECT, "there is none yet: who comes first makes it, and leads at once")
+            report.ok(OBJECT, "none yet: the first candidate creates it, and leads at once")
         }
         Err(error) => unread(&error, report),
     }
     Ok(())
 }
 
-/// Whether it answers, its version, and its clock. Answers how long answers took, the shortest first; none where there
-/// were none.
+/// Checks the server's version and clock. Returns the sorted durations of requests; `None` if there
+/// is no response.
 async fn server(
     cluster: &Cluster,
     timeout: Duration,
@@ -116,11 +116,11 @@ async fn server(
     for _ in 0..SAMPLES {
         let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
         match cluster.server(timeout).await {
-            Ok(told) => {
+            Ok(answer) => {
                 let span = start.elapsed();
                 spans.push(span);
-                nearer(&mut offset, &told, wall, span);
-                facts = Some(told);
+                nearer(&mut offset, &answer, wall, span);
+                facts = Some(answer);
             }
             Err(error) => {
                 report.error(SERVER, one_line(&error));
@@ -130,24 +130,24 @@ async fn server(
     }
     match facts.and_then(|facts| facts.version) {
         Some(version) => report.ok(SERVER, format!("Kubernetes {}", printable(&version))),
-        None => report.unknown(SERVER, "it answers, and does not tell its version"),
+        None => report.unknown(SERVER, "reachable, version unknown"),
     }
-    let what = "the times of records, and who is called overdue, do";
+    let what = "times of records, and which leader is overdue, do";
     server::clock(offset, what, report);
     spans.sort_unstable();
     Some(spans)
 }
 
-/// Keeps what is clock_bounds of by how much its clock is ahead of ours.
+/// Keeps the most accurate measurement of the server's clock.
 fn nearer(
     known: &mut Option<(time::Duration, time::Duration)>,
-    told: &ServerFacts,
+    facts: &ServerFacts,
     asked_at: OffsetDateTime,
     span: Duration,
 ) {
-    // It tells whole seconds: the middle of one is meant, give or take a half.
+    // The header has whole seconds: assume the middle of the second, plus or minus a half.
     const HALF: time::Duration = time::Duration::milliseconds(500);
-    let Some(date) = told.date.and_then(time_format::from_system) else { return };
+    let Some(date) = facts.date.and_then(time_format::from_system) else { return };
     let (offset, doubt) = server::clock_offset(date.saturating_add(HALF), asked_at, span);
     server::clock_bounds(known, (offset, doubt.saturating_add(HALF)));
 }
@@ -156,21 +156,18 @@ async fn namespace(cluster: &Cluster, timeout: Duration, report: &mut Report) {
     const CHECK: &str = "namespace";
     let name = cluster.namespace();
     match cluster.has_namespace(timeout).await {
-        Ok(true) => report.ok(CHECK, format!("{name} is there")),
+        Ok(true) => report.ok(CHECK, format!("{name} exists")),
         Ok(false) => {
-            report.error(CHECK, format!("there is no namespace {name}: make it, or name another"));
+            report.error(CHECK, format!("no namespace {name}: create it, or choose another"));
         }
         Err(error) if error.kind() == LockErrorKind::Denied => {
-            report.unknown(
-                CHECK,
-                format!("{name}: without the right to get it nobody can say whether it is there"),
-            );
+            report.unknown(CHECK, format!("{name}: cannot be checked without the right to get it"));
         }
         Err(error) => report.error(CHECK, one_line(&error)),
     }
 }
 
-/// `absent`: the object is yet to be made.
+/// `absent`: the object does not exist yet.
 fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<'_>> {
     let (group, resource) = kind.resource();
     let right = |verb| Right { verb, group, resource, name, cluster_wide: false };
@@ -186,7 +183,7 @@ fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<
         need(events(), &[], &[Candidate, Administrator]),
     ];
     if name.is_none() {
-        look_at_all(&mut needs, unnamed("list"));
+        read_all(&mut needs, unnamed("list"));
     }
     needs
 }
@@ -218,13 +215,13 @@ fn needs_for_life<'a>(
         need(events(), &[], &[Candidate, Administrator]),
     ];
     if name.is_none() {
-        look_at_all(&mut needs, unnamed("list"));
+        read_all(&mut needs, unnamed("list"));
     }
     needs
 }
 
-/// Whoever looks at all elections lists them, and can do without looking at one.
-fn look_at_all<'a>(needs: &mut Vec<Need<'a>>, list: Right<'a>) {
+/// A role that reads all elections lists them, and need not get one.
+fn read_all<'a>(needs: &mut Vec<Need<'a>>, list: Right<'a>) {
     for need in needs
         .iter_mut()
         .filter(|need| need.right.verb == "get" && need.needed_by.contains(&Observer))
@@ -238,7 +235,7 @@ fn events() -> Right<'static> {
     Right { verb: "create", group: "", resource: "events", name: None, cluster_wide: false }
 }
 
-/// Asks for each right, and says what each role missing.
+/// Checks each right, and reports the missing rights of each role.
 async fn check_rights(
     cluster: &Cluster,
     needs: &[Need<'_>],
@@ -270,7 +267,7 @@ async fn check_rights(
             fix_needed: fix(&needed, name),
             fix_useful: fix(&useful, name),
         };
-        missing.tell(of, role, report);
+        missing.report(of, role, report);
     }
 }
 
@@ -283,7 +280,7 @@ fn named(rights: &[Right<'_>]) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// The rules that are to be added to a Role.
+/// The rules to add to a Role.
 fn fix(rights: &[Right<'_>], name: Option<&str>) -> String {
     let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
     for right in rights {
@@ -317,13 +314,14 @@ fn fix(rights: &[Right<'_>], name: Option<&str>) -> String {
         parts.push(format!("add to its ClusterRole {cluster_role}"));
     }
     if name.is_none() {
-        parts.push("or name the election, where a Role has resourceNames".to_owned());
+        parts.push("or name the election, if a Role has resourceNames".to_owned());
     }
     parts.join("; ")
 }
 
 fn check_lock(lock: &LifeLock, report: &mut Report) {
-    let next = "the next candidate replaces it; if it stays, nobody stands, or may delete it";
+    let next =
+        "the next candidate replaces it; if it stays, there is no candidate, or none may delete it";
     if lock.owners.is_empty() {
         return report.warning(OBJECT, format!("no pod owns it; {next}"));
     }
@@ -335,7 +333,7 @@ fn check_lock(lock: &LifeLock, report: &mut Report) {
                 report.warning(OBJECT, format!("its pod {pod} has ended ({phase}); {next}"));
             }
             PodState::Unknown => {
-                report.unknown(OBJECT, format!("pod {pod} leads, if it is still there: without the right to get pods nobody can say"));
+                report.unknown(OBJECT, format!("pod {pod} leads, if it still exists: cannot be checked without the right to get pods"));
             }
             state => report.ok(OBJECT, format!("pod {pod} leads ({state})")),
         }
@@ -343,19 +341,19 @@ fn check_lock(lock: &LifeLock, report: &mut Report) {
     if lock.owners.len() > 1 {
         report.warning(
             OBJECT,
-            "several pods own it, and nobody follows before all of them are gone: leave one",
+            "several pods own it, and a successor waits until all of them are gone: keep one",
         );
     }
 }
 
 fn unnamed(kind: &str, report: &mut Report) {
-    report.unknown(OBJECT, format!("name an election to have its {kind} examined"));
+    report.unknown(OBJECT, format!("name an election to check its {kind}"));
 }
 
 fn unread(error: &LockError, report: &mut Report) {
     match error.kind() {
         LockErrorKind::Denied => {
-            report.unknown(OBJECT, "without the right to get it nobody can say how it is");
+            report.unknown(OBJECT, "cannot be checked without the right to get it");
         }
         _ => report.error(OBJECT, one_line(error)),
     }

@@ -32,51 +32,53 @@ use report::Report;
 
 const LEVELS: &str = "\
 Levels:
-  ok       it is as it should be
-  unknown  it cannot be seen from here; this does not count
-  warning  elections work until something happens that one must expect, or slower than they could
-  error    elections do not work, or cannot keep what they promise
+    ok       as it should be
+    unknown  cannot be checked from here; does not count
+    warning  elections work, but slowly or not after a failure to expect
+    error    elections do not work, or are not safe
 
 Exit codes:
   0      no problems found
   1      warnings
-  2      errors, no server in reach among them; or wrong usage
+    2      errors, such as an unreachable server; or wrong usage
   128+n  ended by signal n";
 
-/// Check whether elections can work here, and say how to fix what is in the way.
+/// Check whether elections can work here, and suggest a fix for each problem.
 ///
-/// Looks at the server, its JetStream and its clock, the round trip against the lease, our rights, and the bucket: a line
-/// for each finding; and, on Linux, how far this machine's clock is slewed. Nothing is stored: the right to write is tried with a
-/// write that the bucket must refuse.
+/// Checks the server, its JetStream and its clock, the round trip against the lease, the rights,
+/// and the bucket, with a line per finding; on Linux, also how far this machine's clock is slewed.
+/// Nothing is stored: the right to write is tried with a write that the bucket must refuse.
 ///
-/// With Kubernetes: the API server, its clock, the round trip, the rights, with the rule that a Role missing, the namespace, and
-/// the object of NAME.
+/// With Kubernetes: the API server, its clock, the round trip, the rights with the missing rule of
+/// a Role, the namespace, and the object of NAME.
 ///
-/// With a URL, each of several by itself. A database: its version, whether it is the primary, its clock, the tables, our rights on
-/// them, what a failover may lose, and whether notifications arrive. A file: whether it can be written, its journal, its file system, and
-/// the room that is left. A bucket of object storage: whether it refuses conditional writes where it must, which is tried on the
-/// object incumbent-doctor, which is removed again. Peers: the address, the names, and how many of the quorum are heard.
+/// With a URL, each of several locks separately. A database: its version, whether it is the
+/// primary, its clock, the tables and the rights on them, what a failover may lose, and whether
+/// notifications arrive. A file: whether it can be written, its journal, its file system, and the
+/// free space. A bucket of object storage: whether it refuses conditional writes when it must,
+/// tried on the object incumbent-doctor, which is removed again. Peers: the address, the names, and
+/// how many of the quorum respond.
 #[derive(Args)]
 #[command(after_help = LEVELS)]
 pub struct Doctor {
-    /// The election whose rights are tried, where they differ from those for others; with Kubernetes its object, which is
-    /// examined.
+    /// The election whose rights are tried, if they differ from those of others; with Kubernetes
+    /// its object, which is checked.
     name: Option<String>,
-    /// What the user that we connect as is there for.
+    /// The role of the user that connects.
     #[arg(long, value_enum, default_value_t)]
     role: Role,
-    /// The lease that is to be kept [default: the bucket's TTL; with Kubernetes 15s].
+    /// The lease to check for [default: the bucket's TTL; with Kubernetes 15s].
     #[arg(long, value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
-    /// The address of the server's monitoring port, as in 127.0.0.1:8222: only there a server tells how it keeps its
-    /// files.
+    /// The address of the server's monitoring port, as in 127.0.0.1:8222, the only place where a
+    /// server reports how it writes its files.
     #[arg(long, value_name = "HOST:PORT")]
     monitor: Option<String>,
-    /// With NATS: Choria's candidates take part in the elections, and every candidate of this program was told so; in a URL
-    /// write `?with-choria` behind the bucket.
+    /// With NATS: Choria's candidates take part in the elections, and every candidate of this
+    /// program is configured for it; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]
     with_choria: bool,
-    /// How to print findings.
+    /// The format of findings.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
@@ -119,7 +121,7 @@ impl Doctor {
             }
             SelectedLock::ForLife(locks) => {
                 if self.lease.is_some() {
-                    let message = "--lease says nothing with --kind for-life";
+                    let message = "--lease cannot be used with --kind for-life";
                     return Err(CliError::new(Code::Usage, message));
                 }
                 kubernetes::for_life(&locks, self.name.as_deref(), self.role, &mut report).await?;
@@ -128,7 +130,7 @@ impl Doctor {
         #[cfg(target_os = "linux")]
         {
             report.begin_machine();
-            clock.tell(&mut report).await;
+            clock.finish(&mut report).await;
         }
         report.print(self.output)?;
         Ok(report.exit_code())

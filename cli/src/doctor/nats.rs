@@ -1,4 +1,4 @@
-//! Elections in a bucket of NATS.
+//! Checks of a NATS bucket.
 
 use super::context::CheckContext;
 use super::report::Report;
@@ -7,7 +7,7 @@ use super::{bucket, choria, disk, rights};
 use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, Session};
 
-/// Examines the server and the bucket.
+/// Checks the server and the bucket.
 pub async fn check(
     bucket: &BucketArgs,
     context: CheckContext<'_>,
@@ -32,7 +32,7 @@ async fn of_session(
     context: CheckContext<'_>,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let asked = ServerSamples::ask(session, bucket.bucket()).await?;
+    let asked = ServerSamples::take(session, bucket.bucket()).await?;
     server::version(session, &asked, report).await;
     asked.jetstream(report);
     asked.clock(report);

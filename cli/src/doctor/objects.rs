@@ -1,4 +1,4 @@
-//! Elections in the objects of a bucket.
+//! Checks of a bucket of object storage.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::time_format;
 const STORE: &str = "store";
 const CONDITIONS: &str = "conditions";
 
-/// Examines the store by reading; and, for those who write, by writing to an object of our own.
+/// Checks the store by reading, and for roles that write, by writing to an object of its own.
 pub async fn check(
     bucket: &Bucket,
     context: CheckContext<'_>,
@@ -31,7 +31,7 @@ pub async fn check(
     let start = Instant::now();
     let mut lacking = Vec::new();
     match lock.read(context.name.unwrap_or(UNUSED_NAME), context.timeout).await {
-        Ok(_) => report.ok(STORE, "it answers, and lets us read"),
+        Ok(_) => report.ok(STORE, "reachable and readable"),
         Err(error) if is_a_right(&error) => lacking.push(Right::Get(one_line(&error))),
         Err(error) => {
             report.error(STORE, one_line(&error));
@@ -52,7 +52,7 @@ pub async fn check(
         match bucket.probe(context.timeout).await {
             Ok(facts) => {
                 check_facts(&facts, report);
-                // When it was written is told in whole seconds by some, and lies within all of the probe.
+                // Some stores have times in whole seconds; the write lies within the probe.
                 if let Some(theirs) = facts.clock.and_then(time_format::from_system) {
                     offset = Some(server::clock_offset(theirs, asked_at, began.elapsed()));
                 }
@@ -61,23 +61,23 @@ pub async fn check(
             Err(error) if is_a_right(&error) => lacking.push(Right::Put(one_line(&error))),
             Err(error) => report.error(CONDITIONS, one_line(&error)),
         }
-        server::clock(offset, "what Go's campaigners read of our deadlines does", report);
+        server::clock(offset, "deadlines that Go's candidates read do", report);
     }
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, options, lock.capabilities().longest_lease, report);
     if !tried {
-        report.unknown(rights::CHECK, "those of who writes: nothing is written for an observer");
+        report.unknown(rights::CHECK, "rights to write: nothing is written for an observer");
     }
     for of in [Observer, Candidate, Administrator] {
         if tried || of == Observer {
-            missing(of, &lacking).tell(of, context.role, report);
+            missing(of, &lacking).report(of, context.role, report);
         }
     }
     Ok(())
 }
 
-/// A right that is missing, with what the store said.
+/// A missing right, with the message of the store.
 enum Right {
     Get(String),
     List(String),
@@ -91,11 +91,11 @@ fn missing(of: Role, lacking: &[Right]) -> MissingRights {
             Right::Get(why) => needed.push(format!("reading objects ({why})")),
             Right::Put(why) if of != Observer => needed.push(format!("writing objects ({why})")),
             Right::Put(_) => {}
-            Right::List(_) if of == Candidate => {} // who stands lists nothing
+            Right::List(_) if of == Candidate => {} // candidates do not list
             Right::List(why) => useful.push(format!("listing objects ({why})")),
         }
     }
-    let fix = "docs/object-storage.md has the least rights".to_owned();
+    let fix = "see docs/object-storage.md for the required rights".to_owned();
     MissingRights {
         needed: needed.join(", "),
         useful: useful.join(", "),
@@ -112,23 +112,20 @@ fn check_facts(facts: &BucketFacts, report: &mut Report) {
     let both = [(facts.refuses_to_create, "If-None-Match"), (facts.refuses_to_replace, "If-Match")];
     let ignored: Vec<_> = both.iter().filter(|(refuses, _)| !refuses).map(|(_, of)| *of).collect();
     match ignored.as_slice() {
-        [] => report.ok(CONDITIONS, "writes that are conditional are refused where they must be"),
+        [] => report.ok(CONDITIONS, "conditional writes are refused when they must be"),
         ignored => report.error(
             CONDITIONS,
             format!(
-                "the store does not heed {}: everybody would lead; use one that does",
+                "the store ignores {}: every candidate would lead; use a store that supports it",
                 ignored.join(" and ")
             ),
         ),
     }
     if let Some(why) = &facts.left {
-        let fix = "elections need no right to delete; delete it by hand";
+        let fix = "delete it by hand; elections need no right to delete";
         report.warning(
             CONDITIONS,
-            format!(
-                "the object {UNUSED_NAME} that this was tried on is still there: {}; {fix}",
-                one_line(why)
-            ),
+            format!("the test object {UNUSED_NAME} was not deleted: {}; {fix}", one_line(why)),
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Elections by a quorum of peers.
+//! Checks of a group of peers.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -18,18 +18,18 @@ const PEERS: &str = "peers";
 const SIGNED: &str = "signed";
 const QUORUM: &str = "quorum";
 
-/// How long to listen: members say hello each second.
-const LISTENS: Duration = Duration::from_secs(3);
-/// Too light to be elected while anybody else is there.
+/// How long to listen: members send a hello each second.
+const LISTENED_FOR: Duration = Duration::from_secs(3);
+/// Too light to be elected beside any other member.
 const LIGHTEST: f64 = f64::MIN_POSITIVE;
 
-/// Examines the address, where the others are, and how many are heard.
+/// Checks the address, the other members' addresses, and how many respond.
 pub async fn check(named: &NamedPeers, context: CheckContext<'_>, report: &mut Report) {
     let bound = address(named, report);
     let known = known(named, report).await;
     settings(named, &known, context.lease, report);
     if bound && named.quorum > 1 {
-        hear(named, &known, context.timeout, report).await;
+        count_members(named, &known, context.timeout, report).await;
     }
 }
 
@@ -42,16 +42,14 @@ fn address(named: &NamedPeers, report: &mut Report) -> bool {
             report.ok(ADDRESS, format!("a member can listen on {bound}"));
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            report.ok(
-                ADDRESS,
-                format!("somebody listens on {bind}: another member cannot, beside that one"),
-            );
+            report
+                .ok(ADDRESS, format!("already in use: {bind}; another member cannot listen there"));
         }
         Err(error) => {
             report.error(
                 ADDRESS,
                 format!(
-                    "a member cannot listen on {bind}: {error}; name an address of this machine"
+                    "a member cannot listen on {bind}: {error}; use an address of this machine"
                 ),
             );
             return false;
@@ -62,7 +60,7 @@ fn address(named: &NamedPeers, report: &mut Report) -> bool {
             report.ok(SIGNED, format!("datagrams are signed by the keys of {}", file.display()));
         }
         None if bind.ip().is_unspecified() => {
-            let message = "a member listens on every address of this machine, and datagrams are not signed: who reaches the port can elect and vote; name one address, or a key-file";
+            let message = "a member listens on every address of this machine, and datagrams are not signed: every process that reaches the port can vote; set one address, or a key-file";
             report.warning(SIGNED, message);
         }
         None => {
@@ -73,7 +71,7 @@ fn address(named: &NamedPeers, report: &mut Report) -> bool {
     true
 }
 
-/// All addresses that are listed, or that the name has.
+/// All listed addresses, and those of the DNS name.
 async fn known(named: &NamedPeers, report: &mut Report) -> BTreeSet<SocketAddr> {
     let mut known: BTreeSet<SocketAddr> = named.peers.iter().copied().collect();
     if let Some((host, port)) = &named.dns {
@@ -89,8 +87,10 @@ async fn known(named: &NamedPeers, report: &mut Report) -> BTreeSet<SocketAddr> 
         }
     }
     if known.is_empty() && named.quorum > 1 {
-        report
-            .error(PEERS, "none is known, so none is found unless it finds us; tell peers or dns");
+        report.error(
+            PEERS,
+            "no address is known, so other members must find this one; set peers or dns",
+        );
     }
     known
 }
@@ -109,17 +109,17 @@ fn settings(
         fine = false;
     };
     if size == 1 {
-        wrong("one voter is the group: nobody takes over from it; take three".to_owned());
+        wrong("a single voter has no successor; use three".to_owned());
     } else if size.is_multiple_of(2) {
         let less = size - 1;
         wrong(format!(
-            "of {size} voters {least} must run: {less} stand as many failures; take an odd number"
+            "of {size} voters {least} must run: {less} tolerate as many failures; use an odd number"
         ));
     }
     if u32::try_from(known.len()).is_ok_and(|known| known > size) {
         let known = known.len();
         wrong(format!(
-            "{known} addresses are known, and never more than {size} voters may run at once; see quorum"
+            "{known} addresses are known, but at most {size} voters may run at once; see quorum"
         ));
     }
     if fine {
@@ -128,27 +128,24 @@ fn settings(
     if let (Some(id), Some(voters)) = (&named.id, &named.voters)
         && !voters.contains(id)
     {
-        report.error(QUORUM, format!("{id:?} is none of the voters; see id and voters"));
+        report.error(QUORUM, format!("{id:?} is not one of the voters; see id and voters"));
     }
-    if let (Some(told), Some(longest)) = (lease, named.lease)
-        && told > longest
+    if let (Some(lease), Some(max)) = (lease, named.lease)
+        && lease > max
     {
-        let (told, longest) = (time_format::span(told), time_format::span(longest));
-        report.error(
-            QUORUM,
-            format!("a lease of {told} is longer than the longest, {longest}; see --lease"),
-        );
+        let (lease, max) = (time_format::span(lease), time_format::span(max));
+        report.error(QUORUM, format!("a lease of {lease} exceeds the maximum, {max}; see --lease"));
     }
 }
 
-/// Says hello without a vote, and counts who answers.
-async fn hear(
+/// Sends a hello without a vote, and counts the responses.
+async fn count_members(
     named: &NamedPeers,
     known: &BTreeSet<SocketAddr>,
     timeout: Duration,
     report: &mut Report,
 ) {
-    // At any port: members answer to where a hello came from, and one of them may listen at the named one.
+    // From any port: members respond to the sender, and a member may listen on the configured port.
     let from: SocketAddr = match named.bind {
         SocketAddr::V4(v4) if v4.ip().is_loopback() => (*v4.ip(), 0).into(),
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -166,16 +163,16 @@ async fn hear(
     let least = usize::try_from(named.quorum / 2 + 1).unwrap_or(usize::MAX);
     let all = usize::try_from(named.quorum).unwrap_or(usize::MAX);
     let mut changes = peer.changes();
-    let heard = || peer.members().len().saturating_sub(1); // without us
-    let everybody = async { while heard() < all && changes.next().await.is_some() {} };
-    let _ = tokio::time::timeout(LISTENS.min(timeout), everybody).await;
-    let heard = heard();
+    let count = || peer.members().len().saturating_sub(1); // without this process
+    let all_respond = async { while count() < all && changes.next().await.is_some() {} };
+    let _ = tokio::time::timeout(LISTENED_FOR.min(timeout), all_respond).await;
+    let responding = count();
     peer.stop().await;
-    let told = format!("{heard} of {all} are heard");
-    if heard >= least {
-        report.ok(PEERS, format!("{told}: a majority"));
+    let seen = format!("{responding} of {all} respond");
+    if responding >= least {
+        report.ok(PEERS, format!("{seen}: a majority"));
     } else {
-        let fix = "start them, and let UDP through";
-        report.warning(PEERS, format!("{told}, and there is no leader without {least}; {fix}"));
+        let fix = "start them, and allow UDP";
+        report.warning(PEERS, format!("{seen}, and there is no leader without {least}; {fix}"));
     }
 }

@@ -1,4 +1,4 @@
-//! Elections in a PostgreSQL database.
+//! Checks of a PostgreSQL database.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,14 +18,14 @@ const SERVER: &str = "server";
 const TABLES: &str = "tables";
 const HINTS: &str = "hints";
 
-/// The oldest server whose SQL is spoken.
+/// The oldest supported server.
 const OLDEST: i32 = 120_000;
-/// How long a notification may take, which a campaigner waits for too.
-const HEARS_WITHIN: Duration = Duration::from_secs(5);
-/// The file that makes the tables.
-const FILE: &str = "deploy/postgres.sql";
+/// How long a notification may take; candidates wait for as long.
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// The file that creates the tables.
+const FILE: &str = "sql/postgres.sql";
 
-/// Examines the server, then the tables.
+/// Checks the server, then the tables.
 pub async fn check(
     probe: &PostgresProbe,
     tables: Tables,
@@ -38,7 +38,7 @@ pub async fn check(
         match probe.server(context.timeout).await {
             Ok(facts) => {
                 let span = start.elapsed();
-                // The first answer takes as long as a connection does, and says the least of its clock.
+                // The first duration includes the connection, and gives the least accurate clock.
                 spans.push(span);
                 server::clock_bounds(
                     &mut offset,
@@ -51,7 +51,7 @@ pub async fn check(
     }
     let Some(facts) = last else { return };
     let writable = check_facts(&facts, report);
-    server::clock(offset, "the times that psql shows do", report);
+    server::clock(offset, "times that psql shows do", report);
     spans.sort_unstable();
     let found = probe.tables(context.timeout).await;
     let longest = found.as_ref().ok().and_then(|found| found.longest_lease);
@@ -77,7 +77,7 @@ fn check_facts(facts: &PostgresFacts, report: &mut Report) -> bool {
     if facts.version_number < OLDEST {
         report.error(SERVER, format!("{named} is not supported; upgrade to 12 or later"));
     } else if facts.replica {
-        let fix = "name the primary, by an address that moves with it";
+        let fix = "use an address that follows the primary";
         report.error(
             SERVER,
             format!("{named}, a replica or in recovery: elections are held on the primary; {fix}"),
@@ -89,21 +89,21 @@ fn check_facts(facts: &PostgresFacts, report: &mut Report) -> bool {
 }
 
 fn check_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
-    let fix = format!("run {FILE} as who may");
+    let fix = format!("run {FILE} as a user that may create tables");
     match (&found.schema, &found.first_schema) {
         (Some(schema), _) if found.complete => {
             let schema = printable(schema);
-            report.ok(TABLES, format!("they are in schema {schema}"));
+            report.ok(TABLES, format!("complete, in schema {schema}"));
             if found.tells_history == Some(false) {
                 report.warning(
                     TABLES,
-                    "the server does not tell its timeline, so a failover that loses writes is not noticed; grant EXECUTE on pg_control_system to the owner of the tables",
+                    "the server's timeline is not readable, so a failover that loses writes is not noticed; grant EXECUTE on pg_control_system to the owner of the tables",
                 );
             }
             if found.tells_history == Some(true) && found.made_here == Some(false) {
                 report.warning(
                     TABLES,
-                    "they were made before a failover or on another server, so the first term of each new election waits for the longest lease; once that time has passed, have their owner UPDATE incumbent_settings SET incarnation = incumbent_incarnation()",
+                    "they were created before a failover or on another server, so the first term of each new election waits for the maximum lease; once that time has passed, have their owner UPDATE incumbent_settings SET incarnation = incumbent_incarnation()",
                 );
             }
         }
@@ -111,28 +111,31 @@ fn check_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
             let schema = printable(schema);
             report.error(
                 TABLES,
-                format!("those in schema {schema} lack a table, a function or a trigger; {fix}"),
+                format!("a table, a function or a trigger is missing in schema {schema}; {fix}"),
             );
         }
         (None, Some(schema)) if found.may_create && may_make => {
             let schema = printable(schema);
             report.ok(
                 TABLES,
-                format!("there are none yet: who comes first makes them, in schema {schema}"),
+                format!("none yet: the first candidate creates them, in schema {schema}"),
             );
         }
         (None, None) => {
-            report.error(TABLES, "there are none, and the search_path names no schema that is there; make it, or set another");
+            report.error(
+                TABLES,
+                "none, and no schema of the search_path exists; create it, or set another",
+            );
         }
         (None, Some(_)) => {
-            report.error(TABLES, format!("there are none, and we may not make them; {fix}"))
+            report.error(TABLES, format!("none, and this user may not create them; {fix}"))
         }
     }
 }
 
 fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mut Report) {
     if found.schema.is_none() {
-        return report.unknown(rights::CHECK, "those on tables that are not there");
+        return report.unknown(rights::CHECK, "rights on tables that do not exist");
     }
     for of in [Observer, Candidate, Administrator] {
         let needed_by = |right: &&TableRight| match of {
@@ -150,51 +153,51 @@ fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mu
             fix_needed: grants.collect::<Vec<_>>().join("; "),
             fix_useful: String::new(),
         };
-        missing.tell(of, context.role, report);
+        missing.report(of, context.role, report);
     }
 }
 
-/// Whether what was acknowledged stays, as docs/sql.md says it.
+/// Whether acknowledged writes are kept; see docs/sql.md.
 fn durability(facts: &PostgresFacts, report: &mut Report) {
     const CHECK: &str = "durability";
     let waits = !facts.synchronous_standby_names.is_empty();
     if !facts.syncs {
         report.warning(
             CHECK,
-            "fsync is off: a crash of the machine takes acknowledged writes, and two may lead; turn it on",
+            "fsync is off: a crash of the machine may lose acknowledged writes, and then two may lead; turn it on",
         );
     }
     let commit = facts.synchronous_commit.as_str();
     match (facts.replicas, waits) {
-        (0, false) if facts.syncs => report.ok(CHECK, "it syncs its disk, and nobody follows it"),
+        (0, false) if facts.syncs => report.ok(CHECK, "writes are synced to disk, and there is no replica"),
         (0, false) => {}
         (0, true) => report.warning(
             CHECK,
-            "synchronous_standby_names is set, and nobody follows it: no write is acknowledged; start a replica",
+            "synchronous_standby_names is set without a replica: no write is acknowledged; start a replica",
         ),
         (_, true) if ["on", "remote_apply"].contains(&commit) => {
-            report.ok(CHECK, format!("its replicas have what it acknowledges (synchronous_commit = {commit})"));
+            report.ok(CHECK, format!("replicas have every acknowledged write (synchronous_commit = {commit})"));
         }
         (replicas, true) => report.warning(
             CHECK,
-            format!("{replicas} follow it, and may lack what it acknowledges (synchronous_commit = {commit}); set it to remote_apply"),
+            format!("{replicas} replicas may lack acknowledged writes (synchronous_commit = {commit}); set it to remote_apply"),
         ),
         (replicas, false) => report.warning(
             CHECK,
             format!(
-                "{replicas} follow it asynchronously: a failover ends the term, and the next leader waits for the longest lease; set synchronous_standby_names"
+                "{replicas} asynchronous replicas: a failover ends the term, and the next leader waits for the maximum lease; set synchronous_standby_names"
             ),
         ),
     }
 }
 
 async fn hints(probe: &PostgresProbe, timeout: Duration, report: &mut Report) {
-    match probe.hears(timeout.min(HEARS_WITHIN)).await {
+    match probe.hears(timeout.min(MAX_DELAY)).await {
         Ok(true) => report.ok(HINTS, "notifications arrive (LISTEN)"),
         Ok(false) => report.warning(
             HINTS,
-            "notifications do not arrive, as behind a pooler in transaction mode: stand-bys poll; connect to the server itself, or leave it so",
+            "notifications do not arrive, as behind a pooler in transaction mode: standbys poll; connect to the server itself, or ignore this",
         ),
-        Err(error) => report.warning(HINTS, format!("stand-bys poll: {}", one_line(&error))),
+        Err(error) => report.warning(HINTS, format!("standbys poll: {}", one_line(&error))),
     }
 }

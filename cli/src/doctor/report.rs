@@ -1,4 +1,4 @@
-//! What was found, and how bad it is.
+//! Findings and their levels.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::output::{self, Format};
 use crate::text;
 
-/// How bad a finding is.
+/// The level of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -21,7 +21,7 @@ pub enum Level {
 
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// Which lock, where there are several.
+    /// The lock, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     lock: Option<String>,
     level: Level,
@@ -29,7 +29,7 @@ struct Finding {
     message: String,
 }
 
-/// All findings, in the order in which they were made.
+/// All findings, in order.
 #[derive(Debug, Default)]
 pub struct Report {
     findings: Vec<Finding>,
@@ -55,19 +55,19 @@ impl Report {
     }
 
     pub fn find(&mut self, level: Level, check: &'static str, message: impl Into<String>) {
-        // A term goes on without a lock that is held on best effort.
+        // A term continues without a best-effort lock.
         let level = if self.best_effort { level.min(Level::Warning) } else { level };
         let lock = self.lock.clone();
         self.findings.push(Finding { lock, level, check, message: message.into() });
     }
 
-    /// What follows is found of this one of several locks.
+    /// Starts the findings of one of several locks.
     pub fn begin(&mut self, lock: String, best_effort: bool) {
         self.lock = Some(lock);
         self.best_effort = best_effort;
     }
 
-    /// What follows is found of this machine.
+    /// Starts the findings of this machine.
     #[cfg(target_os = "linux")]
     pub fn begin_machine(&mut self) {
         self.lock = None;

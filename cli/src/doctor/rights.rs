@@ -1,4 +1,4 @@
-//! What the server lets us do, role by role.
+//! The rights on a NATS server, by role.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::nats::{BucketArgs, Session};
 
 pub const CHECK: &str = "rights";
 
-/// The prefix of the JetStream API where none is told.
+/// The default prefix of the JetStream API.
 const PREFIX: &str = "$JS.API";
 
-/// An election that nobody stands in.
+/// The name of an unused election.
 pub const UNUSED_NAME: &str = "incumbent-doctor";
 
-/// How long a refusal may take from the connection to whoever hears it, in this process.
+/// How long a permission error may take within this process.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// A thing that a role does.
+/// A right that a role needs.
 struct Right {
     subject: String,
     publish: bool,
-    /// Who can do nothing without it, and who does less.
+    /// The roles that cannot work without it, and those that lack a feature.
     needed_by: &'static [Role],
     useful_to: &'static [Role],
 }
@@ -49,15 +49,15 @@ impl Right {
     }
 }
 
-/// What became of a write that must be refused by the bucket itself.
+/// The outcome of a write that the bucket must refuse.
 enum Written {
     /// The bucket refused it.
     Reached,
-    /// The server refused it.
+    /// The server denied permission.
     Refused,
-    /// No bucket is there to refuse it.
+    /// There is no bucket.
     Nowhere,
-    /// Nobody answered.
+    /// There was no response.
     Silence,
 }
 
@@ -72,9 +72,9 @@ pub async fn check(
     let rights = rights(session, bucket.bucket(), name.unwrap_or(UNUSED_NAME), asked.info.as_ref());
     let mut refused = session.refusals();
     let client = session.client();
-    let mut heard = Vec::new();
-    // The server refuses in the order in which it is asked, and each of these is harmless: what is published has no
-    // content that anybody could take for an order, and asks for no answer.
+    let mut subscriptions = Vec::new();
+    // The server checks permissions in order. These requests are harmless: the messages have no
+    // meaning and ask for no response.
     let (write, others) = rights.split_last().map_or((None, &[][..]), |(w, o)| (Some(w), o));
     for right in others {
         let subject = right.subject.clone();
@@ -84,7 +84,7 @@ pub async fn check(
                 .await
                 .map_err(|error| CliError::from_request(CHECK, &error))?;
         } else {
-            heard.push(
+            subscriptions.push(
                 client
                     .subscribe(subject)
                     .await
@@ -93,17 +93,17 @@ pub async fn check(
         }
     }
     let written = match write {
-        Some(right) => write_in_vain(session, &right.subject).await,
+        Some(right) => send_refused_write(session, &right.subject).await,
         None => Written::Silence,
     };
     let refusals = settled(&mut refused).await;
-    drop(heard);
+    drop(subscriptions);
     match written {
         Written::Nowhere if asked.info.is_some() => report.error(
             CHECK,
             "writes do not reach the bucket; see --js-domain, --js-api-prefix and the account's imports",
         ),
-        Written::Silence => report.unknown(CHECK, "whether we may write: nobody answered a write in time"),
+        Written::Silence => report.unknown(CHECK, "the right to write: a write timed out"),
         Written::Reached | Written::Refused | Written::Nowhere => {}
     }
     for of in [Role::Observer, Role::Candidate, Role::Administrator] {
@@ -112,33 +112,33 @@ pub async fn check(
     Ok(())
 }
 
-/// All rights; the last is that to write.
+/// All rights; the last one is the right to write.
 fn rights(session: &Session, bucket: &str, name: &str, info: Option<&Value>) -> Vec<Right> {
     use Role::{Administrator, Candidate, Observer};
     let prefix = session.api_prefix().unwrap_or(PREFIX);
     let below = if prefix == PREFIX { String::new() } else { format!("{prefix}.") };
     let repeated =
         info.and_then(|info| info.pointer("/config/republish/dest")).and_then(Value::as_str);
-    let told = repeated.and_then(|to| to.strip_suffix('>')).map(str::to_owned);
-    let told = told.unwrap_or_else(|| format!("incumbent.{bucket}."));
+    let hints = repeated.and_then(|to| to.strip_suffix('>')).map(str::to_owned);
+    let hints = hints.unwrap_or_else(|| format!("incumbent.{bucket}."));
     let right =
         |subject, publish, needed_by, useful_to| Right { subject, publish, needed_by, useful_to };
     let api = |verb, needed_by, useful_to| {
         right(format!("{prefix}.{verb}.KV_{bucket}"), true, needed_by, useful_to)
     };
-    let telling = |publish, useful_to| right(format!("{told}{name}"), publish, &[], useful_to);
+    let republished = |publish, useful_to| right(format!("{hints}{name}"), publish, &[], useful_to);
     vec![
         api("STREAM.INFO", &[Observer, Candidate, Administrator], &[]),
         api("STREAM.MSG.GET", &[Observer, Administrator], &[Candidate]),
-        telling(false, &[Observer, Candidate]),
-        telling(true, &[Candidate]),
+        republished(false, &[Observer, Candidate]),
+        republished(true, &[Candidate]),
         api("STREAM.CREATE", &[Administrator], &[]),
         api("STREAM.UPDATE", &[], &[Administrator]),
         right(format!("{below}$KV.{bucket}.{name}"), true, &[Candidate, Administrator], &[]),
     ]
 }
 
-/// Says what a role missing; it counts where it is ours.
+/// Reports the missing rights of a role. They count if it is the checked role.
 fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &mut Report) {
     let lacking = |roles: fn(&Right) -> &'static [Role]| {
         let refused =
@@ -146,13 +146,13 @@ fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], repo
         refused.map(Right::named).collect::<Vec<_>>().join(", ")
     };
     let (needed, useful) = (lacking(|right| right.needed_by), lacking(|right| right.useful_to));
-    let fix = "grant it: docs/permissions.conf has all that each role needs";
+    let fix = "grant it: see docs/permissions.conf for the rights of each role";
     let missing =
         MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful: fix.to_owned() };
-    missing.tell(of, ours, report);
+    missing.report(of, ours, report);
 }
 
-/// What a role missing, and what to do about it.
+/// The missing rights of a role, with fixes.
 pub struct MissingRights {
     pub needed: String,
     pub useful: String,
@@ -161,8 +161,8 @@ pub struct MissingRights {
 }
 
 impl MissingRights {
-    /// It counts where the role is ours.
-    pub fn tell(self, of: Role, ours: Role, report: &mut Report) {
+    /// Reports them. They count if the role is the checked one.
+    pub fn report(self, of: Role, ours: Role, report: &mut Report) {
         let Self { needed, useful, fix_needed, fix_useful } = self;
         let who = match of {
             Role::Observer => "an observer",
@@ -170,24 +170,24 @@ impl MissingRights {
             Role::Administrator => "an administrator",
         };
         if needed.is_empty() && useful.is_empty() {
-            return report.ok(CHECK, format!("all those of {who}"));
+            return report.ok(CHECK, format!("all rights of {who}"));
         }
         if of != ours {
             let lacking = [needed, useful].into_iter().filter(|list| !list.is_empty());
             let lacking = lacking.collect::<Vec<_>>().join(", ");
-            return report.ok(CHECK, format!("not those of {who}: {lacking}"));
+            return report.ok(CHECK, format!("not the rights of {who}: {lacking}"));
         }
         if !needed.is_empty() {
             report.error(CHECK, format!("{who} needs {needed}; {fix_needed}"));
         }
         if !useful.is_empty() {
-            report.warning(CHECK, format!("{who} does less without {useful}; {fix_useful}"));
+            report.warning(CHECK, format!("{who} works better with {useful}; {fix_useful}"));
         }
     }
 }
 
-/// Writes what no bucket takes: it is for another stream.
-async fn write_in_vain(session: &Session, subject: &str) -> Written {
+/// Sends a write that no bucket accepts: it expects another stream.
+async fn send_refused_write(session: &Session, subject: &str) -> Written {
     let mut refused = session.refusals();
     let mut headers = HeaderMap::new();
     headers.insert("Nats-Expected-Stream", "incumbent-doctor");
@@ -213,7 +213,7 @@ async fn refusal(refused: &mut Receiver<Arc<str>>, subject: &str) {
     }
 }
 
-/// All refusals so far: the server has answered, but what it refused comes to us by another way.
+/// All permission errors so far. They arrive separately from responses.
 async fn settled(refused: &mut Receiver<Arc<str>>) -> Vec<String> {
     tokio::time::sleep(SETTLING).await;
     let mut refusals = Vec::new();

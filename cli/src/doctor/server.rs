@@ -1,4 +1,4 @@
-//! The server, its JetStream, its clock, and how far away it is.
+//! The server, its JetStream, its clock, and the round trip.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,52 +11,52 @@ use crate::error::{CliError, Code};
 use crate::nats::Session;
 use crate::time_format;
 
-/// How often the server is asked.
+/// The number of requests.
 pub const SAMPLES: usize = 10;
 
-/// The oldest server that elections work with, and the first one with all that they can use.
+/// The oldest supported server, and the first one with all features that are used.
 const OLDEST: [u64; 3] = [2, 10, 0];
 const COMPLETE: [u64; 3] = [2, 11, 2];
 
-/// The TTL of a bucket that is yet to be made.
+/// The TTL of a bucket that is still to be created.
 const USUAL_TTL: Duration = Duration::from_secs(60);
 
-/// How far two clocks may be apart before people wonder about times.
+/// The clock difference that is worth a warning.
 const APART: time::Duration = time::Duration::SECOND;
 
-/// What the server says of the bucket when it is asked a few times in a row.
+/// Several responses of the server to the same request.
 pub struct ServerSamples {
     pub info: Option<Value>,
     bucket: String,
     failure: Option<(Code, String)>,
-    /// How long each answer took, the shortest first.
+    /// The durations of the requests, sorted.
     spans: Vec<Duration>,
-    /// What its clock was ahead of ours, and by how much that may be wrong.
+    /// The offset of the server's clock, and its uncertainty.
     offset: Option<(time::Duration, time::Duration)>,
 }
 
 impl ServerSamples {
-    pub async fn ask(session: &Session, bucket: &str) -> Result<Self, CliError> {
+    pub async fn take(session: &Session, bucket: &str) -> Result<Self, CliError> {
         let (info, failure, spans, offset) = Default::default();
-        let mut asked = Self { info, bucket: bucket.to_owned(), failure, spans, offset };
+        let mut samples = Self { info, bucket: bucket.to_owned(), failure, spans, offset };
         for _ in 0..SAMPLES {
             let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
             let answer = session.info(bucket).await;
             let span = start.elapsed();
             match answer {
                 Ok(info) => {
-                    asked.note(&info, wall, span);
-                    asked.info = Some(info);
+                    samples.note(&info, wall, span);
+                    samples.info = Some(info);
                 }
                 Err(CliError::Message { code, message }) if code != Code::Usage => {
-                    asked.failure = Some((code, message));
+                    samples.failure = Some((code, message));
                     break;
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        asked.spans.sort_unstable();
-        Ok(asked)
+        samples.spans.sort_unstable();
+        Ok(samples)
     }
 
     fn note(&mut self, info: &Value, asked_at: OffsetDateTime, span: Duration) {
@@ -69,12 +69,12 @@ impl ServerSamples {
 
     pub fn jetstream(&self, report: &mut Report) {
         match &self.failure {
-            None => report.ok("jetstream", format!("it answers, and keeps bucket {}", self.bucket)),
+            None => report.ok("jetstream", format!("enabled, with bucket {}", self.bucket)),
             Some((Code::NotFound, _)) => report.warning(
                 "jetstream",
                 format!(
-                    "it answers, but there is no bucket {}; make it with `incumbent kv add {} --election`, or let \
-                     campaigners make it",
+                    "enabled, but there is no bucket {}; create it with `incumbent kv add {} --election`, or let \
+                     candidates create it",
                     self.bucket, self.bucket
                 ),
             ),
@@ -83,10 +83,10 @@ impl ServerSamples {
     }
 
     pub fn clock(&self, report: &mut Report) {
-        clock(self.offset, "ages and times that are shown do", report);
+        clock(self.offset, "displayed ages and times do", report);
     }
 
-    /// Compares with the time after which a campaigner gives a request up.
+    /// Compares the round trip with the request timeout of candidates.
     pub fn round_trip(&self, lease: Option<Duration>, with_choria: bool, report: &mut Report) {
         let ttl = self.info.as_ref().and_then(|info| info.pointer("/config/max_age"));
         let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
@@ -97,59 +97,59 @@ impl ServerSamples {
     }
 }
 
-/// Judges by how much a clock was ahead of ours, and by how much that may be wrong. `what`: depends on it.
+/// Checks the clock offset, with its uncertainty. `what`: depends on the clock.
 pub fn clock(offset: Option<(time::Duration, time::Duration)>, what: &str, report: &mut Report) {
     const CHECK: &str = "clock";
     let Some((offset, doubt)) = offset else {
-        return report.unknown(CHECK, "the server did not tell its time");
+        return report.unknown(CHECK, "the server reported no time");
     };
     let apart = offset.abs();
     if apart - doubt <= APART {
         let most = precise((apart + doubt).unsigned_abs());
-        return report.ok(CHECK, format!("at most {most} from the server's"));
+        return report.ok(CHECK, format!("at most {most} off the server's"));
     }
     let which = if offset.is_positive() { "behind" } else { "ahead of" };
     let apart = time_format::span(apart.unsigned_abs());
     let message = format!(
-        "ours is {apart} {which} the server's; leases do not depend on it, but {what}: let both follow NTP"
+        "this clock is {apart} {which} the server's; leases do not depend on it, but {what}: synchronize both by NTP"
     );
     report.warning(CHECK, message);
 }
 
-/// Compares how long answers took, the shortest first, with the time after which a campaigner gives a request up.
+/// Compares the sorted durations of requests with the request timeout of candidates.
 pub fn round_trip(
     spans: &[Duration],
     options: TimingOptions,
-    longest_lease: Duration,
+    max_lease: Duration,
     report: &mut Report,
 ) {
     const CHECK: &str = "round trip";
     let (Some(&median), Some(&longest)) = (spans.get(spans.len() / 2), spans.last()) else {
-        return report.unknown(CHECK, "nothing was answered");
+        return report.unknown(CHECK, "no response");
     };
-    let timing = match Timing::new(options, longest_lease) {
+    let timing = match Timing::new(options, max_lease) {
         Ok(timing) => timing,
         Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
     };
     let (attempt, lease) = (timing.attempt(), time_format::span(timing.lease()));
     let seen = format!(
-        "{} (median), {} (longest of {}); with a lease of {lease} a request is given up after {}",
+        "{} (median), {} (longest of {}); with a lease of {lease} a request times out after {}",
         precise(median),
         precise(longest),
         spans.len(),
         time_format::span(attempt)
     );
-    let fix = "make the lease longer, or come nearer to the server";
+    let fix = "use a longer lease, or a closer server";
     if median > attempt {
-        report.error(CHECK, format!("{seen}, so that nobody can lead; {fix}"));
+        report.error(CHECK, format!("{seen}, so no candidate can lead; {fix}"));
     } else if longest > attempt / 2 {
-        report.warning(CHECK, format!("{seen}, which leaves little room; {fix}"));
+        report.warning(CHECK, format!("{seen}, which leaves little margin; {fix}"));
     } else {
         report.ok(CHECK, seen);
     }
 }
 
-/// Keeps what is clock_bounds of by how much a clock is ahead of ours.
+/// Keeps the more accurate of two clock measurements.
 pub fn clock_bounds(
     known: &mut Option<(time::Duration, time::Duration)>,
     (offset, doubt): (time::Duration, time::Duration),
@@ -159,7 +159,7 @@ pub fn clock_bounds(
     }
 }
 
-/// What a clock was ahead of ours that said `theirs` within the span after `asked_at`, and by how much that may be wrong.
+/// The offset of a clock that read `theirs` within `span` after `asked_at`, and its uncertainty.
 pub fn clock_offset(
     theirs: OffsetDateTime,
     asked_at: OffsetDateTime,
@@ -169,16 +169,16 @@ pub fn clock_offset(
     (theirs - asked_at.saturating_add(doubt), doubt)
 }
 
-/// A short span, with its fractions.
+/// A short duration with fractions.
 fn precise(span: Duration) -> String {
     format!("{:.1}ms", span.as_secs_f64() * 1_000.0)
 }
 
-/// Judges the version of the server that we are connected to, and that of the one that keeps the bucket.
-pub async fn version(session: &Session, asked: &ServerSamples, report: &mut Report) {
+/// Checks the version of the connected server, and of the server with the bucket.
+pub async fn version(session: &Session, samples: &ServerSamples, report: &mut Report) {
     const CHECK: &str = "server";
-    let told = session.client().server_info().version;
-    let level = match &asked.info {
+    let version_text = session.client().server_info().version;
+    let level = match &samples.info {
         Some(info) => {
             info.pointer("/config/metadata/_nats.level").and_then(Value::as_str).map(str::to_owned)
         }
@@ -189,21 +189,22 @@ pub async fn version(session: &Session, asked: &ServerSamples, report: &mut Repo
         }
     };
     let named = match &level {
-        Some(level) => format!("nats-server {told}, JetStream API level {level}"),
-        None => format!("nats-server {told}"),
+        Some(level) => format!("nats-server {version_text}, JetStream API level {level}"),
+        None => format!("nats-server {version_text}"),
     };
-    let missing = "there are no leases of one's own and no markers of expiry, so that a crashed leader is replaced later";
-    match numbers(&told) {
-        None => report.unknown(CHECK, format!("{named}: no version that we can read")),
+    let missing =
+        "it has no TTLs per entry and no expiry markers, so a crashed leader is replaced later";
+    match numbers(&version_text) {
+        None => report.unknown(CHECK, format!("{named}: unknown version format")),
         Some(version) if version < OLDEST => {
             report.error(CHECK, format!("{named} is not supported; upgrade to 2.11.2 or later"));
         }
         Some(version) if version < COMPLETE => {
             report.warning(CHECK, format!("{named}: {missing}; upgrade to 2.11.2 or later"));
         }
-        Some(_) if level.is_none() && asked.info.is_some() => report.warning(
+        Some(_) if level.is_none() && samples.info.is_some() => report.warning(
             CHECK,
-            format!("{named}, but the server that keeps the bucket is older than 2.11: {missing}; upgrade that one, too"),
+            format!("{named}, but the server with the bucket is older than 2.11: {missing}; upgrade it too"),
         ),
         Some(_) => report.ok(CHECK, named),
     }
@@ -240,25 +241,25 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_wrong_where_the_round_trip_cannot_explain_it() {
+    fn clock_is_wrong_if_the_round_trip_cannot_explain_it() {
         let second = time::Duration::SECOND;
-        assert!(found(second * 3, second / 2).contains("ours is 3s behind the server's"));
-        assert!(found(second * -3, second / 2).contains("ours is 3s ahead of the server's"));
-        assert!(found(second * 3, second * 2).contains("at most 5000.0ms from the server's"));
+        assert!(found(second * 3, second / 2).contains("this clock is 3s behind the server's"));
+        assert!(found(second * -3, second / 2).contains("this clock is 3s ahead of the server's"));
+        assert!(found(second * 3, second * 2).contains("at most 5000.0ms off the server's"));
         let asked_at = time_format::parse("2021-11-01T17:30:00Z").unwrap();
         let theirs = time_format::parse("2021-11-01T17:30:04Z").unwrap();
         assert_eq!(clock_offset(theirs, asked_at, Duration::from_secs(2)), (second * 3, second));
     }
 
     #[test]
-    fn a_round_trip_is_short_or_long_against_the_lease() {
+    fn round_trip_is_compared_with_the_lease() {
         let judged = |spans: &[u64], lease: Option<u64>| {
             let bucket = asked(Some(json!({"config": {"max_age": 2_000_000_000_u64}})), spans);
             let mut report = Report::default();
             bucket.round_trip(lease.map(Duration::from_secs), false, &mut report);
             format!("{report:?}")
         };
-        // A request is given up after 250ms.
+        // A request times out after 250ms.
         assert!(judged(&[1, 2, 100], None).contains("Ok"));
         assert!(judged(&[1, 2, 130], None).contains("Warning"), "half of it, once");
         assert!(judged(&[1, 260, 270], None).contains("Error"), "most take too long");

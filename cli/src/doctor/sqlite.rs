@@ -1,4 +1,4 @@
-//! Elections in a SQLite file.
+//! Checks of a SQLite file.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,11 +17,11 @@ use crate::time_format;
 
 const FILE: &str = "file";
 
-/// Less room than the file and its journal may take, and less than makes nobody wonder.
+/// Too little for the file and its journal, and little enough for a warning.
 const TOO_LITTLE: u64 = 1 << 20;
 const LITTLE: u64 = 16 << 20;
 
-/// Examines the file and the directory that it is in.
+/// Checks the file and its directory.
 pub async fn check(path: &Path, tables: Tables, context: CheckContext<'_>, report: &mut Report) {
     let (mut spans, mut last) = (Vec::new(), None);
     for _ in 0..SAMPLES {
@@ -47,14 +47,15 @@ pub async fn check(path: &Path, tables: Tables, context: CheckContext<'_>, repor
     room(&directory, report);
 }
 
-/// What is there, or will be made.
+/// The file, or that it will be created.
 fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) {
     let path = path.display();
     let Some(file) = &facts.file else {
         return match tables.makes() {
-            true => report.ok(FILE, format!("there is no {path} yet: who comes first makes it")),
-            false => report
-                .error(FILE, format!("there is no {path}: leave out create=no, or name another")),
+            true => report.ok(FILE, format!("no {path} yet: the first candidate creates it")),
+            false => {
+                report.error(FILE, format!("no {path}: remove create=no, or choose another file"))
+            }
         };
     };
     match (file.longest_lease, tables.makes()) {
@@ -62,28 +63,26 @@ fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) 
             report.ok(
                 FILE,
                 format!(
-                    "it has the tables, with a longest lease of {}",
+                    "it has the tables, with a maximum lease of {}",
                     time_format::span(longest)
                 ),
             );
         }
-        (None, true) => report.ok(FILE, "it has no tables yet: who comes first makes them"),
-        (None, false) => {
-            report.error(FILE, "it has no tables: leave out create=no, or name another")
-        }
+        (None, true) => report.ok(FILE, "no tables yet: the first candidate creates them"),
+        (None, false) => report.error(FILE, "no tables: remove create=no, or choose another file"),
     }
     if file.journal == "wal" {
         report.ok("journal", "wal");
     } else if !(tables.makes() && file.unwritable.is_none()) {
         let what = format!(
-            "{}: readers hold up writers, and a renewal may come late; set it with PRAGMA journal_mode = WAL",
+            "{}: readers block writers, and a renewal may be late; set it with PRAGMA journal_mode = WAL",
             file.journal
         );
         report.warning("journal", what);
     }
 }
 
-/// Whoever reads needs the directory too: SQLite keeps what its processes share beside the file.
+/// Readers need the directory too: SQLite has shared files beside the database.
 fn rights(
     path: &Path,
     directory: &Path,
@@ -95,17 +94,17 @@ fn rights(
     if let Some(why) = facts.file.as_ref().and_then(|file| file.unwritable.as_ref()) {
         lacking.push(format!("writing to {} ({})", path.display(), one_line(why)));
     }
-    // A file without a name, which is gone when it is closed.
+    // An unnamed file, which disappears when it is closed.
     if let Err(why) = tempfile::tempfile_in(directory) {
-        lacking.push(format!("making files in {} ({why})", directory.display()));
+        lacking.push(format!("creating files in {} ({why})", directory.display()));
     }
     let lacking = lacking.join(", ");
-    let fix = "let it write to the file and to its directory";
+    let fix = "grant write access to the file and its directory";
     for of in [Observer, Candidate, Administrator] {
         let needed = if of == Observer { String::new() } else { lacking.clone() };
         let (useful, fix_useful) = (String::new(), String::new());
         let missing = MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful };
-        missing.tell(of, context.role, report);
+        missing.report(of, context.role, report);
     }
 }
 
@@ -115,7 +114,7 @@ fn place(facts: &SqliteFacts, report: &mut Report) {
         None => report.ok(CHECK, "on a file system of this machine"),
         Some(kind) => report.warning(
             CHECK,
-            format!("on a file system that is not known to be local ({kind}): elections are for the processes of one machine, and need SQLite's locks to work there; put the file on a disk of its own"),
+            format!("on a file system that may not be local ({kind}): elections are for the processes of one machine, and rely on SQLite's locks; put the file on a local disk"),
         ),
     }
 }
@@ -123,11 +122,11 @@ fn place(facts: &SqliteFacts, report: &mut Report) {
 fn room(directory: &Path, report: &mut Report) {
     const CHECK: &str = "room";
     let free = match statvfs(directory) {
-        Ok(told) => told.f_bavail.saturating_mul(told.f_frsize),
+        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
         Err(why) => return report.unknown(CHECK, format!("{}: {why}", directory.display())),
     };
-    let left = format!("{} left on its disk", time_format::size(free));
-    let fix = "a leader that cannot renew stops at its deadline; make room";
+    let left = format!("{} free on its disk", time_format::size(free));
+    let fix = "a leader that cannot renew stops at its deadline; free some space";
     match free {
         ..TOO_LITTLE => report.error(CHECK, format!("{left}: {fix}")),
         TOO_LITTLE..LITTLE => report.warning(CHECK, format!("{left}: {fix}")),

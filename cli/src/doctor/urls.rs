@@ -1,4 +1,4 @@
-//! LifeObjects that are named by URLs, each by itself.
+//! Checks of locks given by URLs, each separately.
 
 use incumbent::LockUrl;
 use incumbent::lock::Need;
@@ -12,7 +12,7 @@ use crate::lock_args::{ElectionObjects, misplaced};
 use crate::nats::BucketArgs;
 use crate::text::one_line;
 
-/// Examines each lock of a URL.
+/// Checks each lock of a URL.
 pub async fn check(
     url: &LockUrl,
     context: CheckContext<'_>,
@@ -39,7 +39,7 @@ pub async fn check(
 async fn one(named: Named, context: CheckContext<'_>, report: &mut Report) -> Result<(), CliError> {
     match named {
         Named::Memory => {
-            let what = "it is in one process, and there is nothing to check: no other process sees who leads";
+            let what = "it is in one process, invisible to other processes: nothing to check";
             report.ok("memory", what);
         }
         Named::Nats(bucket) => {
@@ -58,7 +58,7 @@ async fn one(named: Named, context: CheckContext<'_>, report: &mut Report) -> Re
         Named::Objects(bucket) => objects::check(&bucket, context, report).await?,
         Named::Peers(peers) => peers::check(&peers, context, report).await,
         _ => {
-            let message = "`doctor` knows nothing of this lock";
+            let message = "`doctor` does not support this lock";
             return Err(CliError::new(Code::Usage, message));
         }
     }

@@ -62,8 +62,8 @@ impl Evict {
         let evicted = evict(&elections, status, &holder, &doing).await?;
         output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
 
-        let longest = elections.longest_wait(&holder).map(|span| span.saturating_mul(2));
-        let wait = self.wait.or(longest).unwrap_or(DEFAULT_WAIT);
+        let max_wait = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
+        let wait = self.wait.or(max_wait).unwrap_or(DEFAULT_WAIT);
         if wait.is_zero() {
             return Ok(());
         }

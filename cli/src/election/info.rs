@@ -114,8 +114,8 @@ fn row(status: &ElectionStatus) -> [String; 5] {
 }
 
 fn address(status: &ElectionStatus) -> Option<String> {
-    let said = status.holder()?.advertisement.as_ref()?;
-    Some(said.address().to_owned())
+    let advertisement = status.holder()?.advertisement.as_ref()?;
+    Some(advertisement.address().to_owned())
 }
 
 fn or_dash(cell: Option<String>) -> String {

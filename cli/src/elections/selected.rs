@@ -133,7 +133,7 @@ impl<'a> Elections<'a> {
     }
 
     /// The longest wait of a successor of this holder; `None` if it is unknown.
-    pub fn longest_wait(&self, holder: &Holder) -> Option<Duration> {
+    pub fn max_wait(&self, holder: &Holder) -> Option<Duration> {
         match self {
             Self::Nats(elections) => elections.ttl(),
             Self::Kubernetes(_) => holder.lease,

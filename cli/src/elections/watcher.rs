@@ -79,7 +79,7 @@ impl<W: WatchSource> RestartingWatch<W> {
             };
         };
         match W::next(watch).await {
-            Some(Ok(heard)) => heard,
+            Some(Ok(update)) => update,
             Some(Err(error)) => {
                 self.watch = None;
                 self.failed = true;

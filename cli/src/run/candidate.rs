@@ -1,4 +1,4 @@
-//! Campaigning with a command that runs while in office.
+//! A candidate that runs a command while it leads.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::candidate::{RunningCandidate, describe};
 use crate::error::{CliError, Code};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 pub struct CommandCandidate {
     pub candidate: RunningCandidate,
@@ -32,23 +32,23 @@ pub struct CommandCandidate {
     pub options: Run,
 }
 
-/// How a run of the command ended. Nothing of it is left.
+/// How a run of the command ended. No process of it is left.
 enum Ended {
     ByItself { code: u8, interrupted: bool },
     Lost(Loss),
     Signal(Signal),
 }
 
-/// What to do after a term.
+/// The next step after a term.
 enum Next {
     CampaignAgain,
     Exit(u8),
-    /// Without releasing the office.
+    /// Exit without releasing the lock.
     ExitWithoutRelease(u8),
 }
 
 impl CommandCandidate {
-    /// StopTimes the command, or a signal, ends it: answers the exit code.
+    /// Campaigns until the command or a signal ends it. Returns the exit code.
     pub async fn campaign(&mut self) -> Result<u8, CliError> {
         loop {
             let leadership = match self.elected().await? {
@@ -63,7 +63,7 @@ impl CommandCandidate {
         }
     }
 
-    /// Waits for a term, or for the signal that ends the waiting.
+    /// Waits for a term, or for a signal to end.
     async fn elected(&mut self) -> Result<Result<Leadership, Signal>, CliError> {
         loop {
             tokio::select! {
@@ -74,9 +74,9 @@ impl CommandCandidate {
                         Err(stopped) => Err(CliError::new(Code::Failed, stopped.to_string())),
                     };
                 }
-                told = self.signals.next() => {
+                action = self.signals.next() => {
                     self.candidate.status.clear();
-                    match told {
+                    match action {
                         SignalAction::End(signal) => return Ok(Err(signal)),
                         SignalAction::Suspend => suspend_self(),
                         SignalAction::PassOn(_) => {}
@@ -89,7 +89,7 @@ impl CommandCandidate {
         }
     }
 
-    /// One term.
+    /// Runs the command for one term.
     async fn serve(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -104,7 +104,7 @@ impl CommandCandidate {
                 OnExit::Restart if !interrupted => {
                     self.watchdog.feed(leadership.deadline());
                     self.candidate.status.print(&format!(
-                        "the command ended with code {code}, starting it again in {}",
+                        "the command exited with code {code}, restarting it in {}",
                         humantime::format_duration(pause)
                     ));
                 }
@@ -114,11 +114,11 @@ impl CommandCandidate {
             if let Some(next) = self.pause(leadership, BootClock.now() + pause).await {
                 return Ok(next);
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
-    /// Waits before the command is started again, unless there is something else to do by then.
+    /// Waits before the restart of the command, unless the term or the process ends first.
     async fn pause(&mut self, leadership: &Leadership, until: Instant) -> Option<Next> {
         let mut deadline = leadership.deadline();
         loop {
@@ -130,7 +130,7 @@ impl CommandCandidate {
                     return Some(self.lost(&loss));
                 }
                 Ok(later) = leadership.renewed(deadline) => deadline = later,
-                told = self.signals.next() => match told {
+                action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
                     SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
@@ -140,7 +140,7 @@ impl CommandCandidate {
         }
     }
 
-    /// One run of the command.
+    /// Runs the command once.
     async fn work(&mut self, leadership: &Leadership) -> Result<Ended, CliError> {
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(ended);
@@ -148,7 +148,7 @@ impl CommandCandidate {
         let mut deadline = leadership.deadline();
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
-            leadership.resign(); // it stood still for too long
+            leadership.resign(); // suspended for too long
             return Ok(Ended::Lost(leadership.ended().await));
         }
         let token = leadership.token().to_string();
@@ -170,7 +170,7 @@ impl CommandCandidate {
                     self.stop(&mut guard, deadline).await;
                     return Err(failure);
                 }
-                told = self.signals.next() => match told {
+                action = self.signals.next() => match action {
                     SignalAction::End(signal) => {
                         self.stop(&mut guard, deadline).await;
                         return Ok(Ended::Signal(signal));
@@ -191,7 +191,7 @@ impl CommandCandidate {
                             return Ok(Ended::Signal(Signal::HUP));
                         }
                         CommandEvent::Expired => {
-                            leadership.resign(); // should the last renewal have arrived after all
+                            leadership.resign(); // in case the last renewal was stored
                             return Ok(Ended::Lost(leadership.ended().await));
                         }
                         CommandEvent::Unguarded => return Err(unguarded()),
@@ -205,7 +205,8 @@ impl CommandCandidate {
         }
     }
 
-    /// Has the file say until when the term lasts, before the command reads it. Answers how the term ended, if it did.
+    /// Writes the deadline file before the command starts. Returns the end of the term, if it ended
+    /// meanwhile.
     async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
         let deadline = leadership.deadline();
         self.file.renew(deadline, leadership.token());
@@ -216,7 +217,7 @@ impl CommandCandidate {
                 written = self.file.written() => {
                     return written.map(|()| None).map_err(|why| self.file.failure(Some(&why)));
                 }
-                told = self.signals.next() => match told {
+                action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Ok(Some(Ended::Signal(signal))),
                     SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
@@ -226,7 +227,7 @@ impl CommandCandidate {
         }
     }
 
-    /// Stops the command, as its term ends.
+    /// Stops the command at the end of its term.
     pub(super) async fn stop(&mut self, guard: &mut GuardHandle, deadline: Instant) {
         self.watchdog.pause();
         guard.stop(self.grace.kill_at(deadline)).await;
@@ -245,9 +246,9 @@ impl CommandCandidate {
         ];
         environment.extend_from_slice(more);
         let config = GuardConfig {
-            grace: self.grace.asked,
+            grace: self.grace.stop,
             signal: self.options.program.signal,
-            cgroup: Cgroup::make(),
+            cgroup: Cgroup::create(),
             directory: Some(self.file.directory().to_owned()),
             until,
         };
@@ -255,12 +256,13 @@ impl CommandCandidate {
         Ok(GuardHandle::start(&self.options.program.command, &environment, &withheld, config)?)
     }
 
-    /// Exits where something could not be stopped: others wait until the lease is over, and no command is started beside it.
+    /// Exits if a process could not be stopped: the lease must end before another leader starts,
+    /// and no second command may run beside it.
     pub(super) fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
         if let Some(left) = &guard.left {
             let message = format!(
-                "COMMAND could not be stopped: {left}; the office is not released, and another may lead when its lease is \
-                 over: see to it now"
+                "COMMAND could not be stopped: {left}; the lock is not released, and another candidate may lead after the \
+                 lease: stop it now"
             );
             CliError::new(Code::Failed, message).report();
             self.exit_without_release(Code::Failed as u8)
@@ -270,11 +272,11 @@ impl CommandCandidate {
     fn lost(&mut self, loss: &Loss) -> Next {
         self.candidate
             .status
-            .print(&format!("lost {}: {}; standing again", loss.election, loss.cause));
+            .print(&format!("lost {}: {}; campaigning again", loss.election, loss.cause));
         Next::CampaignAgain
     }
 
-    /// Exits as it is: the entry stays until its lease has run out.
+    /// Exits without a release: the entry stays until its lease ends.
     pub(super) fn exit_without_release(&mut self, code: u8) -> ! {
         self.file.remove();
         std::process::exit(code.into())

@@ -1,6 +1,6 @@
-//! The file in which a command reads how long it may go on.
+//! The deadline file of a command.
 //!
-//! A thread of its own writes it: a disk that hangs must hold up nobody who has a lease.
+//! A thread of its own writes it, so that a hung disk does not block the renewals.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -17,30 +17,30 @@ use tokio::sync::watch;
 use super::timer::sleep_until;
 use crate::error::{CliError, Code};
 
-/// The variable in which a command finds where the file is.
+/// The variable with the path of the file.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
-/// Everybody may read it: a command that gives up its rights must still know its deadline.
+/// All users may read it: a command that drops its privileges still needs its deadline.
 const READABLE: u32 = 0o644;
 const PASSABLE: u32 = 0o755;
-/// How long to wait for a disk when all is over.
+/// How long the removal may take on a hung disk.
 const REMOVAL: Duration = Duration::from_secs(1);
 
-/// One line: the deadline in seconds of `CLOCK_BOOTTIME`, the same as UTC by the wall clock, and the token of the term.
-/// All are zero while this process does not lead.
+/// One line: the deadline in seconds of `CLOCK_BOOTTIME`, the same in UTC by the wall clock, and
+/// the token of the term. All are zero while this process does not lead.
 ///
-/// It is replaced as a whole at each renewal, so a reader never sees half of it.
+/// Each renewal replaces it atomically.
 pub struct DeadlineFile {
     directory: PathBuf,
     path: PathBuf,
-    /// Nothing is taken any more once this is gone.
+    /// Dropped to stop the writer.
     lines: Option<mpsc::Sender<Line>>,
-    /// What was asked for last.
-    asked: Line,
+    /// The last requested line.
+    requested: Line,
     written: watch::Receiver<Written>,
     removed: mpsc::Receiver<()>,
 }
 
-/// What the file is to say.
+/// A line of the file.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     number: u64,
@@ -48,61 +48,63 @@ struct Line {
     token: Token,
 }
 
-/// What it says.
+/// The state of the file.
 #[derive(Debug, Clone)]
 struct Written {
     /// The last line that was tried.
     number: u64,
-    /// StopTimes when the last line that was written lets the command go on.
+    /// The deadline of the last line that was written.
     deadline: Instant,
-    /// Why the last line that was tried was not written.
+    /// The error of the last line that was tried.
     failure: Option<String>,
 }
 
 impl DeadlineFile {
-    pub fn make() -> Result<Self, CliError> {
+    pub fn create() -> Result<Self, CliError> {
         let set = |name| std::env::var_os(name).map(PathBuf::from);
-        // Only its owner may pass there; and only root's commands can become another user by themselves.
+        // Only the owner may enter it; a command of root may change its user by itself.
         let runtime = set("XDG_RUNTIME_DIR").filter(|_| !geteuid().is_root());
-        // Memory before a disk, which may hang, unless a directory is told.
-        let places = [set("TMPDIR"), Some(PathBuf::from("/dev/shm")), Some(std::env::temp_dir())];
-        Self::in_first_of([runtime].into_iter().chain(places).flatten())
+        // Prefer memory over a disk, which may hang, unless a directory is given.
+        let directories =
+            [set("TMPDIR"), Some(PathBuf::from("/dev/shm")), Some(std::env::temp_dir())];
+        Self::in_first_of([runtime].into_iter().chain(directories).flatten())
     }
 
-    fn in_first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, CliError> {
+    fn in_first_of(directories: impl Iterator<Item = PathBuf>) -> Result<Self, CliError> {
         let mut tried = Vec::new();
-        for place in places {
-            match Self::in_directory(&place) {
+        for directory in directories {
+            match Self::in_directory(&directory) {
                 Ok(file) => return Ok(file),
-                Err(error) => tried.push(format!("{}: {error}", place.display())),
+                Err(error) => tried.push(format!("{}: {error}", directory.display())),
             }
         }
         let tried = tried.join("; ");
-        let message =
-            format!("no place for the deadline file ({tried}): set TMPDIR to a directory for it");
+        let message = format!(
+            "cannot create the deadline file ({tried}): set TMPDIR to a writable directory"
+        );
         Err(CliError::new(Code::Failed, message))
     }
 
-    fn in_directory(place: &Path) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("incumbent-").tempdir_in(place)?;
+    fn in_directory(parent: &Path) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("incumbent-").tempdir_in(parent)?;
         fs::set_permissions(directory.path(), Permissions::from_mode(PASSABLE))?;
         let path = directory.path().join("deadline");
         let none = Line { number: 0, deadline: Instant::ORIGIN, token: Token(0) };
         replace(&path, none)?;
         let (lines, to_write) = mpsc::channel();
-        let (tell, written) =
+        let (sender, written) =
             watch::channel(Written { number: 0, deadline: none.deadline, failure: None });
         let (gone, removed) = mpsc::channel();
         let file = Self {
             directory: directory.path().to_owned(),
             path: path.clone(),
             lines: Some(lines),
-            asked: none,
+            requested: none,
             written,
             removed,
         };
         std::thread::Builder::new().name("deadline-file".to_owned()).spawn(move || {
-            write_all(&path, &to_write, &tell);
+            write_all(&path, &to_write, &sender);
             drop(directory);
             drop(gone);
         })?;
@@ -117,63 +119,66 @@ impl DeadlineFile {
         &self.directory
     }
 
-    /// Has a later deadline written; waits for nothing.
+    /// Requests a later deadline; does not wait.
     pub fn renew(&mut self, deadline: Instant, token: Token) {
-        let number = self.asked.number + 1;
-        self.asked = Line { number, deadline, token };
+        let number = self.requested.number + 1;
+        self.requested = Line { number, deadline, token };
         if let Some(lines) = &self.lines {
-            let _ = lines.send(self.asked);
+            let _ = lines.send(self.requested);
         }
     }
 
-    /// Has it say that this process does not lead. Where it cannot be said, the last deadline says it soon.
+    /// Requests the line of a process that does not lead. If it cannot be written, the last
+    /// deadline passes soon.
     pub fn lapse(&mut self) {
         self.renew(Instant::ORIGIN, Token(0));
     }
 
-    /// Waits until what was asked for last is written, or why it cannot be. Cancel safe.
+    /// Waits until the last requested line is written. Returns the error if it is not. Cancel safe.
     pub async fn written(&self) -> Result<(), String> {
-        let number = self.asked.number;
+        let number = self.requested.number;
         let mut written = self.written.clone();
-        let told = written.wait_for(|written| written.number >= number).await;
-        match told.map(|written| written.failure.clone()) {
+        let result = written.wait_for(|written| written.number >= number).await;
+        match result.map(|written| written.failure.clone()) {
             Ok(None) => Ok(()),
             Ok(Some(failure)) => Err(failure),
-            Err(_) => Err("its writer has ended".to_owned()),
+            Err(_) => Err("its writer ended".to_owned()),
         }
     }
 
-    /// Waits until what the file says ends within `margin` though a later deadline was asked for, and answers why. Cancel safe.
+    /// Waits until the written deadline ends within `margin` although a later one was requested.
+    /// Returns the reason. Cancel safe.
     pub async fn fell_behind(&self, margin: Duration) -> CliError {
         let mut written = self.written.clone();
         loop {
-            let says = written.borrow_and_update().clone();
-            if says.deadline < self.asked.deadline {
-                sleep_until(says.deadline - margin).await;
-                let says = written.borrow();
-                if says.deadline - margin <= BootClock.now() && says.deadline < self.asked.deadline
+            let state = written.borrow_and_update().clone();
+            if state.deadline < self.requested.deadline {
+                sleep_until(state.deadline - margin).await;
+                let state = written.borrow();
+                if state.deadline - margin <= BootClock.now()
+                    && state.deadline < self.requested.deadline
                 {
-                    return self.failure(says.failure.as_deref());
+                    return self.failure(state.failure.as_deref());
                 }
                 continue;
             }
             if written.changed().await.is_err() {
-                return self.failure(Some("its writer has ended"));
+                return self.failure(Some("its writer ended"));
             }
         }
     }
 
-    /// That it cannot be written; without a reason its disk does not answer.
+    /// The error of a write; without a reason the disk hangs.
     pub fn failure(&self, why: Option<&str>) -> CliError {
-        let (path, why) = (self.path.display(), why.unwrap_or("its disk does not answer"));
+        let (path, why) = (self.path.display(), why.unwrap_or("the disk does not respond"));
         let message = format!(
-            "cannot write the deadline file {path}: {why}; the term ended for that: \
-             mend it, or set TMPDIR to a directory in memory"
+            "cannot write the deadline file {path}: {why}; the term was ended: \
+             fix it, or set TMPDIR to a directory in memory"
         );
         CliError::new(Code::Failed, message)
     }
 
-    /// Removes it, unless its disk hangs.
+    /// Removes the file, unless its disk hangs.
     pub fn remove(&mut self) {
         self.lines = None;
         let _ = self.removed.recv_timeout(REMOVAL);
@@ -186,12 +191,12 @@ impl Drop for DeadlineFile {
     }
 }
 
-/// Writes the latest of the lines that have come, again and again, until no more can come.
-fn write_all(path: &Path, lines: &mpsc::Receiver<Line>, tell: &watch::Sender<Written>) {
+/// Writes the latest of the requested lines, until the sender is dropped.
+fn write_all(path: &Path, lines: &mpsc::Receiver<Line>, sender: &watch::Sender<Written>) {
     while let Ok(line) = lines.recv() {
         let line = lines.try_iter().last().unwrap_or(line);
         let failure = replace(path, line).err().map(|error| error.to_string());
-        tell.send_modify(|written| {
+        sender.send_modify(|written| {
             written.number = line.number;
             if failure.is_none() {
                 written.deadline = line.deadline;
@@ -226,7 +231,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn its_line_is_for_shells() {
+    fn line_is_easy_to_parse_in_a_shell() {
         let wall = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         assert_eq!(
             text(Duration::from_millis(12_034), wall, 7),
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_kept_where_there_is_a_place() {
+    fn first_writable_directory_is_used() {
         let place = tempfile::tempdir().unwrap();
         let (absent, there) = (place.path().join("absent"), place.path().to_owned());
         let file = DeadlineFile::in_first_of([absent.clone(), there].into_iter()).unwrap();
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_written_is_known_before_its_deadline() {
+    async fn failed_write_is_reported_before_the_deadline() {
         let place = tempfile::tempdir().unwrap();
         let mut file = DeadlineFile::in_directory(place.path()).unwrap();
         let first = BootClock.now() + SECOND;
@@ -258,8 +263,8 @@ mod tests {
         fs::create_dir(file.path().with_extension("new")).unwrap();
         file.renew(first + SECOND, Token(7));
         assert!(file.written().await.is_err());
-        let told = file.fell_behind(SECOND / 2).await.to_string();
-        assert!(told.contains("Is a directory"), "{told}");
+        let error = file.fell_behind(SECOND / 2).await.to_string();
+        assert!(error.contains("Is a directory"), "{error}");
         assert!(first - SECOND / 2 <= BootClock.now());
         fs::remove_dir(file.path().with_extension("new")).unwrap();
         file.renew(first + SECOND * 2, Token(7));

@@ -25,13 +25,14 @@ use crate::nats::DEFAULT_TIMEOUT;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///
-/// The lock is an object in the pod's namespace that the leader's pod owns, as operator-sdk makes it: nobody else leads
-/// before that pod is gone, has ended, or is lost with its node. There is no lease, so no outage of the API server ends
-/// COMMAND. This waits until the pod owns the lock, for as long as it takes, and then runs COMMAND once.
+/// The lock is an object in the pod's namespace that the leader's pod owns, as operator-sdk creates
+/// it: no other pod leads before that pod is deleted, has ended, or is lost with its node. There is
+/// no lease, so an outage of the API server does not stop COMMAND. This waits until the pod owns
+/// the lock, without a limit, and then runs COMMAND once.
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Life {
-    /// The election: the name of the object that is the lock.
+    /// The election: the name of the lock object.
     #[arg(index = 1)]
     name: String,
     #[command(flatten)]
@@ -39,13 +40,13 @@ pub struct Life {
     /// How long COMMAND may take to stop before it is killed. Keep it below the pod's terminationGracePeriodSeconds.
     #[arg(long, default_value = "10s", value_parser = parse_grace)]
     grace: Duration,
-    /// The pod that this runs in [env: POD_NAME] [default: the host's name].
+    /// The pod of this process [env: POD_NAME] [default: the host's name].
     #[arg(long)]
     pod: Option<String>,
-    /// The kind of object that is the lock. All in the election must have the same.
+    /// The kind of the lock object. All candidates of an election must use the same kind.
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     life_kind: LifeKind,
-    /// How often to look though no watch has told of anything.
+    /// The poll interval, beside the watches.
     #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = humantime::parse_duration)]
     poll: Duration,
     #[command(flatten)]
@@ -57,36 +58,36 @@ pub struct Life {
 
 const MANUAL: &str = "\
 What ends it:
-  COMMAND ends by itself: incumbent exits with its code. The kubelet starts the container again, which finds its pod's
-  lock and runs COMMAND at once. To move a leader, delete its pod.
-  A signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal): COMMAND and every process that came from it are asked to stop, and what
-  is left after the grace is killed. The lock stays with the pod: nobody else leads before the pod is gone.
-  The lock is lost, because somebody has deleted it (`election evict --kind for-life`) or taken its owner: COMMAND is
-  stopped in the same way. Somebody else may lead by then, and does not wait: refuse smaller tokens where you write.
-  While the API server is out of reach nothing tells of that.
+    COMMAND ends by itself: incumbent exits with its code. The kubelet restarts the container, which finds its pod's lock
+  and runs COMMAND at once. To move the leadership, delete the leader's pod.
+  A signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal): COMMAND and its descendants get the signal, and after
+  the grace SIGKILL. The lock stays with the pod: no other pod leads before this one is gone.
+  The lock is lost, because it was deleted (`election evict --kind for-life`) or its owner was replaced: COMMAND is
+  stopped in the same way. Another pod may lead by then, without waiting: refuse smaller tokens at the destination of
+  writes. While the API server is unreachable a lost lock is not noticed.
 
 What COMMAND sees:
   INCUMBENT_ELECTION   NAME.
   INCUMBENT_IDENTITY   The pod.
-  INCUMBENT_TOKEN      The fencing token: greater than that of every pod that led before.
-  INCUMBENT_RESUMED    1 where an earlier container of this pod has led: what that one began may be half done. Else 0.
-  There is no INCUMBENT_DEADLINE_FILE, for there is no deadline. Its tree of processes, its terminal and the process that
-  guards it (`run-guard`) are as with `incumbent run`.
+  INCUMBENT_TOKEN      The fencing token, greater than that of every earlier leader.
+  INCUMBENT_RESUMED    1 if an earlier container of this pod led, and may have left unfinished work. Else 0.
+  There is no INCUMBENT_DEADLINE_FILE, as there is no deadline. Descendants, the terminal and the guard process
+  (`run-guard`) are as with `incumbent run`.
 
 Rights:
-  docs/kubernetes.md has the least Role. Without the right to watch it looks every --poll.
+  See docs/kubernetes.md for the required Role. Without the right to watch it polls at the interval --poll.
 
 Exit codes:
   COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal that ended incumbent.
-  127: there is no such command, 126: it is not executable. 3: the lock is lost, this pod is being deleted or has ended, or
-  there is no such namespace. 2: usage, there is no such pod, or an object of that name is no lock. 5: denied, for 5s. Else
-  1 failed. A server that is out of reach is waited for.
+  127: no such command, 126: not executable. 3: the lock is lost, this pod is being deleted or has ended, or there is no
+  such namespace. 2: usage, no such pod, or an object of that name is not a lock. 5: permission denied for 5s. Else
+  1 failed. It retries while the server is unreachable.
 
 Examples:
   incumbent life my-operator -- my-operator --verbose
   incumbent life my-app --namespace prod --life-kind lease -- my-daemon";
 
-/// A leader for life, and its program.
+/// A leader for life and its program.
 pub(super) struct ForLife {
     pub name: String,
     pub program: Program,
@@ -111,9 +112,9 @@ impl Life {
 }
 
 impl ForLife {
-    /// How long a command may take to stop, unless told otherwise.
+    /// The default grace.
     pub const GRACE: Duration = Duration::from_secs(10);
-    /// How often to look, unless told otherwise.
+    /// The default poll interval.
     pub const POLL: Duration = Duration::from_secs(15);
 
     pub async fn run(self, signals: &mut Signals) -> Result<ExitCode, CliError> {
@@ -131,7 +132,7 @@ impl ForLife {
         self.work(&leadership, signals).await.map(ExitCode::from)
     }
 
-    /// Waits until this pod owns the lock, or for the signal that ends the waiting.
+    /// Waits until this pod owns the lock, or for a signal to end.
     async fn elected(
         &self,
         signals: &mut Signals,
@@ -142,8 +143,8 @@ impl ForLife {
             candidate = candidate.pod(pod);
         }
         let mut status = StatusLine::new();
-        status.show(&format!("{}: looking who leads", self.name));
-        let (mut news, mut told) = (candidate.status(), None);
+        status.show(&format!("{}: looking for the leader", self.name));
+        let (mut states, mut last) = (candidate.status(), None);
         let mut leadership = candidate.into_future();
         let outcome = loop {
             tokio::select! {
@@ -157,11 +158,11 @@ impl ForLife {
                     }
                     SignalAction::PassOn(_) => {}
                 },
-                Some(LifeState::Waiting { reason }) = news.changed() => {
+                Some(LifeState::Waiting { reason }) = states.changed() => {
                     let line = format!("{}: waiting: {reason}", self.name);
-                    if !reason.is_empty() && told.as_ref() != Some(&line) {
+                    if !reason.is_empty() && last.as_ref() != Some(&line) {
                         status.show_or_note(&line);
-                        told = Some(line);
+                        last = Some(line);
                     }
                 }
             }
@@ -170,7 +171,7 @@ impl ForLife {
         Ok(outcome)
     }
 
-    /// Runs the command, and answers the exit code.
+    /// Runs the command. Returns the exit code.
     async fn work(
         &self,
         leadership: &LifeLeadership,
@@ -185,7 +186,7 @@ impl ForLife {
         let config = GuardConfig {
             grace: self.grace,
             signal: self.program.signal,
-            cgroup: Cgroup::make(),
+            cgroup: Cgroup::create(),
             directory: None,
             until: None,
         };
@@ -199,10 +200,10 @@ impl ForLife {
                 () = &mut lost => {
                     guard.stop(kill_at()).await;
                     let (name, pod) = (&self.name, leadership.pod());
-                    let message = format!("{name}: the lock was taken from pod {pod}, so the command was stopped");
+                    let message = format!("{name}: the lock was taken from pod {pod}, the command was stopped");
                     return Err(CliError::new(Code::NotFound, message));
                 }
-                told = signals.next() => match told {
+                action = signals.next() => match action {
                     SignalAction::End(signal) => {
                         guard.stop(kill_at()).await;
                         return Ok(exit_code(signal));

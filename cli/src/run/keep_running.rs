@@ -1,4 +1,4 @@
-//! Campaigning with a command that always runs, and is told whether it leads.
+//! A candidate that keeps a command running, and signals it the begin and end of terms.
 
 use std::future::pending;
 use std::time::Duration;
@@ -18,20 +18,20 @@ use super::timer::sleep_until;
 use crate::error::CliError;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the end of a term is held back for the deadline file.
+/// How long the end of a term waits for the deadline file.
 const LAPSE: Duration = Duration::from_millis(20);
 
-/// A term, from its win until the command had the grace to act on its end.
+/// A term, from its begin until the command had the grace to act on its end.
 struct Term {
     leadership: Leadership,
     deadline: Instant,
-    /// What it was at first.
+    /// The first deadline.
     won_until: Instant,
-    /// The command was told of it: the deadline file says so.
-    told: bool,
-    /// StopTimes when it is still held after its end was told.
+    /// Whether the command was signalled: the deadline file has the term.
+    signalled: bool,
+    /// The end of the grace after the command was signalled the end of the term.
     held_until: Option<Instant>,
-    /// Why nothing goes on after it.
+    /// The error to stop with.
     failure: Option<CliError>,
 }
 
@@ -42,7 +42,7 @@ impl Term {
             leadership,
             deadline,
             won_until: deadline,
-            told: false,
+            signalled: false,
             held_until: None,
             failure: None,
         }
@@ -58,10 +58,10 @@ impl CommandCandidate {
         let mut term: Option<Term> = None;
         loop {
             let mut guard = self.start(&[], None)?;
-            if term.as_ref().is_some_and(|term| term.continues() && term.told) {
+            if term.as_ref().is_some_and(|term| term.continues() && term.signalled) {
                 guard.request(GuardRequest::Signal(Signal::USR1.as_raw()));
             }
-            let code = self.tell(&mut guard, &mut term).await;
+            let code = self.signal_terms(&mut guard, &mut term).await;
             self.watchdog.pause();
             self.exit_if_processes_remain(&guard);
             if let Some(code) = code? {
@@ -70,9 +70,9 @@ impl CommandCandidate {
             if let Some(term) = &term {
                 self.watchdog.feed(term.leadership.deadline());
             }
-            self.candidate.status.print("the command ended, starting it again in 1s");
+            self.candidate.status.print("the command exited, restarting it in 1s");
             tokio::select! {
-                told = self.signals.next() => match told {
+                action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Ok(exit_code(signal)),
                     SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
@@ -82,8 +82,8 @@ impl CommandCandidate {
         }
     }
 
-    /// Tells one run of the command of terms; answers the exit code, or nothing where it is to be started again.
-    async fn tell(
+    /// Signals terms to one run of the command. Returns the exit code, or `None` to restart it.
+    async fn signal_terms(
         &mut self,
         guard: &mut GuardHandle,
         term: &mut Option<Term>,
@@ -97,7 +97,7 @@ impl CommandCandidate {
                 biased;
                 loss = ended(term.as_ref()) => {
                     self.file.lapse();
-                    // So that it finds what the file says now, unless its disk hangs.
+                    // The command should read the new line, unless the disk hangs.
                     let _ = tokio::time::timeout(LAPSE, self.file.written()).await;
                     guard.request(GuardRequest::Signal(Signal::USR2.as_raw()));
                     if let Some(term) = term {
@@ -107,7 +107,7 @@ impl CommandCandidate {
                 () = left(term.as_ref()) => {
                     let failure = term.take().and_then(|term| term.failure);
                     if !guard.has_acknowledged_all() {
-                        guard.stop_without_guard().await; // the command was not told
+                        guard.stop_without_guard().await; // the command was not signalled
                         return Err(failure.unwrap_or_else(unguarded));
                     }
                     if let Some(failure) = failure {
@@ -127,10 +127,10 @@ impl CommandCandidate {
                     term.failure.get_or_insert(failure);
                     term.leadership.resign();
                 },
-                told = written(&self.file, term.as_ref()) => if let Some(term) = term {
-                    match told {
+                result = written(&self.file, term.as_ref()) => if let Some(term) = term {
+                    match result {
                         Ok(()) => {
-                            term.told = true;
+                            term.signalled = true;
                             guard.request(GuardRequest::Signal(Signal::USR1.as_raw()));
                         }
                         Err(why) => {
@@ -139,13 +139,13 @@ impl CommandCandidate {
                         }
                     }
                 },
-                told = self.signals.next() => match told {
+                action = self.signals.next() => match action {
                     SignalAction::End(signal) => {
                         self.end(guard, term.as_ref()).await;
                         return Ok(Some(exit_code(signal)));
                     }
                     SignalAction::Suspend => guard.suspend(),
-                    // They would tell it of wins and losses that are none.
+                    // They would look like the begin or end of a term.
                     SignalAction::PassOn(Signal::USR1 | Signal::USR2) => {}
                     SignalAction::PassOn(signal) => guard.request(GuardRequest::PassOn(signal.as_raw())),
                 },
@@ -183,18 +183,18 @@ impl CommandCandidate {
     }
 }
 
-/// Waits until the file says that this term has begun.
+/// Waits until the file has the term.
 async fn written(file: &DeadlineFile, term: Option<&Term>) -> Result<(), String> {
     match term {
-        Some(term) if term.continues() && !term.told => file.written().await,
+        Some(term) if term.continues() && !term.signalled => file.written().await,
         _ => pending().await,
     }
 }
 
-/// Waits until the file says too little of this term.
+/// Waits until the file is behind the term.
 async fn unwritten(file: &DeadlineFile, term: Option<&Term>, margin: Duration) -> CliError {
     match term {
-        Some(term) if term.continues() && term.told => file.fell_behind(margin).await,
+        Some(term) if term.continues() && term.signalled => file.fell_behind(margin).await,
         Some(term) if term.continues() => {
             sleep_until(term.won_until - margin).await;
             file.failure(None)
@@ -215,7 +215,7 @@ async fn renewed(term: Option<&Term>) -> Instant {
         Some(term) if term.held_until.is_none() => {
             match term.leadership.renewed(term.deadline).await {
                 Ok(deadline) => deadline,
-                Err(_) => pending().await, // who waits for the end is told
+                Err(_) => pending().await, // `ended` returns
             }
         }
         _ => pending().await,

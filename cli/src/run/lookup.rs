@@ -1,4 +1,4 @@
-//! Finding the command before standing for the office: a campaigner that cannot work should not lead.
+//! Lookup of the command before campaigning: a candidate without a command should not lead.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 
 use super::guard::{NOT_EXECUTABLE, NOT_FOUND};
 
-/// Why a command cannot run, with the exit code that shells give.
+/// The error of a missing command, with the exit code of shells.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing {
     pub code: u8,
@@ -28,7 +28,7 @@ pub fn check(program: &OsStr) -> Result<(), Missing> {
     if candidates.iter().any(|file| is_executable(file)) {
         return Ok(());
     }
-    // A directory is looked for by its path only.
+    // A directory is found by its path only.
     let found = candidates.iter().find(|file| file.is_file() || is_path && file.exists());
     let (code, message) = match found {
         Some(file) if file.is_dir() => {
@@ -36,13 +36,10 @@ pub fn check(program: &OsStr) -> Result<(), Missing> {
         }
         Some(file) => (
             NOT_EXECUTABLE,
-            format!(
-                "{} is not executable: chmod +x it, or run it by its interpreter",
-                file.display()
-            ),
+            format!("{} is not executable: run chmod +x, or use its interpreter", file.display()),
         ),
-        None if is_path => (NOT_FOUND, format!("there is no command {name}")),
-        None => (NOT_FOUND, format!("there is no command {name} on PATH")),
+        None if is_path => (NOT_FOUND, format!("no command {name}")),
+        None => (NOT_FOUND, format!("no command {name} on PATH")),
     };
     Err(Missing { code, message })
 }
@@ -60,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_looked_for_as_a_shell_does() {
+    fn commands_are_found_as_by_a_shell() {
         assert_eq!(code("sh"), None);
         assert_eq!(code("/bin/sh"), None);
         assert_eq!(code("/etc/passwd"), Some(126));

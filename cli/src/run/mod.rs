@@ -35,7 +35,7 @@ use self::watchdog::Watchdog;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeObjects, SelectedLock};
 
-/// For tests: what is reckoned from a lease and a grace, whatever they are.
+/// For tests: the arithmetic of a lease and a grace.
 #[cfg(test)]
 pub fn check_grace_bounds(lease: std::time::Duration, asked: std::time::Duration) {
     if let Ok(grace) = Grace::new(lease, Some(asked)) {
@@ -44,7 +44,7 @@ pub fn check_grace_bounds(lease: std::time::Duration, asked: std::time::Duration
     }
 }
 
-/// Does what the program was started for by itself, if it was.
+/// Runs as one of the helper processes, if the program was started as such.
 pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
         guard::GUARD_SUBCOMMAND => Some(guard::watch(args)),
@@ -67,7 +67,7 @@ impl Run {
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
         let grace = Grace::new(opened.lease(), self.grace)?;
-        let file = DeadlineFile::make()?;
+        let file = DeadlineFile::create()?;
         uptime::check();
         let (candidate, _) = self.candidate.start(opened, Some(grace.total()))?;
         let watchdog = Watchdog::start(candidate.election.clone());
@@ -82,13 +82,13 @@ impl Run {
         code.map(ExitCode::from)
     }
 
-    /// The same for a leader for life, whose flags are fewer.
+    /// The same for a leader for life, which has fewer flags.
     fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
         let flags =
             [("--keep-running", self.keep_running), ("--on-exit", self.on_exit != OnExit::Resign)];
         let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
         if let Some(flag) = flag.or_else(|| self.candidate.given()) {
-            let message = format!("{flag} says nothing with --kind for-life");
+            let message = format!("{flag} cannot be used with --kind for-life");
             return Err(CliError::new(Code::Usage, message));
         }
         Ok(ForLife {

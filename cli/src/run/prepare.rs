@@ -1,4 +1,4 @@
-//! What must hold before a command's election is taken part in.
+//! Preparation of a process that runs a command.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,8 @@ use super::signals::Signals;
 use crate::error::CliError;
 
 impl Program {
-    /// What must be so before its office is stood for: it can be run, and signals and orphans come to us. Else the exit code.
+    /// Checks the command, and sets up signals and the adoption of orphans. Returns the exit code
+    /// of a missing command.
     pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, CliError> {
         if let Some(program) = self.command.first()
             && let Err(missing) = lookup::check(program)
@@ -19,9 +20,9 @@ impl Program {
             return Ok(Err(ExitCode::from(missing.code)));
         }
         let signals = Signals::listen()?;
-        // What leaves the tree of a guard that was killed comes to us.
+        // Adopt the descendants of a guard that was killed.
         set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
-        // A command of the same user cannot read our memory and environment, which prove to the lock who we are.
+        // Processes of the same user cannot read the credentials in memory and environment.
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         Ok(Ok(signals))
     }

@@ -1,4 +1,4 @@
-//! What the campaigner is told by signals.
+//! Signals to a process that runs a command.
 
 use std::fs::File;
 use std::future::pending;
@@ -17,14 +17,14 @@ pub struct Signals {
     user: [Option<Stream>; 2],
 }
 
-/// What to do about one.
+/// What to do about a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {
-    /// Stop in request, and exit with 128 and this number.
+    /// Stop in order, and exit with 128 and this number.
     End(Signal),
-    /// Stand still, as a terminal asked for.
+    /// Suspend this process, as the terminal requested.
     Suspend,
-    /// It is for the command.
+    /// Forward the signal to the command.
     PassOn(Signal),
 }
 
@@ -33,7 +33,7 @@ impl Signals {
         HAD_TERMINAL.store(has_terminal(), Ordering::Relaxed);
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let listen = |number: Signal| {
-            // Whoever started us had it ignored, as nohup does, and means it.
+            // A signal that was ignored at the start, as by nohup, stays ignored.
             if is_in(&status, "SigIgn:", number) {
                 return Ok(None);
             }
@@ -49,7 +49,7 @@ impl Signals {
         })
     }
 
-    /// The next one. Cancel safe.
+    /// The next signal. Cancel safe.
     pub async fn next(&mut self) -> SignalAction {
         let [first, second] = &mut self.user;
         tokio::select! {
@@ -66,7 +66,8 @@ impl Signals {
         }
     }
 
-    /// The next one that ends us; stands still for others, and passes over what is for a command. Cancel safe.
+    /// The next signal that ends this process. Suspends for others, and drops those for the
+    /// command. Cancel safe.
     pub async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -78,13 +79,13 @@ impl Signals {
     }
 }
 
-/// Whether a hangup was one: our terminal is gone. Else somebody asks for what daemons do then, such as to read their files
-/// again.
+/// Whether SIGHUP means that the terminal was closed. Otherwise it is a request as to daemons, such
+/// as to reload.
 pub fn hung_up() -> bool {
     HAD_TERMINAL.load(Ordering::Relaxed) && !has_terminal()
 }
 
-/// Whether there was one at the start.
+/// Whether there was a terminal at the start.
 static HAD_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 fn has_terminal() -> bool {
@@ -100,7 +101,7 @@ async fn one(stream: &mut Option<Stream>) {
     }
 }
 
-/// Stops this process until it is continued. The guard goes on.
+/// Stops this process until it is continued. The guard continues.
 pub fn suspend_self() {
     let _ = kill_process(getpid(), Signal::STOP);
 }
@@ -110,7 +111,7 @@ pub fn exit_code(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
 }
 
-/// Whether the set of signals in this field of a `status` file has the signal.
+/// Whether the signal is in the set of this field of a `status` file.
 pub fn is_in(status: &str, field: &str, signal: Signal) -> bool {
     let set = status.lines().find_map(|line| line.strip_prefix(field));
     let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Job control: the command's process group in the foreground of our terminal, and ours back again.
+//! Job control: moves the terminal's foreground to the command's process group and back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, stdin, stdout};
@@ -9,15 +9,15 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 /// The controlling terminal.
 pub struct Terminal {
     tty: File,
-    /// The campaigner's group.
+    /// The candidate's process group.
     theirs: Pid,
     modes: Option<Termios>,
 }
 
 impl Terminal {
-    /// For the campaigner. `None` where the command does not talk with a terminal: in a pipeline the other programs
-    /// keep it.
-    pub fn of_campaigner() -> Option<Self> {
+    /// The terminal for the candidate. `None` if the command does not use it: in a pipeline it
+    /// belongs to the other programs.
+    pub fn of_candidate() -> Option<Self> {
         (stdin().is_terminal() && stdout().is_terminal()).then(|| Self::open(getpgrp())).flatten()
     }
 
@@ -31,27 +31,27 @@ impl Terminal {
         Some(Self { tty, theirs, modes })
     }
 
-    /// Whether our own group has the terminal. Only then may it be given away without being stopped for trying.
+    /// Whether this process group has the foreground. Only then can it be moved without SIGTTOU.
     pub fn is_ours(&self) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == getpgrp())
     }
 
-    /// Gives the terminal to a group, if it is ours.
+    /// Moves the foreground to a group, if this one has it.
     pub fn lend(&self, group: Pid) -> bool {
         self.is_ours() && tcsetpgrp(&self.tty, group).is_ok()
     }
 
-    /// Gives the terminal to the campaigner's group, if it is ours.
+    /// Moves the foreground back to the candidate's group, if this one has it.
     pub fn give_back(&self) {
         self.lend(self.theirs);
     }
 
-    /// A command that was killed could not tidy up.
+    /// Restores the modes after a command was killed.
     pub fn restore_modes(&self) {
         if self.is_ours()
             && let Some(modes) = &self.modes
         {
-            let _ = tcsetattr(&self.tty, OptionalActions::Now, modes); // not to wait for one that is stopped
+            let _ = tcsetattr(&self.tty, OptionalActions::Now, modes); // do not wait for a stopped terminal
         }
     }
 }

@@ -6,10 +6,10 @@ use incumbent::clock::{BootClock, Clock};
 
 use crate::output;
 
-/// How far apart they may be read.
+/// The tolerance between both reads, in seconds.
 const APART: f64 = 1.0;
 
-/// Warns where it cannot: lxcfs shows a container how long it has been up itself.
+/// Warns if it cannot: lxcfs shows the uptime of the container.
 pub fn check() {
     let Some(shown) = fs::read_to_string("/proc/uptime").ok().and_then(|line| seconds(&line))
     else {
@@ -18,7 +18,7 @@ pub fn check() {
     let real = BootClock.now().since_origin().as_secs_f64();
     if (shown - real).abs() > APART {
         output::note(format!(
-            "incumbent: /proc/uptime says {shown:.0}s where CLOCK_BOOTTIME says {real:.0}s, as in a container with lxcfs: \
+            "incumbent: /proc/uptime is {shown:.0}s, CLOCK_BOOTTIME is {real:.0}s, as in a container with lxcfs: \
              COMMAND must compare its deadline with clock_gettime(CLOCK_BOOTTIME)"
         ));
     }

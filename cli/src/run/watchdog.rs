@@ -1,7 +1,7 @@
-//! Gives the office up when the task that works for it stands still.
+//! Resigns when the task that supervises the command hangs.
 //!
-//! A lease is renewed by a task of its own. Were the one that looks after the command blocked (by a terminal whose output
-//! is stopped, say), the guard would end the command, and the lease would be held on without anybody at work.
+//! Another task renews the lease. If the supervising task is blocked, for example by a stopped
+//! terminal, the guard stops the command, and the lease would be renewed without any work.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 
 use super::timer::sleep_until;
 
-const AGAIN: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 
-/// StopSignals with whoever has it.
+/// Stopped when dropped.
 pub struct Watchdog {
     until: watch::Sender<Option<Instant>>,
     watching: JoinHandle<()>,
@@ -22,16 +22,16 @@ pub struct Watchdog {
 
 impl Watchdog {
     pub fn start(election: Election) -> Self {
-        let (until, told) = watch::channel(None);
-        Self { until, watching: tokio::spawn(watch_over(told, election)) }
+        let (until, receiver) = watch::channel(None);
+        Self { until, watching: tokio::spawn(supervise(receiver, election)) }
     }
 
-    /// All is well; to be said again before this instant.
+    /// Resets the timeout: it must be called again before `until`.
     pub fn feed(&self, until: Instant) {
         self.until.send_replace(Some(until));
     }
 
-    /// There is nothing to watch over.
+    /// Disables the timeout.
     pub fn pause(&self) {
         self.until.send_replace(None);
     }
@@ -43,36 +43,35 @@ impl Drop for Watchdog {
     }
 }
 
-async fn watch_over(mut told: watch::Receiver<Option<Instant>>, election: Election) {
+async fn supervise(mut until_receiver: watch::Receiver<Option<Instant>>, election: Election) {
     loop {
-        let until = *told.borrow_and_update();
+        let until = *until_receiver.borrow_and_update();
         let late = async {
             match until {
                 Some(until) => sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };
-        let heard = tokio::select! {
+        let changed = tokio::select! {
             biased;
-            heard = told.changed() => heard,
-            () = late => give_up(&mut told, &election).await,
+            changed = until_receiver.changed() => changed,
+            () = late => resign_terms(&mut until_receiver, &election).await,
         };
-        if heard.is_err() {
+        if changed.is_err() {
             return;
         }
     }
 }
 
-/// Gives up each term, as nobody takes it, until something is told again. Writes no log: what blocks that task may be the
-/// same terminal.
-async fn give_up(
-    told: &mut watch::Receiver<Option<Instant>>,
+/// Resigns from each term until the task continues. Does not log, as the log may block too.
+async fn resign_terms(
+    until: &mut watch::Receiver<Option<Instant>>,
     election: &Election,
 ) -> Result<(), watch::error::RecvError> {
     loop {
         election.resign();
-        if let Ok(heard) = tokio::time::timeout(AGAIN, told.changed()).await {
-            return heard;
+        if let Ok(changed) = tokio::time::timeout(INTERVAL, until.changed()).await {
+            return changed;
         }
     }
 }

@@ -1,23 +1,24 @@
-//! A control group of the command's own, where one may be made: killing it leaves no gap to fork through.
+//! The command's control group, if one can be created: it is killed atomically.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-/// A group below our own, in version 2 of the hierarchy.
+/// A child of this process's group, in the hierarchy of version 2.
 pub struct Cgroup {
     directory: PathBuf,
 }
 
 impl Cgroup {
-    /// `None` where there is no such hierarchy, it may not be written, or the kernel (before 5.14) cannot kill a group.
-    pub fn make() -> Option<Self> {
+    /// Creates it. `None` without such a hierarchy, without the right to write, or if the kernel
+    /// (before 5.14) cannot kill a group.
+    pub fn create() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let below = own_directory(&mounts, &groups)?;
         let directory = below.join(format!("incumbent-{}", std::process::id()));
-        // One that is there is of a process that had our number, and was killed.
+        // An existing group is left by a killed process with the same id.
         if fs::create_dir(&directory).is_err() && !directory.is_dir() {
             return None;
         }
@@ -29,7 +30,7 @@ impl Cgroup {
         None
     }
 
-    /// The one that another process made.
+    /// The group that another process created.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
@@ -38,12 +39,13 @@ impl Cgroup {
         &self.directory
     }
 
-    /// Moves the calling process into it.
+    /// Moves the calling process into the group.
     pub fn enter(&self) -> std::io::Result<()> {
         fs::write(self.directory.join("cgroup.procs"), "0")
     }
 
-    /// Whether this process is in it, or in one below it: then `kill` reaches it, whoever it runs as.
+    /// Whether the process is in the group or below it: then `kill` reaches it, whatever its user
+    /// is.
     pub fn holds(&self, pid: Pid) -> bool {
         let Some(name) = self.directory.file_name().and_then(|name| name.to_str()) else {
             return false;
@@ -52,18 +54,18 @@ impl Cgroup {
         is_below(&groups.unwrap_or_default(), name)
     }
 
-    /// Kills every process in it.
+    /// Kills every process in the group.
     pub fn kill(&self) {
-        let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // the tree is walked, too
+        let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // the tree is walked too
     }
 
-    /// Removes it once it is empty.
+    /// Removes the group once it is empty.
     pub fn remove(&self) {
         let _ = fs::remove_dir(&self.directory);
     }
 }
 
-/// Where the group of the process is, by its `mounts` and `cgroup` files.
+/// The directory of the process's group, from its `mounts` and `cgroup` files.
 fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
@@ -71,11 +73,11 @@ fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
         (fields.next()? == "cgroup2").then_some(at)
     })?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    // A group outside of what our namespace shows begins with "..".
+    // A group outside of this namespace begins with "..".
     (!group.starts_with("..")).then(|| Path::new(mount).join(group))
 }
 
-/// Whether the `cgroup` file of a process says that it is in a group of this name.
+/// Whether the `cgroup` file of a process has a group of this name.
 fn is_below(groups: &str, name: &str) -> bool {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     group.is_some_and(|group| group.split('/').any(|part| part == name))
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_our_group_is_in_it() {
+    fn child_groups_are_in_the_group() {
         let groups = "4:memory:/x\n0::/a.service/incumbent-12/b\n";
         assert!(is_below(groups, "incumbent-12") && is_below("0::/incumbent-12\n", "incumbent-12"));
         assert!(!is_below(groups, "incumbent-1") && !is_below("4:memory:/x\n", "x"));

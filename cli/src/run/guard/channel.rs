@@ -1,4 +1,4 @@
-//! Passing standard input to the guard, whose own is the channel.
+//! Passes standard input to the guard, whose own one is the channel.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -30,5 +30,5 @@ pub fn receive_fd(channel: &UnixStream) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
-    received.ok_or_else(|| io::Error::other("no standard input came from who started it"))
+    received.ok_or_else(|| io::Error::other("the parent passed no standard input"))
 }

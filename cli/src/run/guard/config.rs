@@ -1,4 +1,4 @@
-//! What a guard is started with.
+//! The arguments of the guard process.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use rustix::process::Signal;
 use super::cgroup::Cgroup;
 use super::messages::StopTimes;
 
-/// This program, even when its file has been replaced or removed since it started.
+/// This program, even if its file was replaced or removed since.
 pub const OURSELVES: &str = "/proc/self/exe";
 
-/// How a campaigner asks for this process.
+/// The subcommand of the guard.
 pub const SUBCOMMAND: &str = "run-guard";
 
-/// What it is started with.
+/// The configuration of the guard.
 pub struct GuardConfig {
-    /// How long the tree may take to stop when nobody says until when.
+    /// The grace of the tree without a schedule.
     pub grace: Duration,
-    /// How to ask it to stop.
+    /// The stop signal.
     pub signal: Signal,
     pub cgroup: Option<Cgroup>,
-    /// The directory to remove when the campaigner cannot any more.
+    /// The directory to remove if the candidate cannot.
     pub directory: Option<PathBuf>,
-    /// How long the command may run unless a later request comes; for ever if there is none.
+    /// The schedule, unless a later request replaces it; `None` for no limit.
     pub until: Option<StopTimes>,
 }
 

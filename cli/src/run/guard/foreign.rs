@@ -1,6 +1,7 @@
-//! Looking out for processes that may not be signalled, such as what `sudo` starts.
+//! Detection of processes that cannot be signalled, such as those of `sudo`.
 //!
-//! Nothing tells of a change of user, so the tree is looked at. Who may signal everything need not look.
+//! A change of user is not reported, so the tree is polled; not by a process that may signal every
+//! user.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use super::messages::GuardEvent;
 use super::tree;
 
 const FIRST: Duration = Duration::from_millis(100);
-const AGAIN: Duration = Duration::from_secs(1);
-/// The right to signal the processes of every user: its number among the capabilities.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The capability to signal processes of every user.
 const CAP_KILL: u32 = 5;
 
 pub struct ForeignWatch {
     pub next: Instant,
-    /// The one that was seen last, by its number and its start.
+    /// The last process found, by id and start time.
     seen: Option<(i32, u64)>,
 }
 
@@ -28,12 +29,12 @@ impl ForeignWatch {
         (!has_capability(&status, CAP_KILL)).then(watch)
     }
 
-    /// What is to be told, when it is time to look.
-    pub fn look(&mut self, now: Instant, cgroup: Option<&Cgroup>) -> Option<GuardEvent> {
+    /// The event to send, when it is time to check.
+    pub fn check(&mut self, now: Instant, cgroup: Option<&Cgroup>) -> Option<GuardEvent> {
         if now < self.next {
             return None;
         }
-        self.next = now + AGAIN;
+        self.next = now + INTERVAL;
         let found =
             tree::foreign(cgroup).map(|process| (process.pid.as_raw_pid(), process.started));
         let before = std::mem::replace(&mut self.seen, found);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_right_to_signal_everything_is_read() {
+    fn kill_capability_is_parsed() {
         assert!(has_capability("Name:\tx\nCapEff:\t000001ffffffffff\n", CAP_KILL));
         assert!(!has_capability("CapEff:\t0000000000000000\n", CAP_KILL));
         assert!(!has_capability("CapPrm:\t000001ffffffffff\n", CAP_KILL));

@@ -1,4 +1,4 @@
-//! The command as the campaigner has it: behind its guard.
+//! The candidate's end of the pipe: a command behind its guard.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -27,58 +27,58 @@ use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terminal::Terminal;
 use crate::run::timer::sleep_until;
 
-/// A command that runs, with all that it starts.
+/// A running command with all its descendants.
 pub struct GuardHandle {
-    /// Leads the process group of the command, too.
+    /// Also leads the process group of the command.
     guard: Pid,
-    /// Never waited for: a guard that stands still does not read.
+    /// Written without waiting: a suspended guard does not read.
     requests: StdStream,
     events: Lines<BufReader<UnixStream>>,
     terminal: Option<Terminal>,
     cgroup: Option<Cgroup>,
-    /// How to ask the tree to stop.
+    /// The stop signal.
     signal: Signal,
-    /// What the guard has not answered yet, the oldest first.
+    /// Requests without acknowledgement, the oldest first.
     unacknowledged: VecDeque<GuardRequest>,
-    /// What the guard is known to do by itself.
+    /// The acknowledged schedule of the guard.
     until: Option<StopTimes>,
-    /// The guard takes no requests any more.
+    /// The guard does not read requests.
     channel_full: bool,
-    /// What could not be ended, in words.
+    /// The processes that could not be stopped.
     pub left: Option<String>,
-    /// What the command exited with, once it has.
+    /// The exit code of the command, once it ended.
     pub code: Option<u8>,
-    /// When the guard got a Ctrl-C and the like.
+    /// The time of the last Ctrl-C or similar signal.
     interrupted: Option<Instant>,
-    /// The guard began to end it of itself.
+    /// Whether the guard stops the command by its schedule.
     expired: bool,
 }
 
-/// A command that ends so soon after a Ctrl-C ended because of it.
-const BECAUSE_OF_IT: Duration = Duration::from_secs(10);
-/// How much later than the guard the campaigner sees to it itself.
-const HELP: Duration = Duration::from_millis(10);
-/// How long to wait for what was killed: a large process takes its time to end.
-const GIVE_UP: Duration = Duration::from_secs(10);
+/// A command that ends this soon after Ctrl-C ended because of it.
+const INTERRUPT_WINDOW: Duration = Duration::from_secs(10);
+/// How much later than the guard the candidate acts itself.
+const GUARD_MARGIN: Duration = Duration::from_millis(10);
+/// How long to wait for killed processes: a large one takes time to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What happened to it.
+/// An event of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEvent {
-    /// It ended by itself, and so did all that it left behind.
+    /// The command and all its descendants ended.
     Ended,
-    /// The terminal is gone.
+    /// The terminal was closed.
     HungUp,
-    /// The guard ended it, because the campaigner had not been heard for too long; or the campaigner, because the guard
-    /// had not.
+    /// The guard stopped the command because the candidate sent no later schedule, or the candidate
+    /// stopped it because the guard did not.
     Expired,
-    /// The guard itself was killed, and the command with it.
+    /// The guard was killed, and the command with it.
     Unguarded,
-    /// There is a process that may not be signalled, so it could not be stopped.
+    /// A process cannot be signalled.
     Foreign,
 }
 
 impl GuardHandle {
-    /// Starts it: a guard, which starts the command.
+    /// Starts a guard, which starts the command.
     pub fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
@@ -87,7 +87,7 @@ impl GuardHandle {
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         channel::send_fd(&ours, stdin().as_fd())?;
-        let terminal = Terminal::of_campaigner();
+        let terminal = Terminal::of_candidate();
         let mut guard = Command::new(OURSELVES);
         for variable in withheld {
             guard.env_remove(variable);
@@ -98,7 +98,7 @@ impl GuardHandle {
             .args(config.to_args())
             .args(command)
             .env_remove(NOTIFY_SOCKET)
-            .env_remove(DEADLINE_FILE) // of a campaigner around us
+            .env_remove(DEADLINE_FILE) // of an outer incumbent run
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)
@@ -126,7 +126,7 @@ impl GuardHandle {
         })
     }
 
-    /// An request to a guard that is gone is noticed by its last event.
+    /// Sends a request. If the guard is gone, its last event reports it.
     pub fn request(&mut self, request: GuardRequest) {
         let sent = self.requests.write(format!("{request}\n").as_bytes());
         match sent.map_err(|error| error.kind()) {
@@ -135,12 +135,12 @@ impl GuardHandle {
         }
     }
 
-    /// Whether the guard has answered every request.
+    /// Whether the guard has acknowledged every request.
     pub fn has_acknowledged_all(&self) -> bool {
         self.unacknowledged.is_empty() && !self.channel_full
     }
 
-    /// Waits until something happens that the campaigner must act upon. Cancel safe.
+    /// Waits for an event that the candidate must act upon. Cancel safe.
     pub async fn event(&mut self) -> CommandEvent {
         loop {
             let missed = missed(self.channel_full, self.until, self.expired);
@@ -187,31 +187,31 @@ impl GuardHandle {
                 }
             }
             GuardEvent::Foreign { pid, lasting: false } => output::note(format!(
-                "incumbent: process {pid}, which COMMAND started, runs as another user: nothing here may stop it; \
-                 the term ends if it lasts"
+                "incumbent: process {pid}, which COMMAND started, runs as another user and cannot be signalled; \
+                 the term ends if this persists"
             )),
             GuardEvent::Foreign { lasting: true, .. } => return Some(CommandEvent::Foreign),
         }
         None
     }
 
-    /// Asks everything to stop, kills what has not by `kill_at`, and returns when nothing is left.
+    /// Sends the stop signal, kills what is left at `kill_at`, and returns when no process is left.
     pub async fn stop(&mut self, kill_at: Instant) {
         self.request(GuardRequest::Stop { kill_at });
-        self.help(kill_at).await;
+        self.wait_for_guard(kill_at).await;
     }
 
-    /// The same by itself, by when the guard should have done it.
+    /// Stops the tree without the guard, at the guard's scheduled time.
     pub async fn stop_without_guard(&mut self) {
         tree::signal_all(self.signal);
-        tree::signal_all(Signal::CONT); // the guard, too
+        tree::signal_all(Signal::CONT); // including the guard
         let kill_at = self.until.map_or_else(|| BootClock.now(), |until| until.kill_at);
-        self.help(kill_at).await;
+        self.wait_for_guard(kill_at).await;
     }
 
-    /// Leaves it to the guard until `kill_at`.
-    async fn help(&mut self, kill_at: Instant) {
-        let too_late = sleep_until(kill_at + HELP); // the guard stands still, or is busy with the same
+    /// Waits for the guard until `kill_at`.
+    async fn wait_for_guard(&mut self, kill_at: Instant) {
+        let too_late = sleep_until(kill_at + GUARD_MARGIN); // the guard is suspended or busy
         tokio::pin!(too_late);
         loop {
             let line = tokio::select! {
@@ -227,25 +227,26 @@ impl GuardHandle {
         self.kill_remaining().await;
     }
 
-    /// Makes sure that nothing is left, be it that the guard did not do it; else `left` says what is.
+    /// Kills the remaining processes; `left` names those that could not be killed.
     async fn kill_remaining(&mut self) {
-        self.left = tree::kill_all(self.cgroup.as_ref(), BootClock.now() + GIVE_UP).await.left();
+        self.left =
+            tree::kill_all(self.cgroup.as_ref(), BootClock.now() + KILL_TIMEOUT).await.left();
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
     }
 
-    /// Stands still with the command, and goes on with it.
+    /// Suspends this process with the command, and resumes with it.
     pub fn suspend(&mut self) {
         self.request(GuardRequest::Suspend);
         self.suspend_self();
     }
 
     fn stopped(&mut self, signal: i32) {
-        // Without a terminal nobody waits for us to stand still.
+        // Without a terminal no shell waits for this process to stop.
         let Some(terminal) = &self.terminal else { return };
         let wants_terminal = [Signal::TTIN, Signal::TTOU].iter().any(|s| s.as_raw() == signal);
-        // It wanted the terminal while a shell had us in the background, and we are not any more.
+        // The command needed the terminal while in the background, and is in the foreground now.
         if wants_terminal && terminal.is_ours() {
             self.resume();
         } else {
@@ -259,7 +260,7 @@ impl GuardHandle {
     }
 
     fn resume(&mut self) {
-        // A guard that ended meanwhile has no group any more, and nothing would give the terminal back.
+        // A guard that ended has no group, and could not return the terminal.
         if let Some(terminal) = &self.terminal
             && tree::is_alive(self.guard)
         {
@@ -268,19 +269,19 @@ impl GuardHandle {
         self.request(GuardRequest::Resume);
     }
 
-    /// Whether it ended because somebody at the terminal wanted it.
+    /// Whether a user at the terminal ended it.
     pub fn was_interrupted(&self) -> bool {
-        let recently = |at: Instant| BootClock.now().saturating_since(at) < BECAUSE_OF_IT;
+        let recently = |at: Instant| BootClock.now().saturating_since(at) < INTERRUPT_WINDOW;
         self.interrupted.is_some_and(recently)
     }
 }
 
-/// Waits until the guard should have been heard; for ever where it has nothing to do of itself.
+/// Waits for the scheduled time of an event of the guard; forever without a schedule.
 async fn missed(channel_full: bool, until: Option<StopTimes>, expired: bool) {
     match until {
         _ if channel_full => {}
-        Some(until) if expired => sleep_until(until.kill_at + HELP).await,
-        Some(until) => sleep_until(until.ask_at + HELP).await,
+        Some(until) if expired => sleep_until(until.kill_at + GUARD_MARGIN).await,
+        Some(until) => sleep_until(until.ask_at + GUARD_MARGIN).await,
         None => pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! What the two processes that watch over a command say to each other, one line each.
+//! The messages between candidate and guard, one per line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 
-/// How long a tree may go on by itself: asked to stop at the first instant, and killed at the second.
+/// When the tree is stopped without a later request: by the stop signal, and by SIGKILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopTimes {
     pub ask_at: Instant,
     pub kill_at: Instant,
 }
 
-/// What the guard is told.
+/// A request to the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardRequest {
-    /// A later one than before.
+    /// Replaces the schedule by a later one.
     RunUntil(StopTimes),
-    /// Ask the tree to stop now, and kill what is left at this instant.
+    /// Send the stop signal now, and SIGKILL at this instant.
     Stop {
         kill_at: Instant,
     },
-    /// Send this signal to the command, once it is ready for it.
+    /// Send this signal to the command once it has a handler.
     Signal(i32),
-    /// The same for one that somebody sent to the campaigner.
+    /// The same for a signal that the candidate received.
     PassOn(i32),
-    /// Stop the command's process group until `Resume`, as from a terminal.
+    /// Stop the command's process group until `Resume`, as a terminal does.
     Suspend,
     Resume,
 }
 
-/// What the guard tells.
+/// An event of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardEvent {
-    /// The command ended by itself, or was ended: its exit code as a shell tells it.
+    /// The command ended with this exit code, as a shell reports it.
     Ended { code: u8 },
     /// The command was stopped by this signal.
     Stopped(i32),
-    /// A terminal, or somebody, sent this signal to the command's process group.
+    /// The command's process group received this signal.
     Interrupted(i32),
-    /// Nothing was heard for too long: the tree is being stopped, or was not even started.
+    /// The schedule has passed: the tree is being stopped, or was not started.
     Expired,
-    /// An request has arrived. Each is answered so, in their request.
+    /// Acknowledges a request. Acknowledgements are in order.
     Received,
-    /// This process of the tree may not be signalled; `lasting` when that was so at an earlier look, too.
+    /// A process of the tree cannot be signalled; `lasting` if the previous check found it too.
     Foreign { pid: i32, lasting: bool },
 }
 
@@ -127,11 +127,11 @@ impl FromStr for GuardEvent {
     }
 }
 
-/// A line that means nothing here.
+/// A malformed message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnknownMessage;
 
-/// Both processes read the same clock, so an instant means the same to them.
+/// Both processes read the same clock.
 fn ns(instant: Instant) -> u128 {
     instant.since_origin().as_nanos()
 }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_understood() {
+    fn every_message_is_parsed() {
         let at = |ms| Instant::from_origin(Duration::from_millis(ms));
         for request in [
             GuardRequest::RunUntil(StopTimes { ask_at: at(1), kill_at: at(2) }),

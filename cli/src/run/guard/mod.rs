@@ -1,9 +1,9 @@
-//! The guard: the parent of the command, a process of its own.
+//! The guard: the parent process of the command.
 //!
-//! It holds the tree together (it is a subreaper and leads the command's process group), and ends it when told to, when
-//! the time it was told has passed and nothing more was heard, or when who started it is gone. So a campaigner that is
-//! killed, hangs, or is suspended takes the command with it. The command, in turn, is tied to the guard by a
-//! parent-death signal; what is left of the tree of a guard that was killed falls to the campaigner.
+//! It is a subreaper and leads the command's process group. It stops the whole tree on request,
+//! when its schedule has passed without a later one, or when the candidate is gone. So a candidate
+//! that is killed, hangs, or is suspended does not leave a running command. The command, in turn,
+//! is killed with the guard by a parent-death signal; the candidate adopts what is left.
 
 mod cgroup;
 mod channel;

@@ -1,4 +1,4 @@
-//! The guard itself: starts the command, and stops its tree.
+//! The guard process: starts the command, and stops its tree.
 
 use std::io::{self, Write, stdin};
 use std::os::fd::AsFd;
@@ -21,21 +21,21 @@ use super::{channel, tree};
 use crate::run::terminal::Terminal;
 use std::ffi::OsString;
 
-/// The guard looks at its tree at least this often, whatever it is told of.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long to kill what does not end: then it is the campaigner's.
-const GIVE_UP: Duration = Duration::from_secs(1);
+/// The maximum interval between checks of the tree.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the guard tries to kill the rest; then the candidate does.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The arguments: the config, the command and its own.
+/// Arguments: the configuration, the command and its arguments.
 pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(config) = GuardConfig::from_args(&mut args) else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
-            // Before the command starts: a terminal may send a signal as soon as its group has members.
-            let heard = GuardSignals::listen()?;
+            // Before the command starts: a terminal may signal the group as soon as it has members.
+            let signals = GuardSignals::listen()?;
             match Guard::start(config, args)? {
-                Some(guard) => guard.run(heard).await,
+                Some(guard) => guard.run(signals).await,
                 None => Ok(()),
             }
         })
@@ -43,7 +43,7 @@ pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("incumbent: cannot watch over the command: {error}");
+            eprintln!("incumbent: cannot guard the command: {error}");
             ExitCode::FAILURE
         }
     }
@@ -67,8 +67,8 @@ enum Phase {
 }
 
 impl Guard {
-    /// Starts the command, unless its time is over. Must be called on the main thread: a thread's end would be taken for
-    /// the guard's own.
+    /// Starts the command, unless its schedule has passed. Must be called on the main thread: the
+    /// parent-death signal is sent when the calling thread ends.
     fn start(
         config: GuardConfig,
         args: impl Iterator<Item = OsString>,
@@ -102,14 +102,14 @@ impl Guard {
         }))
     }
 
-    async fn run(mut self, mut heard: GuardSignals) -> io::Result<()> {
+    async fn run(mut self, mut signals: GuardSignals) -> io::Result<()> {
         self.channel.set_nonblocking(true)?;
         let requests = UnixStream::from_std(self.channel.try_clone()?)?;
         let mut requests = BufReader::new(requests).lines();
         let mut orphaned = false;
-        let mut look_again = sleep_until(BootClock, BootClock.now());
+        let mut next_check_timer = sleep_until(BootClock, BootClock.now());
         loop {
-            if self.look_after_children(&mut heard).await {
+            if self.reap_children(&mut signals).await {
                 break;
             }
             if !self.ended {
@@ -120,41 +120,41 @@ impl Guard {
                 && until.ask_at <= now
                 && matches!(self.phase, Phase::Running)
             {
-                tell(&self.channel, GuardEvent::Expired);
-                self.ask(until.kill_at);
+                send_event(&self.channel, GuardEvent::Expired);
+                self.stop_tree(until.kill_at);
             }
             if let Phase::Stopping { kill_at } = self.phase
                 && kill_at <= now
             {
-                let killed = tree::kill_all(self.config.cgroup.as_ref(), now + GIVE_UP).await;
+                let killed = tree::kill_all(self.config.cgroup.as_ref(), now + KILL_TIMEOUT).await;
                 let left = killed.left();
                 self.note(killed.changed);
                 if let Some(left) = left.filter(|_| orphaned) {
                     eprintln!(
-                        "incumbent: not all that the command started could be stopped: {left}"
+                        "incumbent: some processes of the command could not be stopped: {left}"
                     );
                 }
                 break;
             }
-            if let Some(event) = self.look_for_foreigners(now) {
-                tell(&self.channel, event);
+            if let Some(event) = self.check_foreign(now) {
+                send_event(&self.channel, event);
             }
-            look_again.reset(self.next_look(now));
+            next_check_timer.reset(self.next_check(now));
             tokio::select! {
                 request = requests.next_line(), if !orphaned => match request {
                     Ok(Some(line)) => {
-                        self.obey(&line);
-                        tell(&self.channel, GuardEvent::Received);
+                        self.handle_request(&line);
+                        send_event(&self.channel, GuardEvent::Received);
                     }
                     Ok(None) | Err(_) => {
                         orphaned = true;
-                        self.ask(self.patience());
+                        self.stop_tree(self.grace_end());
                     }
                 },
-                signal = heard.next() => if let Some(signal) = signal {
-                    tell(&self.channel, GuardEvent::Interrupted(signal));
+                signal = signals.next() => if let Some(signal) = signal {
+                    send_event(&self.channel, GuardEvent::Interrupted(signal));
                 },
-                () = &mut look_again => {}
+                () = &mut next_check_timer => {}
             }
         }
         if let Some(terminal) = &self.terminal {
@@ -166,19 +166,19 @@ impl Guard {
         Ok(())
     }
 
-    /// Answers whether nothing is left of the tree.
-    async fn look_after_children(&mut self, heard: &mut GuardSignals) -> bool {
+    /// Returns whether the tree is empty.
+    async fn reap_children(&mut self, signals: &mut GuardSignals) -> bool {
         let reaped = tree::reap();
-        // What ended the command is told before its end.
+        // The signal is reported before the end that it caused.
         if reaped.changed.iter().any(|(pid, _)| *pid == self.command) {
-            while let Some(signal) = heard.already().await {
-                tell(&self.channel, GuardEvent::Interrupted(signal));
+            while let Some(signal) = signals.already().await {
+                send_event(&self.channel, GuardEvent::Interrupted(signal));
             }
         }
         self.note(reaped.changed);
-        // What a command leaves behind when it ends has no work to do any more.
+        // Descendants are stopped once the command ended.
         if self.ended && !reaped.none_left && matches!(self.phase, Phase::Running) {
-            self.ask(self.patience());
+            self.stop_tree(self.grace_end());
         }
         reaped.none_left
     }
@@ -195,23 +195,23 @@ impl Guard {
                 {
                     terminal.restore_modes();
                 }
-                tell(&self.channel, GuardEvent::Ended { code });
+                send_event(&self.channel, GuardEvent::Ended { code });
             } else if let Some(signal) = status.stopping_signal()
                 && matches!(self.phase, Phase::Running)
             {
                 if let Some(terminal) = &self.terminal {
                     terminal.give_back();
                 }
-                tell(&self.channel, GuardEvent::Stopped(signal));
+                send_event(&self.channel, GuardEvent::Stopped(signal));
             }
         }
     }
 
-    fn obey(&mut self, line: &str) {
+    fn handle_request(&mut self, line: &str) {
         match line.parse() {
             Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
-            Ok(GuardRequest::Stop { kill_at }) => self.ask(kill_at),
-            Ok(GuardRequest::Signal(signal)) => self.pending.tell(Signal::from_named_raw(signal)),
+            Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
+            Ok(GuardRequest::Signal(signal)) => self.pending.push(Signal::from_named_raw(signal)),
             Ok(GuardRequest::PassOn(signal)) => {
                 self.pending.pass_on(Signal::from_named_raw(signal))
             }
@@ -225,12 +225,12 @@ impl Guard {
         }
     }
 
-    /// Asks everything to stop; what was asked before is only hurried.
-    fn ask(&mut self, kill_at: Instant) {
+    /// Sends the stop signal once; an earlier `kill_at` replaces a later one.
+    fn stop_tree(&mut self, kill_at: Instant) {
         let kill_at = match self.phase {
             Phase::Running => {
                 tree::signal_all(self.config.signal);
-                tree::signal_all(Signal::CONT); // what stands still cannot obey
+                tree::signal_all(Signal::CONT); // a stopped process handles no signals
                 kill_at
             }
             Phase::Stopping { kill_at: before } => kill_at.min(before),
@@ -238,29 +238,29 @@ impl Guard {
         self.phase = Phase::Stopping { kill_at };
     }
 
-    /// StopTimes when the tree may go on when nobody says it.
-    fn patience(&self) -> Instant {
-        let patience = BootClock.now() + self.config.grace;
-        self.config.until.map_or(patience, |until| until.kill_at.min(patience))
+    /// When to kill without a request.
+    fn grace_end(&self) -> Instant {
+        let end = BootClock.now() + self.config.grace;
+        self.config.until.map_or(end, |until| until.kill_at.min(end))
     }
 
-    /// When there is something to do again, though nothing happens.
-    fn next_look(&self, now: Instant) -> Instant {
+    /// The time of the next check.
+    fn next_check(&self, now: Instant) -> Instant {
         let next = match self.phase {
             Phase::Running => self.config.until.map(|until| until.ask_at),
             Phase::Stopping { kill_at } => Some(kill_at),
         };
-        let ready = self.pending.next_look().map(|soon| now + soon);
+        let ready = self.pending.next_check().map(|soon| now + soon);
         let foreign = self.watch.as_ref().map(|watch| watch.next);
-        [next, ready, foreign].into_iter().flatten().fold(now + LOOK_AGAIN, Instant::min)
+        [next, ready, foreign].into_iter().flatten().fold(now + CHECK_INTERVAL, Instant::min)
     }
 
-    /// What is to be told of a process that may not be signalled.
-    fn look_for_foreigners(&mut self, now: Instant) -> Option<GuardEvent> {
-        self.watch.as_mut()?.look(now, self.config.cgroup.as_ref())
+    /// The event of a process that cannot be signalled.
+    fn check_foreign(&mut self, now: Instant) -> Option<GuardEvent> {
+        self.watch.as_mut()?.check(now, self.config.cgroup.as_ref())
     }
 
-    /// What the campaigner would have cleared away.
+    /// Removes the files that the candidate would have removed.
     fn remove_files(&self) {
         if let Some(cgroup) = &self.config.cgroup {
             cgroup.remove();
@@ -271,14 +271,14 @@ impl Guard {
     }
 }
 
-/// As a shell tells it; `None` for a child that only stopped or went on.
+/// The exit code, as a shell reports it; `None` for a child that stopped or continued.
 fn exit_code(status: WaitStatus) -> Option<u8> {
     let code = status.exit_status().or_else(|| status.terminating_signal().map(|n| 128 + n))?;
     Some(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Waits for nobody: a campaigner that stands still does not read, and the time is looked at here.
-fn tell(mut events: &StdStream, event: GuardEvent) {
-    // An error means that nobody listens (any more); that is noticed where requests are read.
+/// Writes without waiting: a suspended candidate does not read.
+fn send_event(mut events: &StdStream, event: GuardEvent) {
+    // An error means that the candidate is gone, which the reader notices.
     let _ = events.write(format!("{event}\n").as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Signals that the guard hears, and those that it passes on.
+//! Signals to the guard, and signals that it forwards to the command.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -11,16 +11,17 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use crate::run::signals::is_in;
 
-/// How often to look whether the command is ready for a signal: nothing tells it.
-const READY: Duration = Duration::from_millis(10);
+/// How often to check whether the command has a handler.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a signal of somebody else waits for a handler: a command that has none by then does not want it.
-const HANDLER: Duration = Duration::from_secs(10);
+/// How long a forwarded signal waits for a handler.
+const HANDLER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Any wait makes the runtime look for signals.
-const HANDED_ON: Duration = Duration::from_millis(1);
+/// Any wait lets the runtime dispatch signals.
+const DISPATCH: Duration = Duration::from_millis(1);
 
-/// As a member of the command's process group the guard gets what a terminal sends to it, and must outlive it.
+/// The guard is a member of the command's process group: it receives the terminal's signals, and
+/// must survive them.
 pub struct GuardSignals {
     child: Stream,
     terminate: Stream,
@@ -28,7 +29,7 @@ pub struct GuardSignals {
     reported: ReportedSignals,
 }
 
-/// Those that the campaigner is told of.
+/// Signals that are reported to the candidate.
 struct ReportedSignals {
     interrupt: Stream,
     quit: Stream,
@@ -50,7 +51,7 @@ impl GuardSignals {
         })
     }
 
-    /// The next signal to tell of; `None` for one that only wakes. Cancel safe.
+    /// The next signal to report; `None` for one that only wakes the guard. Cancel safe.
     pub async fn next(&mut self) -> Option<i32> {
         tokio::select! {
             _ = self.child.recv() => None,
@@ -60,15 +61,15 @@ impl GuardSignals {
         }
     }
 
-    /// A signal to tell of that came before this was called. Cancel safe.
+    /// A signal to report that arrived before this call. Cancel safe.
     ///
-    /// A terminal signals every process of a group before any of them can end, so whoever sees that the command has
-    /// ended was itself signalled; the runtime hands that on when it next waits.
+    /// A terminal signals every process of a group before any of them can end. So when the command
+    /// has ended, the guard was signalled too; the runtime dispatches the signal at its next wait.
     pub async fn already(&mut self) -> Option<i32> {
         tokio::select! {
             biased;
             signal = self.reported.next() => Some(signal),
-            () = tokio::time::sleep(HANDED_ON) => None,
+            () = tokio::time::sleep(DISPATCH) => None,
         }
     }
 }
@@ -83,56 +84,56 @@ impl ReportedSignals {
     }
 }
 
-/// Signals for the command that would kill it if they came before it has a handler for them.
+/// Signals for the command, which would kill it before it has a handler.
 #[derive(Default)]
 pub struct PendingSignals {
-    /// Of the campaigner: each tells of a win or a loss.
-    told: VecDeque<Signal>,
-    /// Of others, with when the wait for a handler is over.
+    /// Signals of the candidate: the begin or end of a term.
+    terms: VecDeque<Signal>,
+    /// Forwarded signals, with the end of their wait for a handler.
     passed: Vec<(Signal, Instant)>,
 }
 
 impl PendingSignals {
-    pub fn tell(&mut self, signal: Option<Signal>) {
-        self.told.extend(signal);
-        // Won and lost before it listened: it need not know of either.
-        if self.told.len() > 2 {
-            self.told.drain(..2);
+    pub fn push(&mut self, signal: Option<Signal>) {
+        self.terms.extend(signal);
+        // A term that began and ended before the command had handlers is dropped.
+        if self.terms.len() > 2 {
+            self.terms.drain(..2);
         }
     }
 
     pub fn pass_on(&mut self, signal: Option<Signal>) {
-        // As with signals that are blocked, one of a kind waits.
+        // As with blocked signals, one of each kind waits.
         let signal = signal.filter(|new| self.passed.iter().all(|(waits, _)| waits != new));
-        self.passed.extend(signal.map(|signal| (signal, BootClock.now() + HANDLER)));
+        self.passed.extend(signal.map(|signal| (signal, BootClock.now() + HANDLER_TIMEOUT)));
     }
 
     pub fn deliver(&mut self, command: Pid) {
         let now = BootClock.now();
         self.passed.retain(|(signal, until)| !deliver(command, *signal) && now < *until);
-        while let Some(signal) = self.told.front() {
+        while let Some(signal) = self.terms.front() {
             if !deliver(command, *signal) {
                 return;
             }
-            self.told.pop_front();
+            self.terms.pop_front();
         }
     }
 
-    pub fn next_look(&self) -> Option<Duration> {
-        (!self.told.is_empty() || !self.passed.is_empty()).then_some(READY)
+    pub fn next_check(&self) -> Option<Duration> {
+        (!self.terms.is_empty() || !self.passed.is_empty()).then_some(CHECK_INTERVAL)
     }
 }
 
-/// Sends it to a command that is ready for it; answers whether it is.
+/// Sends the signal if the command is ready. Returns whether it is.
 fn deliver(command: Pid, signal: Signal) -> bool {
     let ready = is_ready(command, signal);
     if ready {
-        let _ = kill_process(command, signal); // our own child, not yet waited for
+        let _ = kill_process(command, signal); // a child that was not yet waited for
     }
     ready
 }
 
-/// Whether it catches, ignores or blocks the signal.
+/// Whether the process catches, ignores or blocks the signal.
 fn is_ready(process: Pid, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_pid()));
     let status = status.unwrap_or_default();
@@ -144,11 +145,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_won_and_lost_unheard_is_forgotten() {
+    fn ended_terms_are_dropped_before_delivery() {
         let mut pending = PendingSignals::default();
         for signal in [Signal::USR1, Signal::USR2, Signal::USR1] {
-            pending.tell(Some(signal));
+            pending.push(Some(signal));
         }
-        assert_eq!(pending.told, [Signal::USR1]);
+        assert_eq!(pending.terms, [Signal::USR1]);
     }
 }

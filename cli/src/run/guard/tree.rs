@@ -1,7 +1,7 @@
-//! All processes below this one, however they came to be there.
+//! All descendants of this process.
 //!
-//! Both processes that use this are subreapers: what loses its parent becomes their child, so that nothing leaves the
-//! tree by forking twice, and the tree is empty exactly when there is no child to wait for.
+//! Both processes that use this are subreapers: orphans become their children. So no process leaves
+//! the tree by forking twice, and the tree is empty if and only if there is no child to wait for.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,13 +17,13 @@ use rustix::process::{
 use super::cgroup::Cgroup;
 use crate::text::printable;
 
-/// How long to give the kernel to end what was killed, before looking for what was forked meanwhile.
+/// The pause after a kill, before the next search for forked processes.
 const PASS: Duration = Duration::from_millis(2);
-/// The same for what has not ended for a while: it is not about to fork.
+/// The same for processes that take long to end: they are not about to fork.
 const LATER_PASS: Duration = Duration::from_millis(50);
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// One process: its number may be used again, together with its start it may not.
+/// A process. Its id may be reused; the id with its start time is unique.
 pub struct Process {
     pub pid: Pid,
     parent: Pid,
@@ -37,15 +37,15 @@ impl Process {
         matches!(&*self.state, "Z" | "X")
     }
 
-    /// Whether it changed its user, so that this process has no right to signal it.
+    /// Whether the process changed its user, so that this process may not signal it.
     fn may_not_be_signalled(&self) -> bool {
         test_kill_process(self.pid) == Err(Errno::PERM)
     }
 
-    /// Why it is still there though it was killed.
+    /// Why the process is left although it was killed.
     fn describe(&self) -> String {
         let why = match &*self.state {
-            _ if self.may_not_be_signalled() => "runs as another user and may not be signalled",
+            _ if self.may_not_be_signalled() => "runs as another user and cannot be signalled",
             "D" => "was killed, and is in uninterruptible sleep",
             _ => "was killed, and has not ended",
         };
@@ -53,15 +53,15 @@ impl Process {
     }
 }
 
-/// What came of killing everything.
+/// The result of killing the tree.
 pub struct Killed {
-    /// How children ended.
+    /// The status changes of children.
     pub changed: Vec<(Pid, WaitStatus)>,
     left: Vec<Process>,
 }
 
 impl Killed {
-    /// What is left although it was killed, and why, in words; nothing where nothing is.
+    /// The processes left although they were killed, with the reason; `None` if there are none.
     pub fn left(&self) -> Option<String> {
         const SHOWN: usize = 3;
         let mut shown: Vec<_> = self.left.iter().take(SHOWN).map(Process::describe).collect();
@@ -72,7 +72,7 @@ impl Killed {
     }
 }
 
-/// What became of children since the last look.
+/// Status changes of children since the last call.
 pub struct Reaped {
     pub changed: Vec<(Pid, WaitStatus)>,
     /// There is no child, and so no descendant.
@@ -86,7 +86,8 @@ pub fn signal_all(signal: Signal) {
     }
 }
 
-/// Kills every descendant, those that are forked meanwhile included, until none is left or it is time to give up.
+/// Kills every descendant, including those forked meanwhile, until none is left or `give_up` has
+/// passed.
 pub async fn kill_all(cgroup: Option<&Cgroup>, give_up: Instant) -> Killed {
     let mut changed = Vec::new();
     let later = BootClock.now() + A_WHILE;
@@ -111,7 +112,7 @@ pub async fn kill_all(cgroup: Option<&Cgroup>, give_up: Instant) -> Killed {
     }
 }
 
-/// The first descendant that neither a signal nor the killing of the group would reach.
+/// The first descendant that neither a signal nor the kill of the group reaches.
 pub fn foreign(cgroup: Option<&Cgroup>) -> Option<Process> {
     let is_reached = |process: &Process| cgroup.is_some_and(|group| group.holds(process.pid));
     descendants().into_iter().find(|process| {
@@ -119,7 +120,7 @@ pub fn foreign(cgroup: Option<&Cgroup>) -> Option<Process> {
     })
 }
 
-/// Takes note of every child that ended, stopped or went on.
+/// Collects every child that ended, stopped or continued.
 pub fn reap() -> Reaped {
     let mut changed = Vec::new();
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
@@ -137,7 +138,7 @@ fn descendants() -> Vec<Process> {
     let mut children: HashMap<Pid, Vec<Process>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let Some(process) = number.and_then(Pid::from_raw).and_then(look) {
+        if let Some(process) = number.and_then(Pid::from_raw).and_then(read) {
             children.entry(process.parent).or_default().push(process);
         }
     }
@@ -151,13 +152,14 @@ fn descendants() -> Vec<Process> {
     found
 }
 
-/// Whether it has not ended yet, be it that nobody has waited for it.
+/// Whether the process has not ended. A zombie has.
 pub fn is_alive(pid: Pid) -> bool {
-    look(pid).is_some_and(|process| !process.has_ended())
+    read(pid).is_some_and(|process| !process.has_ended())
 }
 
-/// A process, from its `stat`: the fields after its name, which is in parentheses and may hold anything.
-fn look(pid: Pid) -> Option<Process> {
+/// Reads a process from its `stat`: the fields follow its name, which is in parentheses and may
+/// contain any character.
+fn read(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     let name_begin = stat.iter().position(|byte| *byte == b'(')? + 1;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
@@ -170,12 +172,12 @@ fn look(pid: Pid) -> Option<Process> {
     Some(Process { pid, parent, started, state, name })
 }
 
-/// Signals this very process, and not one that got its number meanwhile.
+/// Signals this process, and not a later one with the same id.
 fn send(process: &Process, signal: Signal) {
     match pidfd_open(process.pid, PidfdFlags::empty()) {
         Ok(pidfd) => {
-            if look(process.pid).is_some_and(|now| now.started == process.started) {
-                let _ = pidfd_send_signal(pidfd, signal); // see `foreign` for one that is refused
+            if read(process.pid).is_some_and(|now| now.started == process.started) {
+                let _ = pidfd_send_signal(pidfd, signal); // see `foreign` for a denied one
             }
         }
         Err(Errno::NOSYS) => {
