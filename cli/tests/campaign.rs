@@ -99,7 +99,7 @@ async fn bad_input_is_one_clear_line() {
     let url = server.url();
     let campaign = |args: &[&str]| refusal(&[&["campaign", "-s", url.as_str()], args].concat());
     let (line, code) = campaign(&["a name"]);
-    assert!(line.contains("\"a name\" cannot be the name of an election"), "{line}");
+    assert!(line.contains("\"a name\" is not a validn election"), "{line}");
     assert_eq!(code, Some(2));
     let (line, _) = campaign(&["my_app", "--lease", "500ms"]);
     assert!(line.contains("500ms") && line.contains("1s"), "{line}");
@@ -118,7 +118,7 @@ fn bad_input_is_refused_before_a_server_is_looked_for() {
     let campaign =
         |args: &[&str]| refusal(&[&["campaign", "-s", "nats://127.0.0.1:1"], args].concat());
     for (args, told) in [
-        (&["a..b"][..], "\"a..b\" cannot be the name of an election"),
+        (&["a..b"][..], "\"a..b\" is not a validn election"),
         (&["my_app", "--lease", "2h"], "7200s"),
     ] {
         let (line, code) = campaign(args);
@@ -134,7 +134,7 @@ async fn it_may_start_before_its_server() {
     let mut early = Campaigner::start(&["campaign", "my_app", "-s", &server.url()]);
     let waits = early.error().expect("a line");
     assert!(waits.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:"), "{waits}");
-    assert!(waits.ends_with("; trying again"), "{waits}");
+    assert!(waits.ends_with("; retrying"), "{waits}");
     server.start_again().await;
     let won = early.line().expect("a line");
     assert!(won.starts_with("won: leading with token "), "{won}");

@@ -3,12 +3,12 @@
 use std::future::IntoFuture;
 use std::io;
 
-use incumbent::kubernetes::{LifeState, leader_for_life};
+use incumbent::kubernetes::LifeState;
 use serde_json::{Value, json};
 
 use super::output::Output;
 use crate::candidate::{CandidateArgs, StopSignals};
-use crate::error::{CliError, Code};
+use crate::error::CliError;
 use crate::lock_args::LifeObjects;
 
 /// A transition to print.
@@ -25,19 +25,10 @@ pub async fn run(
     output: Output,
     signals: &mut StopSignals,
 ) -> Result<(), CliError> {
-    let name = &*args.name;
-    if let Some(flag) = args.given() {
-        let message = format!("{flag} cannot be used with --kind for-life");
-        return Err(CliError::new(Code::Usage, message));
-    }
-    locks.check_name(name)?;
     let campaign = async {
         let mut last = String::new();
         loop {
-            let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
-            if let Some(pod) = args.identity() {
-                candidate = candidate.pod(pod);
-            }
+            let candidate = args.for_life(locks)?;
             let mut status = candidate.status();
             let mut leadership = candidate.into_future();
             let leadership = loop {

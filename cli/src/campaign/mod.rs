@@ -42,11 +42,8 @@ impl Campaign {
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return for_life::run(&self.candidate, &locks, self.output, &mut signals).await;
         }
-        let opened = match self.candidate.open(&self.lock, signals.next()).await? {
-            Ok(opened) => opened,
-            Err(signal) => return Err(CliError::Signal(signal)),
-        };
-        let (mut candidate, mut changes) = self.candidate.start(opened, None)?;
+        let started = self.candidate.start(&self.lock, signals.next(), |_| Ok(None)).await?;
+        let (mut candidate, mut changes) = started.map_err(CliError::Signal)?;
         let end = loop {
             tokio::select! {
                 biased;

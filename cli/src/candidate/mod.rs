@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use incumbent::kubernetes::{LeaderForLife, leader_for_life};
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, StartError, new_election};
 
 use self::background::BackgroundTask;
 use self::health::Health;
 use crate::error::CliError;
-use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock};
+use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
 use crate::output;
 
 pub use signals::StopSignals;
@@ -66,7 +67,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// A lock that is open, before the campaign.
-pub struct OpenedElection {
+struct OpenedElection {
     lock: OpenedLock,
     http: Option<http::Server>,
     status: StatusLine,
@@ -75,6 +76,8 @@ pub struct OpenedElection {
 /// A candidate in an election, shown on the terminal, by HTTP and to systemd.
 pub struct RunningCandidate {
     pub election: Election,
+    /// How long each write entitles the leader to lead.
+    pub lease: Duration,
     pub status: StatusLine,
     tasks: Vec<BackgroundTask>,
     http: Option<http::Server>,
@@ -86,15 +89,46 @@ impl CandidateArgs {
         self.identity.as_deref()
     }
 
-    /// The first given flag that only applies to elections with leases.
-    pub fn given(&self) -> Option<&'static str> {
+    /// Refuses flags that only apply to elections with leases; `more` are those of the command.
+    pub fn refuse_lease_flags(&self, more: &[(&str, bool)]) -> Result<(), CliError> {
         let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
-        let given = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
-        given.or_else(|| self.lease.given())
+        let given = more.iter().chain(&flags).find(|(_, given)| *given).map(|(flag, _)| *flag);
+        match given.or_else(|| self.lease.given()) {
+            Some(flag) => Err(not_for_life(flag)),
+            None => Ok(()),
+        }
     }
 
-    /// Opens the lock once its server is reachable, unless `end` completes first.
-    pub async fn open<T>(
+    /// A candidate for life, for the pod of `--identity`.
+    pub fn for_life(&self, locks: &LifeObjects) -> Result<LeaderForLife, CliError> {
+        self.refuse_lease_flags(&[])?;
+        locks.check_name(&self.name)?;
+        let candidate = leader_for_life(&self.name, &locks.cluster).carrier(locks.kind.carrier());
+        Ok(match self.identity() {
+            Some(pod) => candidate.pod(pod),
+            None => candidate,
+        })
+    }
+
+    /// Opens the lock once its server is reachable, and starts the campaign. `grace` derives the
+    /// grace of the work from the lease. Returns the output of `end` if it completes before the
+    /// lock is open.
+    pub async fn start<T>(
+        &self,
+        lock: &LockArgs,
+        end: impl Future<Output = T>,
+        grace: impl FnOnce(Duration) -> Result<Option<Duration>, CliError>,
+    ) -> Result<Result<(RunningCandidate, Changes<incumbent::Change>), T>, CliError> {
+        match self.open(lock, end).await? {
+            Ok(opened) => {
+                let grace = grace(opened.lock.lease)?;
+                self.campaign(opened, grace).map(Ok)
+            }
+            Err(end) => Ok(Err(end)),
+        }
+    }
+
+    async fn open<T>(
         &self,
         lock: &LockArgs,
         end: impl Future<Output = T>,
@@ -129,12 +163,12 @@ impl CandidateArgs {
     }
 
     /// Starts the campaign, and reports every change from then on.
-    pub fn start(
+    fn campaign(
         &self,
         opened: OpenedElection,
         grace: Option<Duration>,
     ) -> Result<(RunningCandidate, Changes<incumbent::Change>), CliError> {
-        let mut builder = new_election(&self.name, opened.lock.lock);
+        let mut builder = new_election(&self.name, opened.lock.lock.clone());
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
         }
@@ -159,17 +193,8 @@ impl CandidateArgs {
         if let Some(server) = &opened.http {
             server.serve(election.clone(), health);
         }
-        Ok((
-            RunningCandidate { election, status: opened.status, tasks, http: opened.http },
-            changes,
-        ))
-    }
-}
-
-impl OpenedElection {
-    /// How long each write entitles the leader to lead.
-    pub fn lease(&self) -> Duration {
-        self.lock.lease
+        let OpenedElection { lock, http, status } = opened;
+        Ok((RunningCandidate { election, lease: lock.lease, status, tasks, http }, changes))
     }
 }
 

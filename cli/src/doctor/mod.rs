@@ -22,9 +22,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::error::{CliError, Code};
-use crate::lock_args::check_name;
-use crate::lock_args::{LockArgs, SelectedLock, misplaced};
+use crate::error::CliError;
+use crate::lock_args::{LockArgs, SelectedLock, check_name, misplaced, not_for_life};
 use crate::nats::DEFAULT_TIMEOUT;
 use crate::output::Format;
 use context::{CheckContext, Role};
@@ -121,8 +120,7 @@ impl Doctor {
             }
             SelectedLock::ForLife(locks) => {
                 if self.lease.is_some() {
-                    let message = "--lease cannot be used with --kind for-life";
-                    return Err(CliError::new(Code::Usage, message));
+                    return Err(not_for_life("--lease"));
                 }
                 kubernetes::for_life(&locks, self.name.as_deref(), self.role, &mut report).await?;
             }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use incumbent::kubernetes::leader_for_life;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -83,12 +82,9 @@ impl KeepFile {
         if let SelectedLock::ForLife(locks) = lock.at().await? {
             return self.keep_for_life(&locks, &mut signals).await;
         }
-        let opened = match self.candidate.open(lock, signals.next()).await? {
-            Ok(opened) => opened,
-            Err(signal) => return Err(CliError::Signal(signal)),
-        };
-        let interval = self.interval.unwrap_or(opened.lease() / 4).max(MIN_INTERVAL);
-        let (mut candidate, _) = self.candidate.start(opened, None)?;
+        let started = self.candidate.start(lock, signals.next(), |_| Ok(None)).await?;
+        let (mut candidate, _) = started.map_err(CliError::Signal)?;
+        let interval = self.interval.unwrap_or(candidate.lease / 4).max(MIN_INTERVAL);
         let election = candidate.election.clone();
         let keep = async {
             while let Ok(leadership) = election.won().await {
@@ -116,15 +112,7 @@ impl KeepFile {
         signals: &mut StopSignals,
     ) -> Result<(), CliError> {
         let name = &*self.candidate.name;
-        if let Some(flag) = self.candidate.given() {
-            let message = format!("{flag} cannot be used with --kind for-life");
-            return Err(CliError::new(Code::Usage, message));
-        }
-        locks.check_name(name)?;
-        let mut candidate = leader_for_life(name, &locks.cluster).carrier(locks.kind.carrier());
-        if let Some(pod) = self.candidate.identity() {
-            candidate = candidate.pod(pod);
-        }
+        let candidate = self.candidate.for_life(locks)?;
         let keep = async {
             let leadership = candidate.await?;
             output::note(format!("won: keeping {}", self.path.display()));

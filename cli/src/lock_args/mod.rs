@@ -259,6 +259,11 @@ pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Loc
     }
 }
 
+/// The error for a flag that leaders for life do not have.
+pub fn not_for_life(flag: &str) -> CliError {
+    CliError::new(Code::Usage, format!("{flag} cannot be used with --kind for-life"))
+}
+
 /// The error for a flag of another lock.
 pub fn misplaced(flag: &str, lock: &str) -> CliError {
     CliError::new(Code::Usage, format!("{flag} requires --lock {lock}"))

@@ -32,7 +32,7 @@ pub use self::for_life::Life;
 use self::grace::Grace;
 use self::signals::exit_code;
 use self::watchdog::Watchdog;
-use crate::error::{CliError, Code};
+use crate::error::CliError;
 use crate::lock_args::{LifeObjects, SelectedLock};
 
 /// For tests: the arithmetic of a lease and a grace.
@@ -62,14 +62,15 @@ impl Run {
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return self.for_life(locks)?.run(&mut signals).await;
         }
-        let opened = match self.candidate.open(&self.lock, signals.end()).await? {
-            Ok(opened) => opened,
-            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
-        };
-        let grace = Grace::new(opened.lease(), self.grace)?;
         let file = DeadlineFile::create()?;
         uptime::check();
-        let (candidate, _) = self.candidate.start(opened, Some(grace.total()))?;
+        let grace = |lease| Grace::new(lease, self.grace);
+        let total = |lease| Ok(Some(grace(lease)?.total()));
+        let candidate = match self.candidate.start(&self.lock, signals.end(), total).await? {
+            Ok((candidate, _)) => candidate,
+            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
+        };
+        let grace = grace(candidate.lease)?;
         let watchdog = Watchdog::start(candidate.election.clone());
         let keep_running = self.keep_running;
         let mut running =
@@ -86,11 +87,7 @@ impl Run {
     fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
         let flags =
             [("--keep-running", self.keep_running), ("--on-exit", self.on_exit != OnExit::Resign)];
-        let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
-        if let Some(flag) = flag.or_else(|| self.candidate.given()) {
-            let message = format!("{flag} cannot be used with --kind for-life");
-            return Err(CliError::new(Code::Usage, message));
-        }
+        self.candidate.refuse_lease_flags(&flags)?;
         Ok(ForLife {
             pod: self.candidate.identity().map(str::to_owned),
             name: self.candidate.name,

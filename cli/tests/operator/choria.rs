@@ -33,7 +33,7 @@ async fn the_doctor_notices_chorias_candidates() {
     let shell = Shell::at(&server);
     let store = chorias_bucket(&server).await;
     let told = doctor(&shell, &[], 1);
-    line(&told, "warning  choria ", "Choria made the bucket: where Choria's candidates take part");
+    line(&told, "warning  choria ", "Choria created the bucket: if Choria's candidates take part");
     store.put("my_app", "go-1.example.net".into()).await.expect("a write");
     let told = doctor(&shell, &[], 1);
     let found =
@@ -41,10 +41,10 @@ async fn the_doctor_notices_chorias_candidates() {
     assert!(found.contains("--with-choria") && found.contains("?with-choria"), "{found}");
 
     let told = doctor(&shell, &["--with-choria"], 1);
-    line(&told, "ok       choria ", "as --with-choria or its URL says");
+    line(&told, "ok       choria ", "as configured with --with-choria or in the URL");
     let shared = format!("{}/{BUCKET}?with-choria", server.url());
     let told = doctor(&shell, &["--lock", &shared], 1);
-    line(&told, "ok       choria ", "as --with-choria or its URL says");
+    line(&told, "ok       choria ", "as configured with --with-choria or in the URL");
     shell.refuses(&["doctor", "--lock", &shared, "--with-choria"], "--with-choria says nothing", 2);
 }
 

@@ -35,13 +35,13 @@ async fn where_all_is_well_it_says_so_and_leaves_nothing() {
     let told = doctor(&shell, &[], 0);
     line(&told, "ok       server ", "nats-server 2.15.1, JetStream API level 5");
     line(&told, "ok       jetstream ", "keeps bucket CHORIA_LEADER_ELECTION");
-    line(&told, "ok       clock ", "from the server's");
-    line(&told, "ok       round trip ", "with a lease of 1m a request is given up after 5s");
+    line(&told, "ok       clock ", "off the server's");
+    line(&told, "ok       round trip ", "with a lease of 1m a request times out after 5s");
     for role in ["an observer", "a candidate", "an administrator"] {
-        line(&told, "ok       rights ", &format!("all those of {role}"));
+        line(&told, "ok       rights ", &format!("all rights of {role}"));
     }
     line(&told, "ok       bucket ", "as elections need them");
-    line(&told, "ok       clock rate ", "parts in a million now");
+    line(&told, "ok       clock rate ", "parts per million now");
     line(&told, "unknown  identities ", "the last write of each election only");
     line(&told, "unknown  disk ", "see --monitor");
     let json = shell.json(&["doctor", "--output", "json"]);
@@ -59,7 +59,7 @@ async fn an_old_server_is_told() {
     let mut campaigner = shell.start(&["campaign", "my_app"]);
     campaigner.line_with("won");
     let told = doctor(&shell, &[], 1);
-    let old = line(&told, "warning  server ", "nats-server 2.10.26: there are no leases");
+    let old = line(&told, "warning  server ", "nats-server 2.10.26: it has no TTLs per entry");
     assert!(old.ends_with("upgrade to 2.11.2 or later"), "{old}");
     line(&told, "warning  bucket ", "no TTL a message");
     line(&told, "warning  bucket ", "no markers of expiry");
@@ -69,8 +69,8 @@ async fn an_old_server_is_told() {
 async fn a_server_without_jetstream_is_an_error() {
     let server = Server::builder().without_jetstream().start().await;
     let told = doctor(&Shell::at(&server), &[], 2);
-    line(&told, "error    jetstream ", "JetStream does not answer: enable it on the server");
-    line(&told, "unknown  round trip ", "nothing was answered");
+    line(&told, "error    jetstream ", "no response from JetStream: enable it on the server");
+    line(&told, "unknown  round trip ", "no response");
 }
 
 #[test]
@@ -91,7 +91,7 @@ async fn wrong_usage_is_no_finding() {
     let (_server, shell) = scene().await;
     for args in [&["doctor", "a name"][..], &["doctor", "--bucket", "no bucket"]] {
         let (told, code) = shell.refusal(args);
-        assert!(told.contains("cannot be the name of"), "{told}");
+        assert!(told.contains("is not a valid"), "{told}");
         assert_eq!(code, 2);
     }
 }
@@ -145,11 +145,11 @@ async fn rights_are_judged_role_by_role() {
     let before = term();
 
     let told = doctor("candidate", &["my_app"], 0);
-    line(&told, "ok       rights ", "all those of a candidate");
+    line(&told, "ok       rights ", "all rights of a candidate");
     line(
         &told,
         "ok       rights ",
-        "not those of an administrator: publishing to $JS.API.STREAM.CREATE.KV_B",
+        "not the rights of an administrator: publishing to $JS.API.STREAM.CREATE.KV_B",
     );
     let told = doctor("candidate", &["other"], 2);
     line(&told, "error    rights ", "a candidate needs publishing to $KV.B.other; grant it");
@@ -157,7 +157,7 @@ async fn rights_are_judged_role_by_role() {
     let less = line(
         &told,
         "warning  rights ",
-        "a candidate does less without publishing to $JS.API.STREAM.MSG.GET.KV_B",
+        "a candidate works better with publishing to $JS.API.STREAM.MSG.GET.KV_B",
     );
     assert!(less.contains("subscribing to incumbent.B.incumbent-doctor"), "{less}");
     assert!(less.contains("publishing to incumbent.B.incumbent-doctor"), "{less}");
@@ -173,11 +173,11 @@ async fn rights_are_judged_role_by_role() {
     line(
         &told,
         "error    jetstream ",
-        "we lack the right of publish to \"$JS.API.STREAM.INFO.KV_B\"",
+        "permission denied: publish to \"$JS.API.STREAM.INFO.KV_B\"",
     );
     line(&told, "error    rights ", "publishing to $KV.B.incumbent-doctor");
     let wrong = user("nobody").with("NATS_PASSWORD", "wrong");
-    line(&self::doctor(&wrong, &[], 2), "error    server ", "does not let us in");
+    line(&self::doctor(&wrong, &[], 2), "error    server ", "denies access");
 
     assert_eq!(admin.json(&["kv", "keys", "B", "-o", "json"]), serde_json::json!(["my_app"]));
     assert_eq!((term().is_u64(), term()), (true, before), "it leads on");

@@ -47,7 +47,7 @@ async fn the_file_is_there_while_its_keeper_leads() {
     assert_eq!(keeper.end_by("TERM"), Some(15));
     assert!(!file.exists());
     let told = shell.run(&["election", "file", "my_app", "leads.json", "--check", "1m"]);
-    assert_eq!(told.out, "NOT LEADER: my_app: there is no leads.json\n");
+    assert_eq!(told.out, "NOT LEADER: my_app: no file leads.json\n");
     assert_eq!((told.error.as_str(), told.code), ("", Some(3)));
 }
 

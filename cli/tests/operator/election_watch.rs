@@ -66,7 +66,7 @@ async fn a_server_that_comes_back_is_watched_on() {
     watch.line_with("e: one leads");
     server.restart().await;
     shell.out(&["kv", "put", "B", "e", "two"]);
-    watch.line_with("e: two leads, in place of one");
+    watch.line_with("e: two leads, succeeding one");
 }
 
 #[tokio::test]

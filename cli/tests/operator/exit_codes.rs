@@ -67,7 +67,7 @@ async fn no_color_means_logs_too() {
 async fn without_jetstream_one_line_says_so() {
     let server = Server::builder().without_jetstream().start().await;
     let (line, code) = Shell::at(&server).refusal(&["kv", "ls"]);
-    assert!(line.contains("JetStream does not answer: enable it"), "{line}");
+    assert!(line.contains("no response from JetStream: enable it"), "{line}");
     assert_eq!(code, 4);
 }
 

@@ -76,10 +76,9 @@ async fn a_terminal_is_asked_without_orders_from_the_leader() {
     let (mut seen, code) = terminal.ended();
     assert_eq!(code, Some(1));
     // Another one is there, or none, once the question is answered.
-    for (before, after, says) in [
-        ("first", Some(HOSTILE), "has taken over meanwhile"),
-        (HOSTILE, None, "has left by itself"),
-    ] {
+    for (before, after, says) in
+        [("first", Some(HOSTILE), "took over meanwhile"), (HOSTILE, None, "stepped down by itself")]
+    {
         shell.out(&["kv", "put", "B", "e", before]);
         let mut terminal = shell.on_terminal(&["election", "evict", "e", "--bucket", "B"]);
         terminal.shows("who leads e? [y/N] ");

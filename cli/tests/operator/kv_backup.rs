@@ -19,7 +19,7 @@ async fn a_bucket_comes_back_with_its_revisions_and_settings() {
     assert!(told.error.starts_with("saved bucket B in saved: "), "{told:?}");
     assert_eq!((told.out.as_str(), told.code), ("", Some(0)));
     let (line, code) = shell.refusal(&["kv", "backup", "B", "saved"]);
-    assert!(line.contains("holds a backup already"), "{line}");
+    assert!(line.contains("already contains a backup"), "{line}");
     assert_eq!(code, 1);
     let (line, _) = shell.refusal(&["kv", "restore", "saved"]);
     assert!(line.contains("bucket B exists; delete it first"), "{line}");
@@ -56,7 +56,7 @@ async fn what_cannot_be_saved_or_restored_is_one_clear_line() {
     let (line, code) = shell.refusal(&["kv", "backup", "B", "file"]);
     assert!(line.contains("cannot write"), "{line}");
     assert_eq!(code, 1);
-    for (text, told) in [("junk", "backup.json"), ("{}", "not of a bucket")] {
+    for (text, told) in [("junk", "backup.json"), ("{}", "not the backup of a bucket")] {
         shell.write("broken/backup.json", text);
         let (line, code) = shell.refusal(&["kv", "restore", "broken"]);
         assert!(line.contains(told), "{line}");

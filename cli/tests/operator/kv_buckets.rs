@@ -19,7 +19,7 @@ async fn a_bucket_is_made_shown_changed_and_listed() {
         "--description",
         "for tests",
     ]);
-    assert_eq!((made.code, made.error.as_str()), (Some(0), "made bucket B\n"));
+    assert_eq!((made.code, made.error.as_str()), (Some(0), "created bucket B\n"));
     assert!(made.out.contains("     Entries live: 1m\n"), "{}", made.out);
     let (line, code) = shell.refusal(&["kv", "add", "B"]);
     assert!(line.contains("bucket B exists"), "{line}");

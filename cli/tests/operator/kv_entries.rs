@@ -69,7 +69,7 @@ async fn only_the_revision_that_is_expected_is_written_over() {
     assert_eq!(shell.out(&["kv", "get", B, "k", "--raw", "--revision", "1"]), "one");
     shell.out(&["kv", "put", B, "other", "x"]);
     let (line, code) = shell.refusal(&["kv", "get", B, "k", "--revision", "3"]);
-    assert!(line.contains("revision 3 is of another key"), "{line}");
+    assert!(line.contains("revision 3 belongs to another key"), "{line}");
     assert_eq!(code, 3);
     let (_, code) = shell.refusal(&["kv", "get", B, "k", "--revision", "99"]);
     assert_eq!(code, 3);
@@ -106,7 +106,7 @@ async fn what_cannot_be_a_key_is_refused() {
             [&["kv", "get", B, key][..], &["kv", "put", B, key, "v"], &["kv", "purge", B, key]]
         {
             let (line, code) = shell.refusal(args);
-            assert!(line.contains("cannot be a key"), "{line}");
+            assert!(line.contains("is not a valid key"), "{line}");
             assert_eq!(code, 2);
         }
     }

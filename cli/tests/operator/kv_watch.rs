@@ -30,7 +30,7 @@ async fn it_ends_after_one_value_or_in_time() {
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
     let (line, code) = shell.refusal(&["kv", "watch", "B", "--once", "--timeout", "1s"]);
-    assert!(line.contains("nothing came in 1s"), "{line}");
+    assert!(line.contains("no value within 1s"), "{line}");
     assert_eq!(code, 1);
     shell.out(&["kv", "put", "B", "a", "1"]);
     assert!(shell.out(&["kv", "watch", "B", "--once"]).contains("B > a"));

@@ -126,7 +126,7 @@ fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
         |lock: &str| shell.refusal(&["campaign", "my_app", "--timeout", "1s", "--lock", lock]);
     for (lock, says, code) in [
         ("mysql:x", "no lock has the scheme \"mysql\"", 2),
-        ("bucket", "it is nats, kubernetes, or a URL as sqlite:PATH is one", 2),
+        ("bucket", "use nats, kubernetes, or a URL such as sqlite:PATH", 2),
         ("sqlite:", "it names no file, as sqlite:elections.db does", 2),
         ("sqlite:a?ttl=1s", "there is no option \"ttl\" here", 2),
         ("postgres:me:s3cret@host", "a database is named as postgres://USER@HOST:PORT/DATABASE", 2),
@@ -143,5 +143,5 @@ fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
         assert_eq!(exit, code, "{line}");
     }
     let (line, code) = shell.refusal(&["campaign", "a", "--lock", "sqlite:a.db", "--bucket", "B"]);
-    assert_eq!((&*line, code), ("incumbent: --bucket says nothing without --lock nats", 2));
+    assert_eq!((&*line, code), ("incumbent: --bucket requires --lock nats", 2));
 }

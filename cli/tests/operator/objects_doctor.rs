@@ -81,11 +81,11 @@ async fn a_store_is_tried_out_and_left_as_it_was() {
     let (store, shell) = versitygw().await;
     let lock = ["--lock", "s3://bucket"];
     let told = doctor(&shell, &lock, 0);
-    line(&told, "ok       store ", "it answers, and lets us read");
+    line(&told, "ok       store ", "reachable and readable");
     line(&told, "ok       conditions ", "are refused where they must be");
-    line(&told, "ok       clock ", "from the server's");
+    line(&told, "ok       clock ", "off the server's");
     line(&told, "ok       round trip ", "with a lease of 15s");
-    line(&told, "ok       rights ", "all those of a candidate");
+    line(&told, "ok       rights ", "all rights of a candidate");
     assert_eq!(store.objects(), [""; 0], "nothing is left");
 
     // What one that was killed has left is in nobody's way.

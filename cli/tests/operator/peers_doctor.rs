@@ -19,14 +19,14 @@ async fn peers_are_counted_without_being_disturbed() {
         "datagrams are not signed: 127.0.0.1 must be on a network of members",
     );
     line(&told, "ok       quorum ", "of 3 voters 2 must run");
-    line(&told, "warning  peers ", "0 of 3 are heard, and there is no leader without 2");
+    line(&told, "warning  peers ", "0 of 3 respond, and there is no leader without 2");
 
     let campaign = |at| shell.start(&["campaign", "my_app", "--lock", &lock(at)]);
     let mut members = [0, 1, 2].map(campaign);
     members[0].line_with("lead");
     let told = doctor(&shell, &["--lock", &lock(0)], 0);
     line(&told, "ok       address ", "somebody listens on");
-    line(&told, "ok       peers ", "3 of 3 are heard: a majority");
+    line(&told, "ok       peers ", "3 of 3 respond: a majority");
     for member in members {
         member.end_by("TERM");
     }
@@ -62,9 +62,9 @@ async fn members_with_a_key_are_counted_and_who_listens_everywhere_without_one_i
     members[0].line_with("lead");
     let told = doctor(&shell, &["--lock", &signed(0)], 1);
     line(&told, "ok       signed ", "by the keys of ");
-    line(&told, "ok       peers ", "2 of 2 are heard: a majority");
+    line(&told, "ok       peers ", "2 of 2 respond: a majority");
     let told = doctor(&shell, &["--lock", &url(0)], 1);
-    line(&told, "warning  peers ", "0 of 2 are heard");
+    line(&told, "warning  peers ", "0 of 2 respond");
     for member in members {
         member.end_by("TERM");
     }

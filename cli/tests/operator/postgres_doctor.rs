@@ -19,15 +19,11 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
     let admin = server.url("postgres");
     let told = doctor(&shell, &["--lock", &admin], 0);
     line(&told, "ok       server ", ", a primary");
-    line(&told, "ok       clock ", "from the server's");
+    line(&told, "ok       clock ", "off the server's");
     line(&told, "ok       round trip ", "with a lease of 1m");
-    line(
-        &told,
-        "ok       tables ",
-        "there are none yet: who comes first makes them, in schema public",
-    );
-    line(&told, "unknown  rights ", "those on tables that are not there");
-    line(&told, "ok       durability ", "it syncs its disk, and nobody follows it");
+    line(&told, "ok       tables ", "none yet: the first candidate creates them, in schema public");
+    line(&told, "unknown  rights ", "rights on tables that do not exist");
+    line(&told, "ok       durability ", "writes are synced to disk, and there is no replica");
     line(&told, "ok       hints ", "notifications arrive");
     let none = "SELECT 1 / (to_regclass('incumbent_elections') IS NULL)::integer";
     server.sql("postgres", &[none, "CREATE ROLE campaigner LOGIN"]);
@@ -38,7 +34,7 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
     line(
         &told,
         "error    tables ",
-        "there are none, and we may not make them; run deploy/postgres.sql as who may",
+        "none, and this user may not create them; run sql/postgres.sql as a user that may create tables",
     );
     server.sql("postgres", &[FILE]);
     let told = doctor(&shell, &["--lock", &campaigner], 2);
@@ -46,8 +42,8 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
     assert!(needs.contains("GRANT INSERT ON incumbent_elections TO"), "{needs}");
     server.sql("postgres", &GRANTS);
     let told = doctor(&shell, &["--lock", &campaigner, "my_app"], 0);
-    line(&told, "ok       tables ", "they are in schema public");
-    line(&told, "ok       rights ", "all those of a candidate");
+    line(&told, "ok       tables ", "complete, in schema public");
+    line(&told, "ok       rights ", "all rights of a candidate");
     let history = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC";
     // The tables' owner is told of the server on behalf of all.
     let owned_by = |role| format!("ALTER FUNCTION incumbent_incarnation() OWNER TO {role}");
@@ -68,14 +64,14 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
         "error    rights ",
         "a candidate needs UPDATE on incumbent_elections; GRANT UPDATE ON",
     );
-    line(&told, "ok       rights ", "all those of an observer");
+    line(&told, "ok       rights ", "all rights of an observer");
     doctor(&shell, &["--lock", &campaigner, "--role", "observer"], 0);
     let told = doctor(&shell, &["--lock", &admin, "--lease", "2m"], 2);
     line(&told, "error    round trip ", "see --lease");
 
     server.sql("postgres", &["ALTER TABLE incumbent_elections DISABLE TRIGGER incumbent_guard"]);
     let told = doctor(&shell, &["--lock", &admin], 2);
-    line(&told, "error    tables ", "those in schema public lack a table, a function or a trigger");
+    line(&told, "error    tables ", "a table, a function or a trigger is missing in schema public");
     server.sql(
         "postgres",
         &[
@@ -112,7 +108,7 @@ async fn a_replica_and_what_follows_a_primary_are_told() {
     );
     eventually("it waits for its replica", async || {
         let told = shell.run(&["doctor", "--lock", &primary]);
-        told.out.contains("its replicas have what it acknowledges").then_some(())
+        told.out.contains("replicas have every acknowledged write").then_some(())
     })
     .await;
     let told =
@@ -125,7 +121,7 @@ async fn a_pooler_is_told_by_the_notifications_that_it_loses() {
     let server = PostgresServer::start(&["fsync=on"]).await;
     let pooler = Pooler::start(&server, "postgres").await;
     let told = doctor(&Shell::bare(), &["--lock", &pooler.url("postgres")], 1);
-    line(&told, "warning  hints ", "as behind a pooler in transaction mode: stand-bys poll");
+    line(&told, "warning  hints ", "as behind a pooler in transaction mode: standbys poll");
     line(&told, "ok       server ", ", a primary");
 }
 
@@ -137,5 +133,5 @@ async fn no_server_is_a_finding_without_its_secret() {
     line(&told, "error    server ", "no connection to 127.0.0.1:1/db");
     assert!(!format!("{told:?}").contains("s3cret"), "{told:?}");
     let (told, code) = shell.refusal(&["doctor", "--lock", lock, "--monitor", "127.0.0.1:8222"]);
-    assert_eq!((&*told, code), ("incumbent: --monitor says nothing without --lock nats", 2));
+    assert_eq!((&*told, code), ("incumbent: --monitor requires --lock nats", 2));
 }

@@ -19,21 +19,21 @@ fn a_file_is_judged_and_not_made() {
     let shell = Shell::bare();
     let told = doctor(&shell, &LOCK, 0);
     line(&told, "ok       sqlite ", "SQLite 3.");
-    line(&told, "ok       file ", "there is no elections.db yet: who comes first makes it");
-    line(&told, "ok       room ", "left on its disk");
+    line(&told, "ok       file ", "no elections.db yet: the first candidate creates it");
+    line(&told, "ok       room ", "free on its disk");
     for role in ["an observer", "a candidate", "an administrator"] {
-        line(&told, "ok       rights ", &format!("all those of {role}"));
+        line(&told, "ok       rights ", &format!("all rights of {role}"));
     }
     assert_eq!(std::fs::read_dir(shell.home()).unwrap().count(), 0, "nothing is made");
     let told = doctor(&shell, &["--lock", "sqlite:elections.db?create=no"], 2);
-    line(&told, "error    file ", "there is no elections.db: leave out create=no");
+    line(&told, "error    file ", "no elections.db: remove create=no");
     let told = doctor(&shell, &["--lock", "sqlite:absent/elections.db"], 2);
     line(&told, "error    file ", "there is no directory for absent/elections.db");
 
     let mut leader = shell.start(&[&["campaign", "my_app", "--lease", "2s"][..], &LOCK].concat());
     leader.line_with("won");
     let told = doctor(&shell, &[&LOCK[..], &["my_app"]].concat(), 0);
-    line(&told, "ok       file ", "it has the tables, with a longest lease of 2s");
+    line(&told, "ok       file ", "it has the tables, with a maximum lease of 2s");
     line(&told, "ok       journal ", "wal");
     let told = doctor(&shell, &[&LOCK[..], &["--lease", "3s"]].concat(), 2);
     line(&told, "error    round trip ", "a lease of 3s is longer");
@@ -61,7 +61,11 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     make(&shell, &["--lock", &lock]);
     std::fs::write(disk.path().join("filler"), vec![0; 1_500_000]).unwrap();
     let told = doctor(&shell, &["--lock", &lock], 2);
-    line(&told, "error    room ", "a leader that cannot renew stops at its deadline; make room");
+    line(
+        &told,
+        "error    room ",
+        "a leader that cannot renew stops at its deadline; free some space",
+    );
 
     disk.remount_read_only();
     let told = doctor(&shell, &["--lock", &lock], 2);
@@ -72,7 +76,7 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     );
     let missing = lock.replace("elections.db", "other.db");
     let told = doctor(&shell, &["--lock", &missing], 2);
-    line(&told, "error    rights ", "a candidate needs making files in");
+    line(&told, "error    rights ", "a candidate needs creating files in");
     doctor(&shell, &["--lock", &missing, "--role", "observer"], 2);
 }
 
@@ -106,7 +110,7 @@ fn a_file_that_cannot_be_written_is_an_error_for_those_who_write() {
     let told = doctor(&shell, &LOCK, 2);
     let _ = Command::new("chattr").arg("-i").arg(&file).status();
     line(&told, "error    rights ", "a candidate needs writing to elections.db (");
-    line(&told, "ok       rights ", "all those of an observer");
+    line(&told, "ok       rights ", "all rights of an observer");
 }
 
 #[tokio::test]
@@ -120,8 +124,8 @@ async fn each_of_several_locks_is_judged_by_itself() {
     let at = |text: &str| told.out.find(text).unwrap_or_else(|| panic!("no {text}: {told:?}"));
     assert!(at(&format!("Lock {bucket}\n")) < at("keeps bucket MINE"));
     assert!(at("keeps bucket MINE") < at("Lock sqlite:elections.db\n"));
-    assert!(at("Lock memory:mine\n") < at("there is nothing to check"));
-    assert!(at("there is nothing to check") < at("This machine\n"));
+    assert!(at("Lock memory:mine\n") < at("nothing to check"));
+    assert!(at("nothing to check") < at("This machine\n"));
     let broken = "sqlite:absent/x.db?need=best-effort";
     let json = shell.run(&["doctor", "-o", "json", "--lock", &format!("memory: {broken}")]);
     assert_eq!(json.code, Some(1), "a term goes on without it: {json:?}");

@@ -81,12 +81,12 @@ async fn another_signal_may_ask_it_to_stop() {
 #[test]
 fn a_command_that_cannot_run_is_one_clear_line() {
     for (command, code, line) in [
-        ("no-such-command", 127, "incumbent: there is no command no-such-command on PATH\n"),
-        ("/no/such", 127, "incumbent: there is no command /no/such\n"),
+        ("no-such-command", 127, "incumbent: no command no-such-command on PATH\n"),
+        ("/no/such", 127, "incumbent: no command /no/such\n"),
         (
             "/etc/passwd",
             126,
-            "incumbent: /etc/passwd is not executable: chmod +x it, or run it by its interpreter\n",
+            "incumbent: /etc/passwd is not executable: run chmod +x, or use its interpreter\n",
         ),
     ] {
         let output = incumbent().args(["run", "my_app", "--", command]).output().expect("runs");
@@ -122,7 +122,7 @@ async fn a_grace_of_ages_is_one_clear_line() {
     let output = incumbent().args(["life", "my_app", "--grace", AGES, "--", "true"]).output();
     let output = output.expect("it starts");
     let line = String::from_utf8_lossy(&output.stderr);
-    assert!(line.contains("it is more than a year"), "{line}");
+    assert!(line.contains("more than a year"), "{line}");
     assert_eq!(output.status.code(), Some(2));
 }
 

@@ -18,8 +18,8 @@ async fn one_that_may_not_be_signalled_ends_the_term_at_once_and_loudly() {
     run.says("up").await;
     assert_eq!(run.exit_code().await, Some(1));
     let told = run.errors();
-    assert!(told.contains("runs as another user: nothing here may stop it"), "{told}");
-    assert!(told.contains("(sleep) runs as another user and may not be signalled"), "{told}");
+    assert!(told.contains("runs as another user and cannot be signalled"), "{told}");
+    assert!(told.contains("(sleep) runs as another user and cannot be signalled"), "{told}");
     assert_eq!(run.descendants().len(), 1, "it goes on");
     assert!(scene.holder("my_app").await.is_some(), "not released: it still works");
 }
@@ -38,7 +38,7 @@ async fn one_that_may_not_be_signalled_is_not_taken_for_ended() {
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(1));
     let told = run.errors();
-    assert!(told.contains("runs as another user and may not be signalled"), "{told}");
+    assert!(told.contains("runs as another user and cannot be signalled"), "{told}");
     assert!(scene.holder("my_app").await.is_some(), "not released: it still works");
 }
 

@@ -258,7 +258,7 @@ async fn a_lock_out_of_reach_for_longer_than_a_lease_is_unhealthy() {
             }
             let told = match status {
                 200 => body.starts_with("ok: "),
-                _ => body.starts_with("the lock has been out of reach for "),
+                _ => body.starts_with("the lock has been unreachable for "),
             };
             assert!(told, "{status}: {body}");
         }
@@ -294,8 +294,8 @@ fn an_address_that_cannot_be_used_is_one_clear_line() {
     let in_use = format!("incumbent: cannot serve HTTP at {address}: Address already in use");
     for command in [&["campaign", "my_app"][..], &["run", "my_app"]] {
         for (http, code, told) in [
-            (":8080", 2, "incumbent: --http \":8080\" is no address: give a port, as in 8080"),
-            ("localhost", 2, "incumbent: --http \"localhost\" is no address"),
+            (":8080", 2, "incumbent: invalid --http \":8080\": use a port, as in 8080"),
+            ("localhost", 2, "incumbent: invalid --http \"localhost\""),
             (&*port, 1, &*in_use),
         ] {
             let command = incumbent()

@@ -166,7 +166,7 @@ async fn output_that_is_stopped_holds_up_no_election() {
     second.says("up").await;
     second.signal(Signal::TERM);
     shell.types("\x11");
-    shell.sees("the command ended with code 1").await;
+    shell.sees("the command exited with code 1").await;
     shell.sees("UP").await;
     shell.types("\x03");
     shell.sees("ready$ ").await;
@@ -200,7 +200,7 @@ async fn a_campaign_says_who_leads_and_what_is_wrong_while_it_waits() {
     leader.signal(Signal::TERM);
     shell.sees("won: leading with token ").await;
     scene.server.pause();
-    shell.sees("\r\x1b[Kmy_app: the server does not answer as it should, trying again: ").await;
+    shell.sees("\r\x1b[Kmy_app: requests to the lock fail, retrying: ").await;
     scene.server.resume();
     shell.sees("won: ").await;
     shell.types("\x03");

@@ -46,15 +46,11 @@ async fn the_lease_of_the_manifest_is_led_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_created_is_told() {
     let scene = Scene::new().await;
-    scene.refuses(&["election", "create", "my_app"], "is no name of a Lease", 2);
-    scene.refuses(
-        &["election", "create", "a", "--kind", "for-life"],
-        "there is nothing to make",
-        2,
-    );
+    scene.refuses(&["election", "create", "my_app"], "is not a valid name of a Lease", 2);
+    scene.refuses(&["election", "create", "a", "--kind", "for-life"], "nothing to create", 2);
     let lock = ["--lock", "kubernetes", "--namespace", "absent"];
     let args = [&["election", "create", "a"][..], &lock].concat();
-    scene.shell.refuses(&args, "there is no namespace absent", 3);
+    scene.shell.refuses(&args, "no namespace absent", 3);
     let observer = Shell::bare().with("KUBECONFIG", scene.config_of(OBSERVER));
     observer.refuses(
         &scene.args(&["election", "create", "a"]),
@@ -63,5 +59,5 @@ async fn what_cannot_be_created_is_told() {
     );
     let file = format!("sqlite:{}", scene.shell.home().join("elections.db").display());
     let made = scene.shell.out(&["election", "create", "a", "--lock", &file]);
-    assert!(made.contains("is there: a needs nothing else"), "{made}");
+    assert!(made.contains("exists: a needs nothing else"), "{made}");
 }

@@ -131,7 +131,7 @@ async fn what_a_campaigner_cannot_do_without_is_an_error() {
     .await;
     scene.lease("my-app", json!({})).await;
     let told = scene.doctor(&["my-app"]);
-    assert!(told.out.contains("a candidate does less without watch of leases my-app, create of"));
+    assert!(told.out.contains("a candidate works better with watch of leases my-app, create of"));
     assert_eq!(told.code, Some(1), "{told:?}");
 }
 
@@ -140,13 +140,13 @@ async fn the_object_of_an_election_is_examined() {
     let scene = Scene::new().await;
     let doctor = |args: &[&str]| scene.shell.run(&scene.args(&[&["doctor"], args].concat()));
     let told = doctor(&["my-app"]);
-    assert!(told.out.contains("object      there is none yet"), "{told:?}");
-    assert!(told.out.contains("namespace   t") && told.out.contains("all those of a candidate"));
+    assert!(told.out.contains("object      none yet"), "{told:?}");
+    assert!(told.out.contains("namespace   t") && told.out.contains("all rights of a candidate"));
     assert_eq!(told.code, Some(0), "{told:?}");
     let mut first = scene.start(&["campaign", "my-app", "--lease", "5s", "--identity", "first"]);
     first.line_with("won");
     let told = doctor(&["my-app"]);
-    assert!(told.out.contains("object      its record is as elections need it"), "{told:?}");
+    assert!(told.out.contains("object      its record fits elections"), "{told:?}");
     assert_eq!(told.code, Some(0), "{told:?}");
     let told = doctor(&["my-app", "--lease", "10s"]);
     assert!(told.out.contains("its holder's lease is 5 s, and ours 10 s"), "{told:?}");
@@ -198,7 +198,7 @@ async fn the_object_of_an_election_is_examined() {
 async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
     let scene = Scene::new().await;
     let told = scene.shell.run(&["doctor", "--lock=kubernetes", "--namespace=absent"]);
-    assert!(told.out.contains("there is no namespace absent: make it"), "{told:?}");
+    assert!(told.out.contains("no namespace absent: create it"), "{told:?}");
     assert_eq!(told.code, Some(2));
     let config = std::fs::read_to_string(scene.server.kubeconfig()).unwrap();
     scene.shell.write("away", &config.replace(&format!(":{}", scene.server.port()), ":1"));
@@ -216,11 +216,11 @@ async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
         }
     }
     for (args, says) in [
-        (&["--monitor", "127.0.0.1:1"][..], "--monitor says nothing without --lock nats"),
+        (&["--monitor", "127.0.0.1:1"][..], "--monitor requires --lock nats"),
         (&["--lease", "1500ms"], "1.5s is not a whole number of seconds"),
-        (&["--kind", "for-life", "--lease", "5s"], "--lease says nothing with --kind for-life"),
-        (&["my_app"], "\"my_app\" is no name of a Lease"),
-        (&["my_app", "--kind", "for-life"], "\"my_app\" is no name of a ConfigMap"),
+        (&["--kind", "for-life", "--lease", "5s"], "--lease cannot be used with --kind for-life"),
+        (&["my_app"], "\"my_app\" is not a valid name of a Lease"),
+        (&["my_app", "--kind", "for-life"], "\"my_app\" is not a valid name of a ConfigMap"),
     ] {
         scene.refuses(&[&["doctor"], args].concat(), says, 2);
     }

@@ -113,9 +113,9 @@ async fn a_command_runs_while_its_lease_is_held_under_whatever_name() {
     let list = scene.out(&["election", "list"]);
     assert!(list.contains("my-app    none ("), "{list}");
 
-    let line = scene.refuses(&["campaign", "my_app"], "is no name of a Lease", 2);
+    let line = scene.refuses(&["campaign", "my_app"], "is not a valid name of a Lease", 2);
     assert!(line.contains("--object, as in my-app"), "{line}");
-    let line = scene.refuses(&["election", "info", "my_app"], "is no name of a Lease", 2);
+    let line = scene.refuses(&["election", "info", "my_app"], "is not a valid name of a Lease", 2);
     assert!(line.contains("as in my-app"), "{line}");
 }
 

@@ -90,7 +90,7 @@ async fn the_other_commands_stand_for_life_where_they_are_told_so() {
     for flags in [["--lease", "5s"], ["--http", "0"]] {
         scene.shell.refuses(
             &[&*campaign, &flags].concat(),
-            &format!("{} says nothing with --kind for-life", flags[0]),
+            &format!("{} cannot be used with --kind for-life", flags[0]),
             2,
         );
     }
@@ -116,7 +116,7 @@ async fn a_file_is_there_while_its_keepers_pod_owns_the_lock() {
     assert!(!file.exists());
     scene.shell.refuses(
         &[&*args, &["--lease", "5s"]].concat(),
-        "--lease says nothing with --kind for-life",
+        "--lease cannot be used with --kind for-life",
         2,
     );
 }

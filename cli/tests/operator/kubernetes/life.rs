@@ -86,8 +86,8 @@ async fn what_is_in_the_way_is_one_clear_line() {
     for (args, told, code) in [
         (&["life", "my app", "--namespace", namespace][..], "no name of a ConfigMap", 2),
         (&["life", "my_app"], "call the election otherwise, as in my-app", 2),
-        (&["life", "a", "--namespace", "absent"], "there is no namespace absent", 3),
-        (&["life", "a", "--namespace", "Not One"], "cannot be the name of a namespace", 2),
+        (&["life", "a", "--namespace", "absent"], "no namespace absent", 3),
+        (&["life", "a", "--namespace", "Not One"], "is not a valid namespace", 2),
         (&["life", "a", "--namespace", namespace, "--pod", "x"], "there is no Pod t", 2),
         (&["life", "a", "--pod", "x y"], "\"x y\" is no name of a Kubernetes object", 2),
         (&["life", "a", "--context", "absent"], "it has no context \"absent\"", 2),
@@ -104,7 +104,7 @@ async fn what_is_in_the_way_is_one_clear_line() {
     }
     scene.shell.refuses(
         &["life", "a", "--", "/no/such/command"],
-        "there is no command /no/such/command",
+        "no command /no/such/command",
         127,
     );
 

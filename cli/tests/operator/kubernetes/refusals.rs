@@ -11,18 +11,18 @@ async fn flags_of_another_lock_are_refused() {
     let kubernetes = "--lock=kubernetes";
     for (args, told) in [
         (&["election", "list", kubernetes, "--bucket", "B"][..], "--bucket says nothing without"),
-        (&["election", "list", kubernetes, "-s", "h"], "--server says nothing without --lock nats"),
+        (&["election", "list", kubernetes, "-s", "h"], "--server requires --lock nats"),
         (&["campaign", "a", kubernetes, "--creds", "f"], "--creds says nothing without"),
-        (&["election", "list", "-n", "a"], "--namespace says nothing without --lock kubernetes"),
-        (&["campaign", "a", "--kind", "lease"], "--kind says nothing without --lock kubernetes"),
+        (&["election", "list", "-n", "a"], "--namespace requires --lock kubernetes"),
+        (&["campaign", "a", "--kind", "lease"], "--kind requires --lock kubernetes"),
         (&["campaign", "a", "--kubeconfig", "f"], "--kubeconfig says nothing without"),
-        (&["campaign", "a", "--object", "b"], "--object says nothing without --lock kubernetes"),
+        (&["campaign", "a", "--object", "b"], "--object requires --lock kubernetes"),
     ] {
         shell.refuses(args, told, 2);
     }
     let scene = Scene::new().await;
     for (args, told) in [
-        (&["campaign", "a", "--no-create"][..], "--no-create says nothing without --lock nats"),
+        (&["campaign", "a", "--no-create"][..], "--no-create requires --lock nats"),
         (&["campaign", "a", "--lease", "1500ms"], "1.5s is not a whole number of seconds"),
         (
             &["run", "a", "--lease", "2s", "--grace", "2s", "--", "/bin/true"],
@@ -33,7 +33,7 @@ async fn flags_of_another_lock_are_refused() {
     }
     scene.shell.refuses(
         &["election", "list", kubernetes, "--namespace", "../../nodes"],
-        "cannot be the name of a namespace",
+        "is not a valid namespace",
         2,
     );
     // A variable of the other lock is not meant for this one.
@@ -103,15 +103,11 @@ async fn a_context_and_a_namespace_that_are_not_there_are_told() {
     ] {
         let lock = ["--lock", "kubernetes", "--namespace", "absent"];
         let command: &[&str] = if args[0] == "run" { &["--", "/bin/true"] } else { &[] };
-        scene.shell.refuses(
-            &[args, &lock, command].concat(),
-            "there is no namespace absent: make it",
-            3,
-        );
+        scene.shell.refuses(&[args, &lock, command].concat(), "no namespace absent: create it", 3);
     }
     scene.refuses(
         &["election", "list", "--life-kind", "lease"],
-        "--life-kind says nothing without --kind for-life",
+        "--life-kind requires --kind for-life",
         2,
     );
     // It is of NATS there, and its variable too.
