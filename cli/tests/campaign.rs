@@ -99,7 +99,7 @@ async fn bad_input_is_one_clear_line() {
     let url = server.url();
     let campaign = |args: &[&str]| refusal(&[&["campaign", "-s", url.as_str()], args].concat());
     let (line, code) = campaign(&["a name"]);
-    assert!(line.contains("\"a name\" is not a validn election"), "{line}");
+    assert!(line.contains("\"a name\" is not a valid election"), "{line}");
     assert_eq!(code, Some(2));
     let (line, _) = campaign(&["my_app", "--lease", "500ms"]);
     assert!(line.contains("500ms") && line.contains("1s"), "{line}");
@@ -118,7 +118,7 @@ fn bad_input_is_refused_before_a_server_is_looked_for() {
     let campaign =
         |args: &[&str]| refusal(&[&["campaign", "-s", "nats://127.0.0.1:1"], args].concat());
     for (args, told) in [
-        (&["a..b"][..], "\"a..b\" is not a validn election"),
+        (&["a..b"][..], "\"a..b\" is not a valid election"),
         (&["my_app", "--lease", "2h"], "7200s"),
     ] {
         let (line, code) = campaign(args);

@@ -45,7 +45,11 @@ async fn the_doctor_notices_chorias_candidates() {
     let shared = format!("{}/{BUCKET}?with-choria", server.url());
     let told = doctor(&shell, &["--lock", &shared], 1);
     line(&told, "ok       choria ", "as configured with --with-choria or in the URL");
-    shell.refuses(&["doctor", "--lock", &shared, "--with-choria"], "--with-choria says nothing", 2);
+    shell.refuses(
+        &["doctor", "--lock", &shared, "--with-choria"],
+        "--with-choria requires --lock nats",
+        2,
+    );
 }
 
 #[tokio::test]
@@ -83,7 +87,7 @@ async fn a_candidate_that_was_told_of_choria_does_not_warn_of_its_entries() {
         assert_eq!(log.contains("set with_choria()"), warns, "{flags:?}: {log}");
     }
     let both = ["campaign", "my_app", "--lock", &shared, "--with-choria"];
-    shell.refuses(&both, "write ?with-choria behind that of the bucket", 2);
+    shell.refuses(&both, "write ?with-choria behind the bucket", 2);
     let placed = ["campaign", "my-app", "--lock", "sqlite:a.db", "--with-choria"];
-    shell.refuses(&placed, "--with-choria says nothing", 2);
+    shell.refuses(&placed, "--with-choria has no effect", 2);
 }

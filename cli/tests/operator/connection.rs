@@ -108,7 +108,7 @@ async fn files_that_are_not_what_they_should_be_are_named() {
     for (flag, told) in [
         ("--creds", "no credentials in junk"),
         ("--nkey", "no NKey seed in junk"),
-        ("--tlscert", "needs its key"),
+        ("--tlscert", "requires its key"),
     ] {
         let (line, code) = shell.refusal(&["kv", "ls", flag, "junk"]);
         assert!(line.contains(told) && !line.contains("s3cret"), "{line}");

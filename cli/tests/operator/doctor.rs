@@ -34,13 +34,13 @@ async fn where_all_is_well_it_says_so_and_leaves_nothing() {
     let before = shell.json(&["kv", "status", BUCKET, "-o", "json"]);
     let told = doctor(&shell, &[], 0);
     line(&told, "ok       server ", "nats-server 2.15.1, JetStream API level 5");
-    line(&told, "ok       jetstream ", "keeps bucket CHORIA_LEADER_ELECTION");
+    line(&told, "ok       jetstream ", "with bucket CHORIA_LEADER_ELECTION");
     line(&told, "ok       clock ", "off the server's");
     line(&told, "ok       round trip ", "with a lease of 1m a request times out after 5s");
     for role in ["an observer", "a candidate", "an administrator"] {
         line(&told, "ok       rights ", &format!("all rights of {role}"));
     }
-    line(&told, "ok       bucket ", "as elections need them");
+    line(&told, "ok       bucket ", "fit elections");
     line(&told, "ok       clock rate ", "parts per million now");
     line(&told, "unknown  identities ", "the last write of each election only");
     line(&told, "unknown  disk ", "see --monitor");
@@ -201,10 +201,14 @@ async fn two_campaigners_of_one_name_are_told_apart_from_one_that_started_anew()
         write(election, writer).await;
     }
     let told = doctor(&shell, &["--bucket", "B"], 1);
-    line(&told, "ok       identities ", "no two campaigners of one name");
+    line(&told, "ok       identities ", "no duplicate identities");
     write("a", "1").await;
     let told = doctor(&shell, &["--bucket", "B"], 1);
-    line(&told, "warning  identities ", "both called \"c1.example.net\" in a; give each its own");
+    line(
+        &told,
+        "warning  identities ",
+        "share the identity \"c1.example.net\" in a; give each its own",
+    );
 }
 
 #[tokio::test]
@@ -212,10 +216,14 @@ async fn the_monitoring_port_tells_when_writes_are_on_disk() {
     let (server, shell) = scene().await;
     let port = server.varz().await["http_port"].to_string();
     let told = doctor(&shell, &["--monitor", &format!("127.0.0.1:{port}")], 1);
-    line(&told, "warning  disk ", "sync_interval: 2m: a power failure takes acknowledged writes");
+    line(
+        &told,
+        "warning  disk ",
+        "sync_interval: 2m: a power failure may lose acknowledged writes",
+    );
     let nats = server.address().to_string();
-    for (address, why) in [("127.0.0.1:1", "refused"), (nats.as_str(), "not answer as")] {
+    for (address, why) in [("127.0.0.1:1", "refused"), (nats.as_str(), "not the response of")] {
         let told = doctor(&shell, &["--monitor", address, "--timeout", "5s"], 1);
-        assert!(line(&told, "warning  disk ", "nothing to learn").contains(why), "{told:?}");
+        assert!(line(&told, "warning  disk ", "cannot read").contains(why), "{told:?}");
     }
 }

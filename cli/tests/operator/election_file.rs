@@ -63,7 +63,7 @@ fn check_tells_what_is_wrong_in_one_line() {
         (file("2021-11-01T17:30:00Z"), "STALE: my_app: a wrote"),
         (file("2921-11-01T17:30:00Z"), "STALE: my_app: a wrote"),
         (file("yesterday"), "FAILED: my_app: kept has no time"),
-        ("junk".to_owned(), "FAILED: my_app: kept is not a file"),
+        ("junk".to_owned(), "FAILED: my_app: kept was not written"),
         (file("2021-11-01T17:30:00Z").replace("my_app", "other"), "is of election other"),
     ] {
         shell.write("kept", &text);

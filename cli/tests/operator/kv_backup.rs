@@ -50,7 +50,7 @@ async fn what_cannot_be_saved_or_restored_is_one_clear_line() {
     assert_eq!(shell.refusal(&["kv", "backup", "ABSENT", "saved"]).1, 3);
     shell.out(&["kv", "add", "M", "--storage", "memory", "-q"]);
     let (line, _) = shell.refusal(&["kv", "backup", "M", "saved"]);
-    assert!(line.contains("kept in memory"), "{line}");
+    assert!(line.contains("buckets in memory"), "{line}");
     shell.out(&["kv", "add", "B", "-q"]);
     shell.write("file", "");
     let (line, code) = shell.refusal(&["kv", "backup", "B", "file"]);

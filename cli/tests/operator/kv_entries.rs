@@ -59,7 +59,7 @@ async fn only_the_revision_that_is_expected_is_written_over() {
     let (_server, shell) = scene().await;
     assert_eq!(shell.out(&["kv", "create", B, "k", "one"]), "1\n");
     let (line, code) = shell.refusal(&["kv", "create", B, "k", "two"]);
-    assert!(line.contains("exists already"), "{line}");
+    assert!(line.contains("already exists"), "{line}");
     assert_eq!(code, 1);
     assert_eq!(shell.json(&["kv", "update", B, "k", "two", "1", "-o", "json"])["revision"], 2);
     let (line, code) = shell.refusal(&["kv", "update", B, "k", "three", "1"]);

@@ -68,7 +68,7 @@ async fn both_locks_of_several_are_held() {
         assert!(json["elections"][0]["leader"].is_string(), "{json}");
     }
     let (line, code) = shell.refusal(&["election", "info", "--lock", &both]);
-    assert!(line.contains("name one of them"), "{line}");
+    assert!(line.contains("select one of them"), "{line}");
     assert_eq!(code, 2);
     leader.end_by("TERM");
 }
@@ -104,7 +104,7 @@ fn a_server_that_never_answers_is_given_up_after_the_timeout() {
     for lock in [format!("nats://{address}/B"), format!("postgres://me@{address}/db")] {
         for command in [&["election", "info", "e"][..], &["campaign", "e"]] {
             let args = [command, &["--timeout", "300ms", "--lock", &lock]].concat();
-            shell.refuses(&args, "no answer within 300ms", 4);
+            shell.refuses(&args, "no response within 300ms", 4);
         }
     }
 }

@@ -82,7 +82,7 @@ async fn a_store_is_tried_out_and_left_as_it_was() {
     let lock = ["--lock", "s3://bucket"];
     let told = doctor(&shell, &lock, 0);
     line(&told, "ok       store ", "reachable and readable");
-    line(&told, "ok       conditions ", "are refused where they must be");
+    line(&told, "ok       conditions ", "are refused when they must be");
     line(&told, "ok       clock ", "off the server's");
     line(&told, "ok       round trip ", "with a lease of 15s");
     line(&told, "ok       rights ", "all rights of a candidate");
@@ -154,7 +154,7 @@ fn a_store_that_heeds_no_conditions_is_an_error() {
     line(
         &told,
         "error    conditions ",
-        "does not heed If-None-Match and If-Match: everybody would lead",
+        "the store ignores If-None-Match and If-Match: every candidate would lead",
     );
     line(&told, "warning  clock ", "ahead of the server's");
 }

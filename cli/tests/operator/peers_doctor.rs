@@ -25,7 +25,7 @@ async fn peers_are_counted_without_being_disturbed() {
     let mut members = [0, 1, 2].map(campaign);
     members[0].line_with("lead");
     let told = doctor(&shell, &["--lock", &lock(0)], 0);
-    line(&told, "ok       address ", "somebody listens on");
+    line(&told, "ok       address ", "already in use");
     line(&told, "ok       peers ", "3 of 3 respond: a majority");
     for member in members {
         member.end_by("TERM");
@@ -39,8 +39,8 @@ fn an_address_of_another_machine_and_a_name_that_is_none_are_errors() {
     let told = doctor(&shell, &["--lock", lock, "--timeout", "1s"], 2);
     line(&told, "error    address ", "a member cannot listen on 192.0.2.1:12345");
     line(&told, "error    peers ", "the peers' name absent.invalid cannot be resolved");
-    line(&told, "warning  quorum ", "of 4 voters 3 must run: 3 stand as many failures");
-    line(&told, "error    quorum ", "\"c\" is none of the voters");
+    line(&told, "warning  quorum ", "of 4 voters 3 must run: 3 tolerate as many failures");
+    line(&told, "error    quorum ", "\"c\" is not one of the voters");
 }
 
 #[tokio::test]

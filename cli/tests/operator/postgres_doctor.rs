@@ -87,7 +87,7 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
 async fn a_replica_and_what_follows_a_primary_are_told() {
     let server = PostgresServer::start(&[]).await;
     let told = doctor(&Shell::bare(), &["--lock", &server.url("postgres")], 1);
-    line(&told, "warning  durability ", "fsync is off: a crash of the machine takes");
+    line(&told, "warning  durability ", "fsync is off: a crash of the machine may lose");
     server.sql("postgres", &["ALTER SYSTEM SET fsync = on", "SELECT pg_reload_conf()"]);
     let replica = server.replica(&[]).await;
     let shell = Shell::bare();
@@ -97,7 +97,7 @@ async fn a_replica_and_what_follows_a_primary_are_told() {
     let primary = server.url("postgres");
     let first = eventually("the replica follows", async || {
         let told = shell.run(&["doctor", "--lock", &primary]);
-        told.out.contains("1 follow it asynchronously").then_some(told)
+        told.out.contains("1 asynchronous replicas").then_some(told)
     });
     let told = first.await;
     assert_eq!(told.code, Some(1));

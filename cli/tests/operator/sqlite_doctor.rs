@@ -57,7 +57,7 @@ fn a_disk_that_is_full_or_read_only_is_an_error() {
     let shell = Shell::bare();
     let lock = format!("sqlite:{}/elections.db", disk.path().display());
     let told = doctor(&shell, &["--lock", &lock], 1);
-    line(&told, "warning  room ", "make room");
+    line(&told, "warning  room ", "free some space");
     make(&shell, &["--lock", &lock]);
     std::fs::write(disk.path().join("filler"), vec![0; 1_500_000]).unwrap();
     let told = doctor(&shell, &["--lock", &lock], 2);
@@ -122,8 +122,8 @@ async fn each_of_several_locks_is_judged_by_itself() {
     let both = format!("{bucket} sqlite:elections.db memory:mine");
     let told = doctor(&shell, &["--lock", &both], 0);
     let at = |text: &str| told.out.find(text).unwrap_or_else(|| panic!("no {text}: {told:?}"));
-    assert!(at(&format!("Lock {bucket}\n")) < at("keeps bucket MINE"));
-    assert!(at("keeps bucket MINE") < at("Lock sqlite:elections.db\n"));
+    assert!(at(&format!("Lock {bucket}\n")) < at("with bucket MINE"));
+    assert!(at("with bucket MINE") < at("Lock sqlite:elections.db\n"));
     assert!(at("Lock memory:mine\n") < at("nothing to check"));
     assert!(at("nothing to check") < at("This machine\n"));
     let broken = "sqlite:absent/x.db?need=best-effort";

@@ -24,7 +24,7 @@ async fn an_election_that_was_created_is_led_at_once() {
         let scene = Scene::new().await;
         let create = ["election", "create", "my-app", "--kind", kind];
         let made = scene.out(&create);
-        assert_eq!(made, format!("made the {name} {}/my-app\n", scene.namespace));
+        assert_eq!(made, format!("created the {name} {}/my-app\n", scene.namespace));
         scene.refuses(&create, "already", 1);
         is_led_at_once(&scene, kind);
     }

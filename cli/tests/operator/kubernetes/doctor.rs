@@ -66,7 +66,7 @@ async fn each_documented_right_is_missed_by_name() {
             let mut lacks = lacks.filter(|line| !line.starts_with("ok "));
             // Nodes are of the ClusterRole, which nobody has bound here.
             lacks.all(|line| {
-                line.contains("without get of nodes, watch of nodes; add to its ClusterRole")
+                line.contains("with get of nodes, watch of nodes; add to its ClusterRole")
             })
         };
         eventually("all rights", async || has_all(&scene.doctor(args)).then_some(())).await;
@@ -140,7 +140,7 @@ async fn the_object_of_an_election_is_examined() {
     let scene = Scene::new().await;
     let doctor = |args: &[&str]| scene.shell.run(&scene.args(&[&["doctor"], args].concat()));
     let told = doctor(&["my-app"]);
-    assert!(told.out.contains("object      none yet"), "{told:?}");
+    assert!(told.out.contains("object      there is none yet"), "{told:?}");
     assert!(told.out.contains("namespace   t") && told.out.contains("all rights of a candidate"));
     assert_eq!(told.code, Some(0), "{told:?}");
     let mut first = scene.start(&["campaign", "my-app", "--lease", "5s", "--identity", "first"]);

@@ -48,7 +48,7 @@ async fn leaders_for_life_are_seen_watched_and_moved() {
     let line = scene.shell.refuses(&evict, "Delete the lock of pod first", 1);
     assert!(line.contains("--force"), "{line}");
     let mut terminal = scene.shell.on_terminal(&evict);
-    terminal.shows("when the next one begins? [y/N] ");
+    terminal.shows("when the successor starts? [y/N] ");
     terminal.types("n");
     assert_eq!(terminal.ended().1, Some(1));
     let told = scene.shell.out(&[&*evict, &["--force", "--wait", "1m"]].concat());

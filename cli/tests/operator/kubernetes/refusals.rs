@@ -10,12 +10,12 @@ async fn flags_of_another_lock_are_refused() {
     let shell = Shell::bare();
     let kubernetes = "--lock=kubernetes";
     for (args, told) in [
-        (&["election", "list", kubernetes, "--bucket", "B"][..], "--bucket says nothing without"),
+        (&["election", "list", kubernetes, "--bucket", "B"][..], "--bucket requires"),
         (&["election", "list", kubernetes, "-s", "h"], "--server requires --lock nats"),
-        (&["campaign", "a", kubernetes, "--creds", "f"], "--creds says nothing without"),
+        (&["campaign", "a", kubernetes, "--creds", "f"], "--creds requires"),
         (&["election", "list", "-n", "a"], "--namespace requires --lock kubernetes"),
         (&["campaign", "a", "--kind", "lease"], "--kind requires --lock kubernetes"),
-        (&["campaign", "a", "--kubeconfig", "f"], "--kubeconfig says nothing without"),
+        (&["campaign", "a", "--kubeconfig", "f"], "--kubeconfig requires"),
         (&["campaign", "a", "--object", "b"], "--object requires --lock kubernetes"),
     ] {
         shell.refuses(args, told, 2);
@@ -33,7 +33,7 @@ async fn flags_of_another_lock_are_refused() {
     }
     scene.shell.refuses(
         &["election", "list", kubernetes, "--namespace", "../../nodes"],
-        "is not a valid namespace",
+        "cannot be the name of a namespace",
         2,
     );
     // A variable of the other lock is not meant for this one.
