@@ -56,6 +56,10 @@ impl CliError {
         Self::Message { code, message: message.into() }
     }
 
+    fn of_kind(kind: impl ExitKind, error: &dyn Error) -> Self {
+        Self::new(kind.exit_code(), one_line(error))
+    }
+
     /// The exit code, if the error has one of its own.
     pub fn code(&self) -> Option<Code> {
         match self {
@@ -158,6 +162,11 @@ impl CliError {
     }
 }
 
+/// The kind of a library error, which determines the exit code.
+trait ExitKind {
+    fn exit_code(&self) -> Code;
+}
+
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -169,51 +178,71 @@ impl fmt::Display for CliError {
     }
 }
 
-impl From<BucketError> for CliError {
-    fn from(error: BucketError) -> Self {
-        let code = match error.kind() {
+impl ExitKind for BucketErrorKind {
+    fn exit_code(&self) -> Code {
+        match self {
             BucketErrorKind::Missing => Code::NotFound,
             BucketErrorKind::Denied => Code::Denied,
             BucketErrorKind::Unavailable => Code::Unreachable,
             _ => Code::Failed,
-        };
-        Self::new(code, one_line(&error))
+        }
+    }
+}
+
+impl From<BucketError> for CliError {
+    fn from(error: BucketError) -> Self {
+        Self::of_kind(error.kind(), &error)
+    }
+}
+
+impl ExitKind for LockErrorKind {
+    fn exit_code(&self) -> Code {
+        match self {
+            LockErrorKind::Denied => Code::Denied,
+            LockErrorKind::Unavailable | LockErrorKind::Unknown => Code::Unreachable,
+            _ => Code::Failed,
+        }
     }
 }
 
 impl From<LockError> for CliError {
     fn from(error: LockError) -> Self {
-        let code = match error.kind() {
-            LockErrorKind::Denied => Code::Denied,
-            LockErrorKind::Unavailable | LockErrorKind::Unknown => Code::Unreachable,
-            _ => Code::Failed,
-        };
-        Self::new(code, one_line(&error))
+        Self::of_kind(error.kind(), &error)
     }
 }
 
-impl From<LockUrlError> for CliError {
-    fn from(error: LockUrlError) -> Self {
-        let code = match error.kind() {
+impl ExitKind for LockUrlErrorKind {
+    fn exit_code(&self) -> Code {
+        match self {
             LockUrlErrorKind::Malformed | LockUrlErrorKind::NotBuilt => Code::Usage,
             LockUrlErrorKind::Unavailable => Code::Unreachable,
             LockUrlErrorKind::Denied => Code::Denied,
             LockUrlErrorKind::Missing => Code::NotFound,
             _ => Code::Failed,
-        };
-        Self::new(code, one_line(&error))
+        }
+    }
+}
+
+impl From<LockUrlError> for CliError {
+    fn from(error: LockUrlError) -> Self {
+        Self::of_kind(error.kind(), &error)
+    }
+}
+
+impl ExitKind for LifeErrorKind {
+    fn exit_code(&self) -> Code {
+        match self {
+            LifeErrorKind::Denied => Code::Denied,
+            LifeErrorKind::Misconfigured => Code::Usage,
+            LifeErrorKind::PodEnded => Code::NotFound,
+            _ => Code::Failed,
+        }
     }
 }
 
 impl From<LifeError> for CliError {
     fn from(error: LifeError) -> Self {
-        let code = match error.kind() {
-            LifeErrorKind::Denied => Code::Denied,
-            LifeErrorKind::Misconfigured => Code::Usage,
-            LifeErrorKind::PodEnded => Code::NotFound,
-            _ => Code::Failed,
-        };
-        Self::new(code, one_line(&error))
+        Self::of_kind(error.kind(), &error)
     }
 }
 
