@@ -85,7 +85,7 @@ async fn what_is_in_the_way_is_one_clear_line() {
     let namespace = &*scene.namespace;
     for (args, told, code) in [
         (&["life", "my app", "--namespace", namespace][..], "not a valid name of a ConfigMap", 2),
-        (&["life", "my_app"], "call the election otherwise, as in my-app", 2),
+        (&["life", "my_app"], "choose another election name, as in my-app", 2),
         (&["life", "a", "--namespace", "absent"], "no namespace absent", 3),
         (&["life", "a", "--namespace", "Not One"], "is not a valid namespace", 2),
         (&["life", "a", "--namespace", namespace, "--pod", "x"], "there is no Pod t", 2),
