@@ -87,7 +87,7 @@ async fn what_is_in_the_way_is_one_clear_line() {
         (&["life", "my app", "--namespace", namespace][..], "not a valid name of a ConfigMap", 2),
         (&["life", "my_app"], "choose another election name, as in my-app", 2),
         (&["life", "a", "--namespace", "absent"], "no namespace absent", 3),
-        (&["life", "a", "--namespace", "Not One"], "is not a valid namespace", 2),
+        (&["life", "a", "--namespace", "Not One"], "cannot be the name of a namespace", 2),
         (&["life", "a", "--namespace", namespace, "--pod", "x"], "there is no Pod t", 2),
         (&["life", "a", "--pod", "x y"], "\"x y\" is no name of a Kubernetes object", 2),
         (&["life", "a", "--context", "absent"], "it has no context \"absent\"", 2),
