@@ -62,7 +62,7 @@ pub async fn callbacks_may_call_every_method_of_the_election<S: Service>() {
 }
 
 /// A panic in a callback ends the term; it does not end the campaign.
-pub async fn panics_in_callbacks_end_the_term_and_not_the_campaign<S: Service>() {
+pub async fn panics_in_callbacks_end_the_term_but_not_the_campaign<S: Service>() {
     let service = S::start().await;
     let failed = Arc::new(AtomicBool::new(false));
     let election = service
@@ -132,7 +132,7 @@ pub async fn a_call_of_on_campaign_ends_with_the_campaign<S: Service>() {
 }
 
 /// Work that blocks its thread cannot be stopped; but it leads no more, and somebody else does.
-pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() {
+pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service>() {
     let service = S::start().await;
     let (finish, finished) = std::sync::mpsc::channel::<()>();
     let finished = Arc::new(std::sync::Mutex::new(finished));
@@ -161,7 +161,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_office<S: Service>() 
 }
 
 /// The order at the end of a term: the work stops, the loss is told, then the entry is released.
-pub async fn the_loss_is_told_after_the_work_has_stopped_and_before_the_release<S: Service>() {
+pub async fn the_loss_is_reported_after_the_work_has_stopped_and_before_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
     for _ in 0..20 {
         // None: it took so long to see who holds the lock that on_lost was dropped.

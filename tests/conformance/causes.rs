@@ -54,7 +54,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
 }
 
 /// A leader that finds somebody else's value in its entry stands down and says whose.
-pub async fn a_leader_whose_entry_is_overwritten_is_usurped<S: Service>() {
+pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.start().unwrap();
     let leadership = leads(&election).await;
@@ -97,7 +97,7 @@ pub async fn work_that_panics_ends_the_term<S: Service>() {
 }
 
 /// Work under a guard is dropped when the term ends, and its caller is told why.
-pub async fn a_guard_is_told_and_its_work_dropped<S: Service>() {
+pub async fn a_guard_sees_the_end_of_its_term_and_its_work_is_dropped<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.start().unwrap();
     let leadership = leads(&election).await;

@@ -14,7 +14,7 @@ async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Lea
 }
 
 /// Who stands and who does not read where the leader can be reached, and so after a takeover.
-pub async fn everybody_learns_where_the_leader_can_be_reached<S: Service>() {
+pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();
     let mut observed = observer.changes();

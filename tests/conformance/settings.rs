@@ -9,7 +9,7 @@ use incumbent::{StartError, new_election};
 use super::{LEASE, Service, leads};
 
 /// A stop that was called for is carried out even if nobody waits for it (google/trillian#3789, kubernetes#112023).
-pub async fn stop_goes_on_when_its_caller_is_cancelled<S: Service>() {
+pub async fn stop_continues_when_its_caller_is_cancelled<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
     drop(leads(&first).await);
@@ -19,7 +19,7 @@ pub async fn stop_goes_on_when_its_caller_is_cancelled<S: Service>() {
 }
 
 /// What cannot work is refused at the start, with the numbers, and nothing is started.
-pub async fn bad_settings_are_refused_in_the_users_words<S: Service>() {
+pub async fn invalid_settings_are_refused_under_the_names_the_user_knows<S: Service>() {
     let service = S::start().await;
     let lock = service.lock().await;
     let refused = |builder: incumbent::ElectionBuilder| builder.start().unwrap_err().to_string();

@@ -50,7 +50,7 @@ pub async fn a_crashed_leader_is_replaced<S: Service>() {
 }
 
 /// Leading is a comparison with the clock: no task of the leader has to run for it to become false.
-pub async fn a_leader_whose_runtime_is_blocked_is_none_and_is_replaced<S: Service>() {
+pub async fn a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);
     let process = Process::start(&service, "blocked").await;
     let leadership = leads(&process.election).await;
@@ -84,7 +84,7 @@ pub async fn a_stopped_leader_is_replaced<S: Service>() {
 }
 
 /// A leader that resigns lets others go first, and stands again.
-pub async fn a_leader_that_resigned_is_replaced_and_stands_again<S: Service>() {
+pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
     let leadership = leads(&first).await;
@@ -101,7 +101,7 @@ pub async fn a_leader_that_resigned_is_replaced_and_stands_again<S: Service>() {
 }
 
 /// A leader whose entry an operator deletes stands down, another leads, and the evicted one stands again.
-pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
+pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
@@ -123,7 +123,7 @@ pub async fn an_evicted_leader_is_replaced_and_stands_again<S: Service>() {
 }
 
 /// What an operator's tools do, whatever the lock: an eviction that was meant for an earlier write does nothing.
-pub async fn an_operator_lists_elections_and_evicts_the_leader_that_was_seen<S: Service>() {
+pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service>() {
     let service = S::start().await;
     let lock = service.operators_lock().await;
     if lock.members().is_some() {
@@ -155,7 +155,7 @@ pub async fn an_operator_lists_elections_and_evicts_the_leader_that_was_seen<S: 
 }
 
 /// Dropping the last handle of an election stops it as `stop` would.
-pub async fn the_last_handle_dropped_releases_the_office<S: Service>() {
+pub async fn dropping_the_last_handle_releases_the_leadership<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
     drop(leads(&first).await);
@@ -191,7 +191,7 @@ pub async fn tokens_grow_from_term_to_term<S: Service>() {
 }
 
 /// Two campaigners that show the same identity (kubernetes/kubernetes#61151) are two: one of them leads.
-pub async fn two_campaigners_with_one_visible_identity_are_two<S: Service>() {
+pub async fn two_candidates_with_the_same_identity_are_distinct<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
@@ -213,7 +213,7 @@ pub async fn two_campaigners_with_one_visible_identity_are_two<S: Service>() {
 }
 
 /// Watching an election shows who leads, and leaves it alone.
-pub async fn an_observer_sees_who_leads_and_never_stands<S: Service>() {
+pub async fn an_observer_sees_the_leader_and_never_campaigns<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();
     let mut changes = observer.changes();
@@ -237,7 +237,7 @@ pub async fn an_observer_sees_who_leads_and_never_stands<S: Service>() {
 }
 
 /// However late it gets to read them.
-pub async fn who_hears_from_the_start_misses_no_change<S: Service>() {
+pub async fn a_subscription_from_the_start_misses_no_change<S: Service>() {
     let service = S::start().await;
     let (election, mut changes) = service.campaigner("only").await.start_with_changes().unwrap();
     let leadership = leads(&election).await;
@@ -250,7 +250,7 @@ pub async fn who_hears_from_the_start_misses_no_change<S: Service>() {
 }
 
 /// An election can be left and entered again by the same process.
-pub async fn a_campaigner_stands_again_after_stop_and_start<S: Service>() {
+pub async fn a_candidate_campaigns_again_after_stop_and_start<S: Service>() {
     let service = S::start().await;
     let lock = service.lock().await;
     for _ in 0..3 {

@@ -102,7 +102,7 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
 
 /// One write to the object must not keep everybody from the office for decades.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_of_decades_is_believed_for_two_hours() {
+async fn a_lease_of_decades_counts_for_two_hours() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let ours = env.stand("ours").await;
     drop(leads(&ours).await);

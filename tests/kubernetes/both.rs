@@ -377,7 +377,7 @@ async fn a_bucket_on_best_effort_that_fails_is_done_without() {
 
 /// Fleets whose members see one of the two: whoever only looks learns who leads both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn who_sees_one_of_the_two_learns_who_leads_both() {
+async fn a_candidate_on_one_lock_sees_the_leader_of_both() {
     let both = Both::new(LEASE).await;
     let election = both.stand("both", None).await;
     let _leadership = leads(&election).await;

@@ -91,7 +91,7 @@ impl Fleet {
         match blow {
             Blow::Paused(which) => {
                 self.both.pause(which);
-                seen.somebody_but("both").await;
+                seen.work_by_others_than("both").await;
                 self.both.resume(which);
             }
             Blow::Restarted(which) => {
@@ -170,7 +170,7 @@ impl Seen {
         self.wanted(kinds, of).await;
     }
 
-    async fn somebody_but(&mut self, kind: &str) {
+    async fn work_by_others_than(&mut self, kind: &str) {
         self.wanted(&format!("somebody who is not {kind}"), |who| !who.starts_with(kind)).await;
     }
 }
@@ -178,7 +178,7 @@ impl Seen {
 /// Nobody who needs the Lease works beside another who does, and the same for the bucket. `INCUMBENT_BLOWS` says how many
 /// blows there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn no_two_work_at_once_who_need_the_same_lock() {
+async fn candidates_that_need_the_same_lock_never_work_at_once() {
     let blows = std::env::var("INCUMBENT_BLOWS").map_or(4, |n| n.parse().expect("a number"));
     let (tell, ticks) = mpsc::unbounded_channel();
     let mut seen = Seen { ticks, all: Vec::new() };

@@ -18,7 +18,7 @@ async fn transitions(env: &TestEnv) -> i64 {
 
 /// Releases hand over in either direction, and each term adds one to leaseTransitions, whoever begins it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn offices_are_handed_over_both_ways_and_transitions_are_exact() {
+async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
@@ -77,7 +77,7 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
 
 /// What ours wrote beside the record stays when client-go takes over, and is not believed any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_mark_left_behind_is_taken_for_nobodys() {
+async fn a_stale_mark_is_ignored() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let ours = env.stand("ours").await;
     drop(leads(&ours).await);
@@ -97,7 +97,7 @@ async fn a_mark_left_behind_is_taken_for_nobodys() {
 /// A client-go campaigner that was suspended while it led, and is told to end when it wakes up, may release a record
 /// that is ours: our leader stands down, and nobody leads beside it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_suspended_client_go_leader_that_wakes_up_takes_nobody_by_surprise() {
+async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let mut go = Peer::start(&env, "go").await;
     go.says("won").await;

@@ -94,7 +94,7 @@ async fn a_client_go_leader_that_is_cut_off_alone_has_stopped_when_ours_leads() 
 
 /// client-go gives up its record when it could not renew, and its work goes on until the answer has come, or has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_release_of_client_go_that_could_not_renew_is_not_taken_for_the_end_of_its_work() {
+async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
     let cut = Cut::new().await;
     cut.relay.set(Way::ReleasesOnly);
     cut.ours_takes_over().await;

@@ -40,7 +40,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
 /// A server that stands still for less than a lease costs nobody the office; one that does so for longer does, and
 /// nobody leads meanwhile who is not entitled to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_api_server_that_is_paused_or_restarted_is_ridden_out_within_the_lease() {
+async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
     let lease = SECOND * 10;
     let env = TestEnv::<InLease>::alone(lease).await;
     let first = env.stand("first").await;
@@ -75,7 +75,7 @@ async fn an_api_server_that_is_paused_or_restarted_is_ridden_out_within_the_leas
 /// A watch that goes silent, with its connection open, hides nothing for long: silence is noticed, and the watch is begun
 /// anew (nats.rs#1596 tells the same of another server).
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_watch_that_goes_silent_is_noticed_and_begun_anew() {
+async fn a_silent_watch_is_noticed_and_restarted() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
     let proxy = FaultProxy::start(env.server.port()).await;
     let own = fs::read_to_string(&env.kubeconfig).unwrap();
@@ -151,7 +151,7 @@ async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
     }
 }
 
-async fn somebody_else_writes<K: Kind>() {
+async fn third_writer<K: Kind>() {
     let env = Arc::new(<TestEnv<K> as Service>::start().await);
     let first = Process::start(&env, "first").await;
     drop(leads(&first.election).await);
@@ -185,19 +185,18 @@ async fn somebody_else_writes<K: Kind>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_on_the_lease_neither_deposes_a_leader_nor_keeps_a_dead_one_in_office() {
-    somebody_else_writes::<InLease>().await;
+async fn a_third_writer_on_the_lease_neither_supersedes_a_leader_nor_prolongs_a_dead_one() {
+    third_writer::<InLease>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_on_the_config_map_neither_deposes_a_leader_nor_keeps_a_dead_one_in_office()
-{
-    somebody_else_writes::<InConfigMap>().await;
+async fn a_third_writer_on_the_config_map_neither_supersedes_a_leader_nor_prolongs_a_dead_one() {
+    third_writer::<InConfigMap>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_on_the_endpoints_neither_deposes_a_leader_nor_keeps_a_dead_one_in_office() {
-    somebody_else_writes::<InEndpoints>().await;
+async fn a_third_writer_on_the_endpoints_neither_supersedes_a_leader_nor_prolongs_a_dead_one() {
+    third_writer::<InEndpoints>().await;
 }
 
 /// The server would make a Lease anew for who writes over one that was deleted. Ours says which one it means.
@@ -269,7 +268,7 @@ pub async fn cluster_at(port: u16) -> Cluster {
 
 /// A server that is too busy says for how long, and is asked again then, if there is time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_busy_server_is_asked_again_when_it_says() {
+async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     let (server, lock) = busy().await;
     let lease =
         json!({ "metadata": { "resourceVersion": "7" }, "spec": { "holderIdentity": "a" } });
@@ -330,7 +329,7 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
 
 /// Rights that are taken away while it leads end the term, with the reason, and leading goes on once they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_whose_rights_are_revoked_stops_and_says_why() {
+async fn a_leader_whose_rights_are_revoked_stops_and_reports_the_cause() {
     let env = TestEnv::<InLease>::new(SECOND * 2).await;
     let ours = env.stand("ours").await;
     drop(leads(&ours).await);

@@ -41,17 +41,17 @@ async fn is_led_at_once<K: Kind>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_that_was_made_for_a_new_election_is_led_at_once() {
+async fn a_lease_created_for_a_new_election_is_led_at_once() {
     is_led_at_once::<InLease>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_config_map_that_was_made_for_a_new_election_is_led_at_once() {
+async fn a_config_map_created_for_a_new_election_is_led_at_once() {
     is_led_at_once::<InConfigMap>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_is_made_for_a_new_election_and_not_over_another() {
+async fn a_lease_is_created_for_a_new_election_and_never_replaces_another() {
     let env = TestEnv::<InLease>::new(LONG).await;
     let lock = env.cluster().await.lease_lock();
     lock.create(OBJECT, LEASE).await.expect("it is made");
@@ -64,7 +64,7 @@ async fn a_lease_is_made_for_a_new_election_and_not_over_another() {
 
 /// Whoever makes it may be wrong: what applies a manifest again makes anew what somebody has deleted, under a living leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_that_is_made_anew_is_not_believed_to_be_new() {
+async fn a_recreated_lease_is_not_taken_for_new() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
     made(&env).await;
     let first = Process::start(&env, "first").await;
@@ -81,7 +81,7 @@ async fn a_lease_that_is_made_anew_is_not_believed_to_be_new() {
 
 /// The same where the record of a living leader is wiped out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_whose_record_is_wiped_out_is_not_believed_to_be_new() {
+async fn a_lease_without_its_record_is_not_taken_for_new() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
     made(&env).await;
     let first = Process::start(&env, "first").await;
@@ -102,7 +102,7 @@ async fn a_lease_whose_record_is_wiped_out_is_not_believed_to_be_new() {
 
 /// A create that something in the way holds up lands when its term is long over, and another holder has come and was deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_create_that_lands_late_is_not_led_by_before_a_lease_has_passed() {
+async fn a_late_create_leads_after_a_full_lease_only() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let relay = Relay::start(env.admin.clone(), "ours").await;
     relay.set(Way::HoldsCreate);
@@ -162,7 +162,7 @@ async fn with_a_witness(env: &TestEnv) {
 
 /// Nobody has made or vouched for anything: the API server's memory shows that there was no such Lease within a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_first_leader_of_all_leads_at_once_where_the_past_is_shown() {
+async fn the_first_leader_leads_at_once_when_deletions_are_visible() {
     let env = TestEnv::<InLease>::new(LONG).await;
     with_a_witness(&env).await;
     let lock = Service::lock(&env).await;
@@ -177,7 +177,7 @@ async fn the_first_leader_of_all_leads_at_once_where_the_past_is_shown() {
 
 /// The same memory shows that there was one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_first_leader_after_a_deletion_waits_though_the_past_is_shown() {
+async fn the_first_leader_after_a_visible_deletion_waits() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     with_a_witness(&env).await;
     made(&env).await;

@@ -155,7 +155,7 @@ impl Pod {
 /// What runs in a pod. It tells what becomes of its election, a line each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it is what the pods of other tests run"]
-async fn a_campaigner_in_a_pod() {
+async fn a_candidate_in_a_pod() {
     if std::env::var_os(IN_POD).is_none() {
         return;
     }
@@ -202,11 +202,11 @@ async fn a_campaigner_in_a_pod() {
 /// Server, credentials, namespace and identity are the pod's; and when its token is exchanged, and the old one refused at once,
 /// the leader stays in office.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_in_a_pod_goes_on_when_its_token_is_exchanged() {
+async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let first = token_with(&env, "first-token").await;
     let mut files = Files::new(&first, &env);
-    let test = "in_pod::a_campaigner_in_a_pod";
+    let test = "in_pod::a_candidate_in_a_pod";
     let Some(mut pod) = Pod::start(&env, &files, "my-app-0", test).await else { return };
     assert_eq!(pod.says("namespace").await, env.namespace);
     assert_eq!(pod.says("identity").await, "my-app-0");

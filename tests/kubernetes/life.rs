@@ -115,7 +115,7 @@ async fn a_failed_pod_is_waited_for_while_its_containers_run() {
 /// As a StatefulSet makes them. operator-sdk takes the lock of the pod before it for its own. The lock is an Event here, which
 /// the garbage collector leaves alone: it would otherwise be faster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_pod_with_the_leaders_name_is_a_stranger() {
+async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     let life = Life::new().await;
     let namespace = &*life.env.namespace;
     let admin = Cluster::new(life.env.admin.clone()).in_namespace(namespace);
@@ -214,7 +214,7 @@ async fn a_lock_without_an_owner_is_replaced() {
 
 /// What somebody keeps something in is refused, and stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_object_that_is_no_lock_is_left_alone() {
+async fn an_object_that_is_not_a_lock_is_left_alone() {
     let record =
         json!({ "control-plane.alpha.kubernetes.io/leader": "{\"holderIdentity\":\"a\"}" });
     for (object, says) in [
@@ -333,7 +333,7 @@ async fn any_object_can_be_the_lock() {
 
 /// Only what was looked at is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_eviction_is_of_the_lock_that_was_read() {
+async fn an_eviction_applies_to_the_lock_that_was_read() {
     let life = Life::new().await;
     let first = life.leader("first", None).await;
     life.pod("second", None).await;

@@ -101,7 +101,7 @@ async fn without_the_right_to_nodes_the_pod_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_is_no_pod_of_ours_is_one_clear_error() {
+async fn an_unusable_pod_is_one_clear_error() {
     let life = Life::new().await;
     life.stand("nobody").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
     life.stand("No Pod").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
@@ -148,7 +148,7 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
 
 /// A watch that goes silent with its connection open hides nothing for longer than a poll.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
+async fn a_silent_watch_is_covered_by_polling() {
     let life = Life::new().await;
     let proxy = FaultProxy::start(life.env.server.port()).await;
     let own = fs::read_to_string(&life.env.kubeconfig).unwrap();
@@ -172,7 +172,7 @@ async fn a_watch_that_goes_silent_is_made_up_for_by_the_poll() {
 
 /// A stuck lock is deleted as long as it is the one that was looked at: whoever was faster keeps what it has made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_stuck_lock_is_deleted_on_conditions() {
+async fn a_stuck_lock_is_deleted_conditionally() {
     let (server, cluster) = busy_cluster().await;
     let object = |uid: &str| json!({ "metadata": { "uid": uid, "resourceVersion": "7" } });
     server.answers("200 OK", "", &object("ours").to_string());

@@ -26,7 +26,7 @@ async fn has_event(life: &Life, message: &str) {
 
 /// The pod lives on, and another one leads, at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_that_releases_its_lock_is_replaced_and_may_stand_again() {
+async fn a_leader_that_releases_its_lock_is_replaced_and_may_campaign_again() {
     let life = Life::new().await;
     life.pod("first", None).await;
     let candidate = life.candidate("first").await;
@@ -56,7 +56,7 @@ async fn a_leader_that_releases_its_lock_is_replaced_and_may_stand_again() {
 
 /// Only the lock that was looked at is deleted, in the version that was looked at; and an answer that is lost is asked for again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_release_deletes_on_conditions_and_tries_again() {
+async fn a_release_deletes_conditionally_and_retries() {
     let (server, cluster) = busy_cluster().await;
     let pod = json!({ "metadata": { "uid": "ours", "resourceVersion": "3" } }).to_string();
     let lock = |version: &str| {
@@ -108,7 +108,7 @@ async fn a_release_that_is_cancelled_can_be_repeated() {
 
 /// A probe is told all along where a candidate stands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_probe_is_told_where_a_candidate_stands() {
+async fn a_probe_reads_the_state_of_a_candidate() {
     let life = Life::new().await;
     let first = life.leader("first", None).await;
     life.pod("second", None).await;

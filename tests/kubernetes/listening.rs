@@ -8,7 +8,7 @@ use crate::heard::{hints_go_on, one_task_tells};
 const LEASE: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hints_go_on_when_the_runtime_of_the_first_subscriber_ends() {
+async fn hints_continue_when_the_runtime_of_the_first_subscriber_ends() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = InLease::lock(&env.cluster().await, timing(LEASE));
     let writer = InLease::lock(&env.cluster().await, timing(LEASE));
@@ -16,7 +16,7 @@ async fn hints_go_on_when_the_runtime_of_the_first_subscriber_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_task_tells_everything() {
+async fn one_task_delivers_all_hints() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = InLease::lock(&env.cluster().await, timing(LEASE));
     one_task_tells(lock, &["my_app", "my_app", "my_app"]).await;

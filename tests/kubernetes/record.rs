@@ -88,14 +88,14 @@ async fn what_is_left<K: Kind>() {
 
 /// Who stops while it still waits for an earlier holder passes on what is left, to client-go's campaigners too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_release_passes_on_what_is_left_to_wait() {
+async fn a_release_passes_on_the_remaining_cool_down() {
     what_is_left::<InLease>().await;
     what_is_left::<InConfigMap>().await;
 }
 
 /// An object that is there, without any holder, is taken; what it carries besides stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_object_that_was_made_beforehand_is_used_and_keeps_the_rest() {
+async fn an_existing_object_is_used_and_keeps_its_other_fields() {
     let env = TestEnv::<InConfigMap>::new(Duration::from_secs(1)).await;
     let path = format!("/api/v1/namespaces/{}/configmaps", env.namespace);
     let object = json!({
@@ -113,7 +113,7 @@ async fn an_object_that_was_made_beforehand_is_used_and_keeps_the_rest() {
 
 /// Who leads is told in Events of the object, as client-go tells it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn events_tell_who_became_leader() {
+async fn events_name_the_new_leader() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(1)).await;
     let ours = env.stand("ours").await;
     drop(leads(&ours).await);

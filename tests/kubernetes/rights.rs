@@ -63,7 +63,7 @@ async fn coverage(lock: &dyn Lock) -> Coverage {
 
 /// Each right that the documentation lists is missed when it is taken away, as the documentation says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_documented_role_has_no_right_too_many() {
+async fn the_documented_role_has_no_unneeded_right() {
     let (_, role) = rules(&TestEnv::<InLease>::new(LEASE).await).await;
     let listed: Vec<Vec<String>> = role["rules"]
         .as_array()
@@ -122,7 +122,7 @@ async fn the_documented_role_has_no_right_too_many() {
 
 /// A token without any right is told so, and nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_campaigner_without_rights_says_which_one_it_misses() {
+async fn a_candidate_without_rights_names_the_missing_one() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let (path, mut role) = rules(&env).await;
     role["rules"] = json!([]);
@@ -144,7 +144,7 @@ async fn a_campaigner_without_rights_says_which_one_it_misses() {
 
 /// The server refuses fields that it does not know and values that it does not take; nothing is made of it here.
 #[tokio::test]
-async fn the_manifest_of_a_deployment_is_taken_and_has_the_documented_role() {
+async fn the_deployment_manifest_is_accepted_and_has_the_documented_role() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let namespace = &env.namespace;
     let manifests: Vec<_> = include_str!("../../deploy/kubernetes.yaml").split("---\n").collect();

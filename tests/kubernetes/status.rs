@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(5);
 
 /// Only what was looked at is evicted: a holder that has renewed, or another one, is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_eviction_is_of_the_version_that_was_read() {
+async fn an_eviction_applies_to_the_version_that_was_read() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let ours = env.stand("ours").await;
     let leadership = leads(&ours).await;
@@ -53,7 +53,7 @@ async fn an_eviction_is_of_the_version_that_was_read() {
 
 /// Of a lock, what counts is the record: others may write to the rest of the object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_eviction_by_a_lock_is_of_the_record_that_was_read() {
+async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = env.cluster().await.lease_lock();
     let read = async || match lock.read(OBJECT, LEASE).await.unwrap() {
@@ -83,7 +83,7 @@ async fn an_eviction_by_a_lock_is_of_the_record_that_was_read() {
 
 /// A watch begins with what is there, and tells of deletions; of ConfigMaps it asks for the metadata only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_watch_tells_what_is_there_and_what_is_deleted() {
+async fn a_watch_reports_existing_and_deleted_elections() {
     let env = TestEnv::<InConfigMap>::new(LEASE).await;
     let ours = env.stand("ours").await;
     let token = leads(&ours).await.token();

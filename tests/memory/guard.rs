@@ -109,7 +109,7 @@ fn elsewhere(builder: ElectionBuilder) -> (Elsewhere, Election) {
 }
 
 #[tokio::test]
-async fn the_end_of_a_runtime_ends_the_term_for_all_who_hold_or_watch_it() {
+async fn the_end_of_a_runtime_ends_the_term_for_holders_and_watchers() {
     let (runtime, election) = elsewhere(campaign(MemoryLock::with_ttl(LONG), LONG));
     let mut changes = election.changes();
     let leadership = leads(&election).await;
@@ -129,7 +129,7 @@ async fn the_end_of_a_runtime_ends_the_term_for_all_who_hold_or_watch_it() {
 }
 
 #[tokio::test]
-async fn a_panic_of_a_lock_ends_the_term_for_all_who_hold_it() {
+async fn a_panic_of_a_lock_ends_the_term_for_all_holders() {
     let panics = Arc::new(AtomicBool::new(false));
     let armed = Arc::clone(&panics);
     let lock = Watched::new(LONG, move || {
@@ -157,7 +157,7 @@ fn blocking(ttl: Duration) -> (Watched, Arc<AtomicBool>, mpsc::Sender<()>) {
 }
 
 #[tokio::test]
-async fn a_term_that_is_over_is_handed_to_nobody() {
+async fn an_ended_term_is_not_handed_out() {
     let (lock, blocks, goes_on) = blocking(LEASE);
     let (_runtime, election) = elsewhere(campaign(lock, LEASE));
     let mut changes = election.changes();
@@ -175,7 +175,7 @@ async fn a_term_that_is_over_is_handed_to_nobody() {
 
 /// Where everything runs on one thread, work that was to begin may come to its turn late.
 #[test]
-fn work_does_not_begin_in_a_term_that_is_over() {
+fn work_does_not_begin_in_an_ended_term() {
     let (told, begun) = mpsc::channel();
     let lock = Watched::new(LEASE, || {});
     let builder = campaign(lock, LEASE).on_won(move |leadership| {
@@ -202,7 +202,7 @@ fn work_does_not_begin_in_a_term_that_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_loss_that_is_told_to_who_blocks_its_thread_does_not_hold_up_stop() {
+async fn a_blocked_receiver_of_a_loss_does_not_delay_stop() {
     let (goes_on, until) = mpsc::channel::<()>();
     let until = Arc::new(std::sync::Mutex::new(until));
     let builder = campaign(MemoryLock::with_ttl(LEASE), LEASE).on_lost(move |_| {
@@ -243,7 +243,7 @@ async fn a_guard_of_an_old_term_does_not_touch_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_back_off_that_panics_costs_its_answer_and_no_more() {
+async fn a_panicking_backoff_falls_back_to_the_default() {
     let lock = Watched { hints: false, ..Watched::new(LEASE, || {}) };
     let memory = lock.lock.clone();
     memory.overwrite("my_app", "a stranger");
@@ -270,7 +270,7 @@ async fn releases_nothing(memory: &MemoryLock, election: &Election) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn nobody_else_leads_while_a_step_is_being_done() {
+async fn no_successor_leads_during_a_step() {
     let lock = MemoryLock::with_ttl(LONG);
     let first = campaign(lock.clone(), LONG).start().unwrap();
     assert!(first.step().is_none(), "it does not lead yet");
@@ -298,7 +298,7 @@ async fn nobody_else_leads_while_a_step_is_being_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_step_that_does_not_end_holds_nobody_up_beyond_the_deadline() {
+async fn an_endless_step_delays_the_successor_until_the_deadline_only() {
     let lock = MemoryLock::with_ttl(LEASE);
     let first = campaign(lock.clone(), LEASE).start().unwrap();
     let mut changes = first.changes();

@@ -59,7 +59,7 @@ impl Lock for Flooding {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn how_much_is_heard_is_known_though_it_was_told_among_too_many_hints() {
+async fn coverage_survives_an_overflow_of_hints() {
     let lock = MemoryLock::with_ttl(LEASE);
     let leader = new_election("my_app", lock.clone()).identity("leader").lease(LEASE);
     let leader = leader.start().unwrap();

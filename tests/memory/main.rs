@@ -80,7 +80,7 @@ impl Lock for Deaf {
 
 /// A policy may say "never", which is no instant that a timer can hold.
 #[tokio::test]
-async fn a_candidate_that_never_polls_goes_on() {
+async fn a_candidate_that_never_polls_continues() {
     let lock = MemoryLock::with_ttl(LEASE);
     let leader = new_election("my_app", lock.clone()).identity("first").start().unwrap();
     let _leadership = leads(&leader).await;

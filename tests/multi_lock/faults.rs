@@ -20,7 +20,7 @@ enum Blow {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_blow_to_either_lock_ends_the_term_and_the_next_leader_never_overlaps() {
+async fn a_fault_of_either_lock_ends_the_term_without_overlap() {
     for blow in [Blow::Evicted, Blow::Overwritten, Blow::OutOfReach, Blow::Denied, Blow::Missing] {
         for struck in [0, 1] {
             befalls(blow, struck).await;

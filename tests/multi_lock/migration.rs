@@ -89,7 +89,7 @@ async fn a_fleet_moves_from_one_lock_to_another_and_never_has_two_leaders() {
 
 /// What the way must not be: from A to B without a step at which both are required.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn without_a_required_lock_in_common_two_may_lead() {
+async fn two_may_lead_without_a_common_required_lock() {
     let (a, b) = (memory(), memory());
     let (old, new) = (campaigner(a, "old").start().unwrap(), campaigner(b, "new").start().unwrap());
     let _leads = leads(&old).await;

@@ -21,9 +21,9 @@ mod nats_first {
     suite!(NatsAndMemory:
         one_leader_of_ten,
         a_crashed_leader_is_replaced,
-        an_evicted_leader_is_replaced_and_stands_again,
+        an_evicted_leader_is_replaced_and_campaigns_again,
         wins_and_losses_alternate_and_each_loss_has_its_cause,
-        the_loss_is_told_after_the_work_has_stopped_and_before_the_release,
+        the_loss_is_reported_after_the_work_has_stopped_and_before_the_release,
     );
 }
 
@@ -110,7 +110,7 @@ async fn a_paused_server_ends_the_term_where_it_is_required() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_server_that_dies_and_returns_is_ridden_out_where_it_is_best_effort() {
+async fn a_best_effort_server_that_restarts_costs_no_term() {
     let (memory, nats) = (memory(), TestEnv::with_ttl(LEASE).await);
     let both = all_of([required(memory.clone()), best_effort(nats.lock().await)]);
     let election = campaigner(both, "only").start().unwrap();

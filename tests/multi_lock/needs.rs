@@ -41,7 +41,7 @@ async fn locks_are_taken_in_order_and_released_in_reverse() {
 }
 
 #[tokio::test]
-async fn a_later_lock_is_given_back_when_an_earlier_one_is_lost_before_the_term() {
+async fn a_later_lock_is_released_when_an_earlier_one_is_lost_before_the_term() {
     let Pair { locks: [a, b], doors, diary } = pair();
     b.overwrite(NAME, "somebody");
     b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
@@ -110,7 +110,7 @@ async fn every_lock_must_allow_the_lease_and_hold_the_name() {
 }
 
 #[tokio::test]
-async fn a_lock_made_of_several_answers_nothing_itself() {
+async fn a_multi_lock_answers_no_requests_itself() {
     let both = all_of([memory(), memory()]);
     let error = both.read(NAME, LEASE).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured);
@@ -118,7 +118,7 @@ async fn a_lock_made_of_several_answers_nothing_itself() {
 }
 
 #[tokio::test]
-async fn nobody_leads_without_a_required_lock_and_it_is_said_which() {
+async fn a_missing_required_lock_prevents_leading_and_is_named() {
     for kind in [LockErrorKind::Unavailable, LockErrorKind::Unknown, LockErrorKind::Misconfigured] {
         let Pair { locks: [a, _], doors: [to_a, to_b], .. } = pair();
         to_b.fail(Failing::All(kind));
@@ -145,7 +145,7 @@ async fn nobody_leads_without_a_required_lock_and_it_is_said_which() {
 }
 
 #[tokio::test]
-async fn a_required_lock_that_denies_is_reported_and_what_is_held_given_back() {
+async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
     let Pair { locks: [a, _], doors: [to_a, to_b], diary } = pair();
     to_b.fail(Failing::Writes(LockErrorKind::Denied));
     let election = campaigner(all_of([to_a, to_b.clone()]), "only").start().unwrap();
@@ -167,7 +167,7 @@ async fn a_required_lock_that_denies_is_reported_and_what_is_held_given_back() {
 }
 
 #[tokio::test]
-async fn a_term_begins_and_goes_on_without_a_best_effort_lock_that_cannot_be_had() {
+async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
     for fails in [
         OUT_OF_REACH,
         Failing::All(LockErrorKind::Misconfigured),
@@ -204,7 +204,7 @@ async fn a_term_begins_and_goes_on_without_a_best_effort_lock_that_cannot_be_had
 }
 
 #[tokio::test]
-async fn a_best_effort_lock_that_somebody_else_holds_keeps_a_term_from_beginning() {
+async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
     for writes_denied in [false, true] {
         let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
         if writes_denied {
@@ -223,7 +223,7 @@ async fn a_best_effort_lock_that_somebody_else_holds_keeps_a_term_from_beginning
 }
 
 #[tokio::test]
-async fn a_best_effort_lock_that_somebody_else_is_found_to_hold_ends_the_term() {
+async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
     let Pair { locks: [_, b], doors: [to_a, to_b], .. } = pair();
     to_b.fail(OUT_OF_REACH);
     let election =
@@ -254,7 +254,7 @@ async fn a_best_effort_lock_may_come_first() {
 }
 
 #[tokio::test]
-async fn campaigners_with_different_orders_do_not_block_each_other_for_ever() {
+async fn candidates_with_different_orders_do_not_deadlock() {
     let [a, b] = [memory(), memory()];
     // Each holds the first lock of its own order when it asks for the second.
     let diary = Diary::default();
@@ -279,7 +279,7 @@ async fn campaigners_with_different_orders_do_not_block_each_other_for_ever() {
 }
 
 #[tokio::test]
-async fn who_sees_one_lock_keeps_nobody_from_leading_who_sees_both() {
+async fn a_candidate_on_one_lock_does_not_block_one_on_both() {
     let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
     to_b.fail(OUT_OF_REACH);
     let sees_one = campaigner(all_of([to_a, to_b]), "sees one").start().unwrap();

@@ -360,7 +360,7 @@ impl World {
 }
 
 #[test]
-fn whoever_requires_one_lock_never_works_beside_another_who_does() {
+fn candidates_with_a_common_required_lock_never_work_at_once() {
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
     let (mut terms, mut joint_terms) = (0, 0);
     for seed in 0..seeds {
@@ -383,7 +383,7 @@ fn whoever_requires_one_lock_never_works_beside_another_who_does() {
 
 /// Neither faults nor each other's locks keep a fleet from being led for long.
 #[test]
-fn every_schedule_is_led_for_most_of_its_time() {
+fn every_schedule_has_a_leader_for_most_of_its_time() {
     for seed in 0..200 {
         let mut world = World::new(seed);
         world.run();

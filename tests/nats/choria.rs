@@ -137,7 +137,7 @@ async fn ours_and_chorias_never_lead_at_once() {
 
 /// A Choria broker's bucket carries elections of ours: entries fit its messages, expiry is its max age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_made_by_choria_carries_elections() {
+async fn a_bucket_created_by_choria_carries_elections() {
     let server = Server::start().await;
     choria_made_bucket(&server).await;
     let bucket = Bucket::open(server.connect().await, BUCKET).await.unwrap();

@@ -80,7 +80,7 @@ async fn a_purged_stream_evicts() {
 
 /// Junk in the entry is a holder that never renews: it is waited out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn junk_in_the_entry_usurps_and_expires() {
+async fn junk_in_the_entry_supersedes_and_expires() {
     let mut office = Office::open().await;
     office.env.publish(&[], "\u{1}junk\u{0}").await;
     assert!(matches!(office.loss().await, Cause::Usurped { .. }));
@@ -89,7 +89,7 @@ async fn junk_in_the_entry_usurps_and_expires() {
 
 /// A value of another campaigner, headers and all, is another holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_given_to_another_holder_usurps() {
+async fn an_entry_of_another_holder_supersedes() {
     let mut office = Office::open().await;
     let headers = [
         ("Incumbent-Write", "00000000000000aa-1"),
@@ -121,7 +121,7 @@ async fn hostile_headers_are_survived() {
 /// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when the bucket is made again, the
 /// campaigns go on by themselves, and tokens go on growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_deleted_and_made_again_is_found_again() {
+async fn a_deleted_and_recreated_bucket_is_found_again() {
     let mut office = Office::open().await;
     let client = office.env.client().await;
     let js = jetstream::new(client.clone());

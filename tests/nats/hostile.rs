@@ -44,7 +44,7 @@ impl Contest {
             won,
             checker: checker.clone(),
         };
-        contest.somebody_wins().await;
+        contest.next_win().await;
         contest.second = start("second").await;
         sees(&contest.second, "first").await;
         contest
@@ -54,13 +54,13 @@ impl Contest {
         format!("$KV.{BUCKET}.{}", self.name)
     }
 
-    async fn somebody_wins(&mut self) {
+    async fn next_win(&mut self) {
         soon(&format!("{}: somebody leads", self.name), self.won.recv()).await;
     }
 
     /// Somebody leads again; never did two, and tokens grew. Then both stop as if nothing had been.
     async fn ends_well(mut self) {
-        self.somebody_wins().await;
+        self.next_win().await;
         soon(&format!("{}: a stop", self.name), self.first.stop()).await;
         soon(&format!("{}: a stop", self.name), self.second.stop()).await;
         self.checker.verdict();
@@ -100,7 +100,7 @@ fn junk() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
 
 /// An entry that cannot be read is a holder of another kind: it usurps, it is told, it expires, and it is waited out.
 #[tokio::test]
-async fn junk_over_an_entry_is_told_and_waited_out() {
+async fn junk_over_an_entry_is_logged_and_waited_out() {
     let log = Log::start();
     let env = TestEnv::with_ttl(TTL).await;
     let cases = junk().into_iter().map(|(name, headers, value)| {
@@ -128,7 +128,7 @@ async fn junk_over_an_entry_is_told_and_waited_out() {
 
 /// Not even a span of years in a mark keeps an election empty for ever; a negative one counts as none.
 #[tokio::test]
-async fn spans_that_cannot_be_do_not_outlast_the_bucket() {
+async fn impossible_durations_do_not_outlast_the_bucket() {
     let env = TestEnv::with_ttl(TTL).await;
     let ours = "KV-Operation: DEL\r\nIncumbent-Version: 1\r\nIncumbent-By: 00000000000000aa\r\n";
     let tombstones = [
@@ -161,12 +161,12 @@ async fn spans_that_cannot_be_do_not_outlast_the_bucket() {
 
 /// The old servers store a life that they do not know of: the entry is gone after the bucket's own, without a sign.
 #[tokio::test]
-async fn an_entry_of_no_end_ends_where_the_server_knows_no_lives() {
+async fn an_endless_entry_expires_on_a_server_without_message_ttls() {
     let env = TestEnv::of_version(Version::V2_10, TTL).await;
     let mut contest = Contest::open(&env, "my_app").await;
     let mut raw = Raw::connect(&env.server).await;
     raw.publish(&contest.key(), &lines("Nats-TTL: never\r\n"), b"junk").await;
-    contest.somebody_wins().await;
+    contest.next_win().await;
     contest.first.resign();
     contest.second.resign();
     contest.ends_well().await;
@@ -174,7 +174,7 @@ async fn an_entry_of_no_end_ends_where_the_server_knows_no_lives() {
 
 /// Ten thousand other keys, and a flood of writes to them, change nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_keys_of_noise_are_passed_over() {
+async fn ten_thousand_unrelated_keys_are_ignored() {
     let env = TestEnv::with_ttl(TTL).await;
     let client = env.client().await;
     let noise = async |round: u32| {
@@ -213,7 +213,7 @@ async fn a_flood_over_the_entry_itself_is_survived() {
 
 /// Hints of nobody: a term may end for them, none begins, and the true ones are heard again.
 #[tokio::test]
-async fn lies_beside_the_bucket_end_no_more_than_a_term() {
+async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
     let env = TestEnv::with_ttl(TTL).await;
     let contest = Contest::open(&env, "my_app").await;
     let mut raw = Raw::connect(&env.server).await;
@@ -238,7 +238,7 @@ async fn lies_beside_the_bucket_end_no_more_than_a_term() {
 
 /// Of another term, and of another write: neither is the deposed holder's word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_concession_of_another_term_lets_nobody_lead_early() {
+async fn a_step_down_notice_of_another_term_shortens_no_wait() {
     let env = TestEnv::with_ttl(TTL).await;
     let proxy = Proxy::start(env.server.address());
     let behind = new_election("my_app", lock_at(&proxy.url()).await).identity("cut-off");
@@ -263,7 +263,7 @@ async fn a_concession_of_another_term_lets_nobody_lead_early() {
 /// Whoever may listen to the key sees where its writer expects the answer, and can give one of his own. A false success needs
 /// the stream's name and a revision that can be; anything less is settled by reading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn false_answers_to_renewals_are_settled() {
+async fn false_responses_to_renewals_are_verified() {
     let env = TestEnv::with_ttl(TTL).await;
     let contest = Contest::open(&env, "my_app").await;
     let liar = env.client().await;
@@ -294,7 +294,7 @@ async fn false_answers_to_renewals_are_settled() {
 
 /// The greatest sequences that there are. (In memory: on disk the server keeps the two highest bits of one for itself.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_near_the_end_of_numbers_are_tokens() {
+async fn tokens_near_the_largest_integer_are_accepted() {
     let server = Server::start().await;
     let client = server.connect().await;
     let stream = serde_json::json!({

@@ -88,7 +88,7 @@ async fn behind(liar: &Liar, name: &str) -> Election {
 
 /// Whatever is said to its client, a campaigner leads, again if not still, and can be stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_nats_costs_a_connection_and_no_campaign() {
+async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
     let env = TestEnv::with_ttl(TTL).await;
     let long = [b"-ERR '".to_vec(), vec![b'x'; 1 << 20], b"'\r\n".to_vec()].concat();
     let lies: [&[u8]; 14] = [
@@ -132,7 +132,7 @@ async fn what_is_not_nats_costs_a_connection_and_no_campaign() {
 /// Two lies end the client's own task with a panic (of async-nats 0.51): it never speaks again. The campaign says so, and neither
 /// leads on nor hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_dies_is_a_trouble_and_no_hang() {
+async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
     let env = TestEnv::with_ttl(TTL).await;
     for (name, lie) in
         [("length", &b"MSG a 1 18446744073709551615\r\n"[..]), ("error", b"-ERR\r\n")]
@@ -155,7 +155,7 @@ async fn a_client_that_dies_is_a_trouble_and_no_hang() {
 
 /// Nothing but a greeting is expected, and none that is one comes: connecting fails, and does not hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_greeting_that_is_none_refuses_the_connection() {
+async fn an_invalid_greeting_refuses_the_connection() {
     let greetings: [&[u8]; 6] = [
         b"",
         b"\r\n",

@@ -72,7 +72,7 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_office() {
+async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
     let env = TestEnv::with_ttl(TTL).await;
     let proxy = Proxy::start(env.server.address());
     let first = env.start_at(&proxy.url(), "first").await;
@@ -101,7 +101,7 @@ async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
 /// A create that arrives after its campaigner has given it up is found, and taken up or left to expire: the office is
 /// not blocked by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_create_that_arrives_late_blocks_nobody() {
+async fn a_late_create_blocks_no_candidate() {
     let env = TestEnv::with_ttl(TTL).await;
     let proxy = Proxy::start(env.server.address());
     let mut trap = proxy.hold_request(is_create);

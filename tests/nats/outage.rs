@@ -103,13 +103,13 @@ async fn a_server_that_is_down_for_longer_than_a_lease_ends_the_term() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_for_longer_than_a_lease_ends_the_term() {
+async fn a_server_paused_for_longer_than_a_lease_ends_the_term() {
     an_outage_ends_the_term(async |env| env.server.pause(), async |env| env.server.resume()).await;
 }
 
 /// Black-holed TCP (hashicorp/consul#18271): the leader notices by its own clock, and is replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_connection_falls_silent_is_out_by_its_own_deadline() {
+async fn a_leader_on_a_silent_connection_stops_by_its_own_deadline() {
     let env = TestEnv::with_ttl(SHORT).await;
     let proxy = Proxy::start(env.server.address());
     let first = env.start_at(&proxy.url(), "first").await;
@@ -176,7 +176,7 @@ async fn a_campaign_may_start_before_its_server() {
 /// Stand-bys hear of a vacancy after the server has been restarted under them (nats-io/nats.rs#1596: the watch was
 /// dead and nobody noticed).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stand_bys_hear_again_after_a_restart() {
+async fn standbys_receive_hints_again_after_a_restart() {
     let env = TestEnv::with_ttl(LONG).await;
     let first = env.maker("first").start().unwrap();
     drop(leads(&first).await);

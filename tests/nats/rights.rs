@@ -54,7 +54,7 @@ async fn start_as(server: &Server, user: &str, identity: &str) -> Election {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaigner_with_the_documented_rights_does_everything() {
+async fn a_candidate_with_the_documented_rights_can_do_everything() {
     let server = server_with(DOCUMENTED).await;
     let first = start_as(&server, "campaigner", "first").await;
     drop(leads(&first).await);
@@ -66,7 +66,7 @@ async fn a_campaigner_with_the_documented_rights_does_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_observer_with_the_documented_rights_sees_everything() {
+async fn an_observer_with_the_documented_rights_can_see_everything() {
     let server = server_with(DOCUMENTED).await;
     let observer = observe("my_app", bucket_as(&server, "observer").await.lock()).unwrap();
     let mut changes = observer.changes();
@@ -84,7 +84,7 @@ async fn an_observer_with_the_documented_rights_sees_everything() {
 
 /// No reading, no hearing: stand-bys poll with creates, and tokens, deadlines and releases work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaigner_with_a_choria_clients_rights_leads_and_is_replaced() {
+async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
     let server = server_with(CHORIA).await;
     let first = start_as(&server, "campaigner", "first").await;
     let leadership = leads(&first).await;
@@ -98,7 +98,7 @@ async fn a_campaigner_with_a_choria_clients_rights_leads_and_is_replaced() {
 /// Somebody who may not campaign is told so, and never leads (kubernetes/kubernetes#23731: the holder got
 /// "forbidden" and still said that it was leader).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_to_publish_is_reported_and_never_leads() {
+async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
     let server = server_with(DOCUMENTED).await;
     let election = start_as(&server, "observer", "mute").await;
     let mut changes = election.changes();
@@ -126,7 +126,7 @@ async fn rights_revoked_while_leading_end_the_term_as_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_to_create_a_bucket_is_reported_and_opening_works() {
+async fn a_missing_right_to_create_a_bucket_is_reported_and_opening_works() {
     let server = server_with(DOCUMENTED).await;
     let connection = connect_as(&server, "campaigner").await;
     let other = BucketConfig::new("OTHER").ttl(TTL);

@@ -22,7 +22,7 @@ async fn can_lead(lock: Arc<dyn Lock>) {
 }
 
 #[tokio::test]
-async fn a_bucket_is_made_unless_it_must_be_there() {
+async fn a_bucket_is_created_unless_it_must_exist() {
     let server = Server::start().await;
     let missing = open(&format!("{}/MINE?create=no", server.url())).await.unwrap_err();
     assert_eq!(missing.kind(), LockUrlErrorKind::Missing, "{missing}");
@@ -35,7 +35,7 @@ async fn a_bucket_is_made_unless_it_must_be_there() {
 
 /// It is the same as `with_choria()` of the builder, for whoever names the bucket by its URL alone.
 #[tokio::test]
-async fn a_bucket_shared_with_choria_is_said_in_its_url() {
+async fn a_url_declares_a_bucket_shared_with_choria() {
     let server = Server::start().await;
     let shared = async |options: &str| {
         let lock = open(&format!("{}/MINE{options}", server.url())).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_user_or_a_token_of_the_url_is_used() {
 
 /// A fleet may be started before its server.
 #[tokio::test]
-async fn a_lock_whose_ttl_is_told_can_be_opened_before_its_server_is_there() {
+async fn a_lock_with_a_declared_ttl_opens_before_its_server_starts() {
     let server = Server::builder().version(Version::V2_15).start().await;
     server.stop().await;
     let url = format!("{}/MINE", server.url());

@@ -29,7 +29,7 @@ fn says(error: &LockError, kind: LockErrorKind, words: &[&str]) {
 
 /// A key that was changed, a container that is not there, a SAS that may not do it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_azure_refuses_is_told_in_its_words() {
+async fn refusals_of_azure_are_reported_in_its_words() {
     let env = TestEnv::<Azure>::new(LEASE).await;
     let port = env.proxy.port();
 
@@ -57,7 +57,7 @@ async fn what_azure_refuses_is_told_in_its_words() {
 
 /// A blob with a lease of Azure's own can be written by its lessee alone: that is no rival's write, and reading does not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_blob_that_azure_has_leased_is_no_conflict() {
+async fn a_leased_blob_is_not_a_conflict() {
     let env = TestEnv::<Azure>::new(LEASE).await;
     let lock = env.bucket().lock();
     let expected = Some(lock.write("my_app", write(1)).await.unwrap());
@@ -83,7 +83,7 @@ async fn a_blob_that_azure_has_leased_is_no_conflict() {
 
 /// Nor are these, which Azurite does not know. After an answer that was none, the first try may have been applied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn refusals_that_last_are_no_conflicts() {
+async fn permanent_refusals_are_not_conflicts() {
     let env = TestEnv::<Azure>::new(LEASE).await;
     let lock = env.bucket().lock();
     for code in ["BlobImmutableDueToPolicy", "BlobArchived", "ContainerBeingDeleted"] {
@@ -115,7 +115,12 @@ async fn an_environment_with_the_least_rights_is_enough() {
         }
     }
     command
-        .args(["--exact", "azure::campaigns_by_the_environment", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "azure::campaign_configured_by_the_environment",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(PREFIX, &env.prefix)
         .env("AZURE_STORAGE_ACCOUNT_NAME", ACCESS_KEY)
         .env("AZURE_STORAGE_SAS_TOKEN", LEAST_SAS)
@@ -130,7 +135,7 @@ async fn an_environment_with_the_least_rights_is_enough() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "is started by the test before it"]
-async fn campaigns_by_the_environment() {
+async fn campaign_configured_by_the_environment() {
     let Ok(prefix) = std::env::var(PREFIX) else { return };
     let bucket = Bucket::from_url(&format!("az://{BUCKET}/{prefix}")).unwrap();
     let lock = bucket.longest_lease(LEASE).lock();

@@ -37,23 +37,23 @@ async fn what_others_wrote_stays<K: Kind>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_others_wrote_stays_on_s3() {
+async fn foreign_objects_are_kept_on_s3() {
     what_others_wrote_stays::<S3>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_others_wrote_stays_on_gcs() {
+async fn foreign_objects_are_kept_on_gcs() {
     what_others_wrote_stays::<Gcs>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_others_wrote_stays_on_azure() {
+async fn foreign_objects_are_kept_on_azure() {
     what_others_wrote_stays::<Azure>().await;
 }
 
 /// What no campaigner has written is not taken for an election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_object_of_something_else_is_left_alone() {
+async fn an_object_that_is_not_an_entry_is_left_alone() {
     let env = TestEnv::<S3>::new(LEASE).await;
     for body in [b"{\"holder\": 1}".to_vec(), vec![b'x'; 100_000]] {
         env.put(body.clone()).await;
@@ -103,7 +103,7 @@ async fn tokens_grow_over_a_deletion_on_azure() {
 /// An older version put back in the place of the last one deposes the leader, whose term it does not tell of; whoever has
 /// seen a later one waits out a lease, and nobody takes it for a fresh start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_object_that_was_set_back_is_noticed() {
+async fn a_restored_object_is_noticed() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let first = env.stand("first");
     drop(leads(&first).await);
@@ -123,7 +123,7 @@ async fn an_object_that_was_set_back_is_noticed() {
 
 /// The holder's own last write, put back while it leads, is not taken for its present entry either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn ones_own_older_entry_is_not_ones_term() {
+async fn an_older_entry_of_the_same_candidate_is_not_its_term() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     let only = env.stand("only");
     let token = leads(&only).await.token();
@@ -172,7 +172,7 @@ async fn every_write_has_its_own_content() {
 
 /// A campaigner whose process stands still while it leads is out of office when it wakes up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_that_stood_still_does_not_write_over_its_successor() {
+async fn a_paused_leader_does_not_overwrite_its_successor() {
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let process = Process::start(&env, "blocked").await;
     let old = leads(&process.election).await;
@@ -188,7 +188,7 @@ async fn a_leader_that_stood_still_does_not_write_over_its_successor() {
 
 /// An operator's eviction is told from a release, and the next leader waits until the evicted one knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_operator_evicts_under_a_condition() {
+async fn an_operator_evicts_conditionally() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let only = env.stand("only");
     drop(leads(&only).await);

@@ -15,7 +15,7 @@ use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, of_go, u
 
 /// What each refusal of a write means: whether it may have been applied, and whether trying again helps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn refusals_are_told_apart() {
+async fn refusals_are_distinguished() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let lock = env.bucket().lock();
     for (status, code, kind) in [
@@ -45,7 +45,7 @@ async fn refusals_are_told_apart() {
 /// A store that says for how long it is too busy is asked again, once it is over, if there is time; what then looks like
 /// somebody else's write may be the first try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_busy_store_is_asked_again_when_it_says() {
+async fn a_request_to_a_busy_store_is_retried_after_its_delay() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let lock = env.bucket().lock();
     let busy = s3_error("429 Too Many Requests", "SlowDown", "later");
@@ -73,7 +73,7 @@ async fn a_busy_store_is_asked_again_when_it_says() {
 
 /// Where nothing listens nothing was written; where the answer is lost it may have been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() {
+async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     let lock = env.bucket().lock();
     env.proxy.once("PUT", HttpFault::LoseResponse);
@@ -98,7 +98,7 @@ async fn a_lost_answer_is_an_unknown_outcome_and_a_refused_connection_is_none() 
 
 /// A store that applies conditional writes in any case would elect everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_store_that_heeds_no_conditions_is_refused() {
+async fn a_store_that_ignores_conditions_is_refused() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let applied = HttpMessage::new("HTTP/1.1 200 OK").with("etag", "\"1\"");
     env.proxy.always("PUT", HttpFault::Respond(applied));
@@ -109,7 +109,7 @@ async fn a_store_that_heeds_no_conditions_is_refused() {
 
 /// Some stores name the version of an object to whoever reads it, and not to its writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
+async fn a_write_keeps_its_revision_with_and_without_a_version_id() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let lock = env.bucket().lock();
     let revision = lock.write("my_app", write(1)).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_write_is_the_same_whether_its_version_is_named_or_not() {
 
 /// A store is seen to heed conditions though no more than one request fits into the time for a write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_slow_store_is_led_on_at_last() {
+async fn a_slow_store_gets_a_leader_in_the_end() {
     let env = TestEnv::<S3>::new(LEASE).await;
     env.proxy.always("PUT", HttpFault::Delay(LEASE / 8 * 3 / 5));
     let only = env.stand("only");
@@ -133,7 +133,7 @@ async fn a_slow_store_is_led_on_at_last() {
 
 /// No key is ever shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn keys_are_not_told() {
+async fn keys_are_not_shown_in_errors() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let bucket = env.bucket();
     let mut told = format!("{bucket:?} {:?}", bucket.lock());
@@ -201,7 +201,7 @@ async fn a_long_pause_of_the_store_ends_the_term_on_s3() {
 
 /// A store that is killed and started again has kept the election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_store_that_was_killed_is_led_on() {
+async fn an_election_continues_after_a_killed_store() {
     let env = TestEnv::<S3>::alone(Duration::from_secs(60)).await;
     let only = env.describe("only").renewal(Duration::from_secs(1)).start().unwrap();
     // Nothing is known of whoever may have led before.
@@ -233,7 +233,7 @@ async fn a_leader_without_the_right_to_write_stops_in_time() {
 }
 
 /// Losing answers, refusing, standing still: while all of that happens nobody leads beside another.
-async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
+async fn at_most_one_leads<K: Kind>(seed: u64) {
     let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
     let checker = Arc::new(ExclusionChecker::default());
     let (told, mut wins) = mpsc::unbounded_channel();
@@ -287,16 +287,16 @@ async fn nobody_leads_beside_another<K: Kind>(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn nobody_leads_beside_another_on_s3() {
-    nobody_leads_beside_another::<S3>(unix_ms()).await;
+async fn at_most_one_leads_on_s3() {
+    at_most_one_leads::<S3>(unix_ms()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn nobody_leads_beside_another_on_gcs() {
-    nobody_leads_beside_another::<Gcs>(unix_ms()).await;
+async fn at_most_one_leads_on_gcs() {
+    at_most_one_leads::<Gcs>(unix_ms()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn nobody_leads_beside_another_on_azure() {
-    nobody_leads_beside_another::<Azure>(unix_ms()).await;
+async fn at_most_one_leads_on_azure() {
+    at_most_one_leads::<Azure>(unix_ms()).await;
 }

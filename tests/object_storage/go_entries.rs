@@ -21,7 +21,7 @@ async fn a_go_leader_is_waited_for() {
 
 /// Nor is a Go leader that began a new object, with the number that was seen in the last one, taken for the last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_number_that_comes_again_is_another_entry() {
+async fn a_repeated_number_is_another_entry() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     env.put(of_go(0, "go", LEASE)).await;
     let ours = env.stand("ours");
@@ -73,7 +73,7 @@ async fn addresses_go_both_ways() {
 
 /// Go's work may go on for a term after its own is over, whoever ended that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_evicted_go_leader_is_waited_for_by_those_who_never_saw_it() {
+async fn an_evicted_go_leader_is_waited_for_by_newcomers() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     env.put(of_go(0, "go", LEASE)).await;
     let lock = env.bucket().lock();

@@ -51,16 +51,16 @@ async fn of_many_writes_one_is_applied<K: Kind>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn of_many_writes_to_fake_gcs_server_one_is_applied() {
+async fn one_of_many_writes_to_fake_gcs_server_is_applied() {
     of_many_writes_one_is_applied::<Gcs>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn of_many_writes_to_versitygw_one_is_applied() {
+async fn one_of_many_writes_to_versitygw_is_applied() {
     of_many_writes_one_is_applied::<S3>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn of_many_writes_to_azurite_one_is_applied() {
+async fn one_of_many_writes_to_azurite_is_applied() {
     of_many_writes_one_is_applied::<Azure>().await;
 }

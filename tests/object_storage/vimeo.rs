@@ -85,7 +85,7 @@ impl Peer {
 
 /// Offices go from one to the other and back, by a crash and by a release, and nobody is at work beside another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn offices_go_both_ways() {
+async fn leadership_moves_both_ways() {
     let Some(program) = program().await else { return };
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let mut number = 0;
@@ -127,7 +127,7 @@ async fn offices_go_both_ways() {
 
 /// Where ours crashes, Go's campaigner takes over when the time is over that ours has written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_crash_of_ours_is_noticed_by_go_and_not_too_early() {
+async fn a_crash_of_ours_is_noticed_by_go_after_the_lease() {
     let Some(program) = program().await else { return };
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let process = Process::start(&env, "ours").await;
@@ -144,7 +144,7 @@ async fn a_crash_of_ours_is_noticed_by_go_and_not_too_early() {
 
 /// A Go leader that stood still finds, when it wakes up, that it is out of office, and leaves ours alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_go_leader_that_stood_still_finds_its_successor() {
+async fn a_paused_go_leader_finds_its_successor() {
     let Some(program) = program().await else { return };
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let mut go = Peer::start(&program, &env, "go");
@@ -247,7 +247,7 @@ fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant
 
 /// A leader whose object a Go campaigner takes is out of office, whatever made that one think that it may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_go_campaigner_with_a_fast_clock_usurps() {
+async fn a_go_candidate_with_a_fast_clock_supersedes() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     let ours = env.stand("ours");
     let leadership = leads(&ours).await;

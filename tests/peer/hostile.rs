@@ -75,7 +75,7 @@ fn no_datagram_makes_a_member_panic_or_grow_without_bound() {
 }
 
 #[tokio::test]
-async fn a_group_goes_on_under_junk() {
+async fn a_group_continues_under_junk() {
     let net = Net::new();
     let first = net.ours(1, 2.0).start().unwrap();
     follows(&first, first.id()).await;
@@ -124,7 +124,7 @@ fn twist(random: &mut fastrand::Rng, said: &mut Value) {
 }
 
 #[test]
-fn nothing_that_is_said_makes_a_voter_panic() {
+fn no_message_makes_a_voter_panic() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("SEED={seed}");

@@ -18,7 +18,7 @@ fn group(net: &Net) -> SocketAddrV4 {
 }
 
 #[tokio::test]
-async fn members_that_know_nobody_find_each_other() {
+async fn members_without_addresses_find_each_other() {
     let net = Net::new();
     let group = group(&net);
     let first = quick(net.address(1), 3.0).multicast(group, Ipv4Addr::LOCALHOST).start().unwrap();

@@ -26,7 +26,7 @@ async fn leader(elections: &[Election]) -> usize {
 
 /// Three voters of ours, and two members of Node's in the same group that know them all.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_cut_off_from_the_quorum_leads_no_more_when_another_does() {
+async fn a_leader_cut_off_from_the_quorum_stops_before_its_successor_leads() {
     let net = Net::new();
     let addresses: Vec<_> = (1..=3).map(|host| net.address(host)).collect();
     let network = LossyNetwork::between(&addresses, 7).await;
@@ -113,7 +113,7 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_cool_down_comes_to_its_end() {
+async fn every_cool_down_ends() {
     for policy in [CoolDown::Strict, CoolDown::For(LEASE), CoolDown::For(LEASE * 2)] {
         let net = Net::new();
         let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
@@ -127,7 +127,7 @@ async fn every_cool_down_comes_to_its_end() {
 
 /// As an operator's command is one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_has_just_come_lists_who_led_before() {
+async fn a_new_member_lists_earlier_leaders() {
     let net = Net::new();
     let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
     let members = [member(1), member(2)];
@@ -162,7 +162,7 @@ async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
 }
 
 #[tokio::test]
-async fn voters_that_were_told_another_size_do_not_count() {
+async fn voters_with_another_group_size_do_not_count() {
     let net = Net::new();
     let first = net.ours(1, 1.0).quorum(2).lease(LEASE).start().unwrap();
     let _second = net.ours(2, 1.0).quorum(3).lease(LEASE).start().unwrap();
@@ -203,7 +203,7 @@ async fn more_members_than_the_quorum_has_are_refused() {
 }
 
 #[tokio::test]
-async fn what_no_quorum_can_be_is_refused_with_the_reason() {
+async fn an_invalid_quorum_is_refused_with_the_reason() {
     let net = Net::new();
     let refused =
         |builder: incumbent::peer::QuorumBuilder| builder.start().unwrap_err().to_string();

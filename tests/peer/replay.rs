@@ -54,7 +54,7 @@ fn said(voter: &mut Voter) -> Vec<Value> {
 /// A word that was given to one start of a name must not give its seat to the next: the others refuse the earlier one only once they
 /// have heard of the later one.
 #[test]
-fn a_word_that_was_given_to_an_earlier_start_gives_no_seat() {
+fn a_grant_to_an_earlier_start_gives_no_seat() {
     let address = SocketAddr::from(ADDRESS);
     let mut voters = NAMES.map(|name| voter(name, 7));
     let mut now = Instant::from_origin(Duration::from_secs(100));

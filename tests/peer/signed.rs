@@ -49,7 +49,7 @@ fn hello(id: &str, event: &str, state: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn who_has_no_key_changes_nothing() {
+async fn a_stranger_without_the_key_changes_nothing() {
     let net = Net::new();
     let first = keyed(&net, 1, 2.0).start().unwrap();
     follows(&first, first.id()).await;
@@ -102,7 +102,7 @@ async fn who_has_no_key_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_recorded_changes_nothing_when_it_is_sent_again() {
+async fn replayed_datagrams_change_nothing() {
     let net = Net::new();
     let network = LossyNetwork::between(&[net.address(1), net.address(2)], 7).await;
     let member = |host: u8, weight: f64| {
@@ -163,7 +163,7 @@ async fn a_quorum_with_a_key_elects_and_a_stranger_reads_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_is_exchanged_while_the_group_goes_on() {
+async fn a_key_is_replaced_while_the_group_runs() {
     let net = Net::new();
     let mut first = keyed(&net, 1, 2.0).start().unwrap();
     follows(&first, first.id()).await;
@@ -184,7 +184,7 @@ async fn a_key_is_exchanged_while_the_group_goes_on() {
 }
 
 #[tokio::test]
-async fn keys_that_are_none_are_refused_without_being_shown() {
+async fn invalid_keys_are_refused_without_being_shown() {
     let net = Net::new();
     let short = net.ours(1, 1.0).key("hunter2").start().unwrap_err();
     assert!(matches!(short, PeerStartError::Key { .. }) && !short.to_string().contains("hunter2"));
@@ -237,7 +237,7 @@ async fn signed_datagrams_are_no_longer_than_others() {
 }
 
 #[tokio::test]
-async fn where_it_listens_and_what_it_ignores_is_logged_once() {
+async fn listening_addresses_and_ignored_datagrams_are_logged_once() {
     let log = Log::start();
     let net = Net::new();
     let first = keyed(&net, 1, 2.0).start().unwrap();

@@ -363,20 +363,20 @@ fn never_at_once(named: bool) -> Tally {
 }
 
 #[test]
-fn two_never_lead_at_once() {
+fn at_most_one_leads() {
     never_at_once(false);
 }
 
 /// Voters with names may be replaced while they still run, as pods of a StatefulSet are whose node is cut off.
 #[test]
-fn two_never_lead_at_once_beside_namesakes() {
+fn at_most_one_leads_beside_namesakes() {
     let tally = never_at_once(true);
     assert!(tally.namesakes > 0, "some are replaced while they run: {tally:?}");
 }
 
 /// The schedules would show it.
 #[test]
-fn voters_that_vote_too_soon_or_with_too_few_are_found_out() {
+fn voters_that_vote_too_soon_or_with_too_few_are_detected() {
     for broken in [
         Broken { votes_at_once: true, ..Broken::default() },
         Broken { small_majority: true, ..Broken::default() },

@@ -28,7 +28,7 @@ impl PeerSource for Book {
 }
 
 #[tokio::test]
-async fn a_source_is_asked_again_and_its_failures_are_told() {
+async fn a_source_is_retried_and_its_failures_are_reported() {
     let net = Net::new();
     let book = Book(Arc::new(Mutex::new(None)));
     let first = quick(net.address(1), 2.0).peers(book.clone()).start().unwrap();
@@ -45,7 +45,7 @@ async fn a_source_is_asked_again_and_its_failures_are_told() {
 }
 
 #[tokio::test]
-async fn peers_are_found_by_a_name_and_told_the_address_that_they_see() {
+async fn peers_are_found_by_a_name_and_learn_their_own_address() {
     // One address for a name on this machine, so the members differ by their ports.
     let probe = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (a, b) = (probe(), probe());
@@ -63,7 +63,7 @@ async fn peers_are_found_by_a_name_and_told_the_address_that_they_see() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_with_the_reason() {
+async fn invalid_sources_are_refused_with_the_reason() {
     let net = Net::new();
     let refused = |builder: incumbent::peer::PeerBuilder| builder.start().unwrap_err().to_string();
     let member = || quick(net.address(1), 1.0);

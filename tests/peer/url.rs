@@ -43,7 +43,7 @@ async fn three_peers_named_by_urls_elect_one_and_another_after_it() {
 
 /// As an operator's command does, on the machine of a member.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_only_looks_has_no_vote() {
+async fn an_observer_has_no_vote() {
     let ports = [Port::pick(), Port::pick(), Port::pick()];
     let numbers = ports.each_ref().map(Port::number);
     let peers = numbers.map(|port| format!("127.0.0.1:{port}")).join(",");
@@ -78,7 +78,7 @@ async fn who_only_looks_has_no_vote() {
 }
 
 #[tokio::test]
-async fn a_key_file_that_is_none_is_refused_in_one_line() {
+async fn an_invalid_key_file_is_refused_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("key");
     std::fs::write(&file, "hunter2\n").unwrap();

@@ -61,7 +61,7 @@ async fn the_heaviest_leads_and_all_agree() {
 }
 
 #[tokio::test]
-async fn who_leads_goes_on_when_a_heavier_one_comes() {
+async fn a_leader_keeps_leading_when_a_heavier_member_joins() {
     let net = Net::new();
     let first = net.ours(1, 1.0).start().unwrap();
     follows(&first, first.id()).await;
@@ -133,7 +133,7 @@ async fn a_leader_of_ours_that_stops_is_replaced_before_it_is_missed() {
 }
 
 #[tokio::test]
-async fn whoever_resigns_makes_room_for_a_heavier_one() {
+async fn a_resigned_leader_is_replaced_by_a_heavier_member() {
     let net = Net::new();
     let mut node = node(&net, 1, 1.0).await;
     node.event("elected").await;
@@ -159,7 +159,7 @@ async fn whoever_resigns_makes_room_for_a_heavier_one() {
 }
 
 #[tokio::test]
-async fn what_is_published_reaches_those_who_subscribe_and_nobody_else() {
+async fn publications_reach_subscribers_only() {
     let net = Net::new();
     let mut node = node(&net, 1, 1.0).await;
     let reader = net.ours(2, 2.0).channel("news").start().unwrap();

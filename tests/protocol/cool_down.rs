@@ -123,7 +123,7 @@ fn assert_wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool, least: Du
 }
 
 #[test]
-fn proven_waits_for_what_is_not_proven() {
+fn proven_waits_without_proof() {
     let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, false, least);
     proven(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
     proven(Vacancy::Released { left: SECOND * 4 }, SECOND * 4);
@@ -141,7 +141,7 @@ fn proven_waits_for_what_is_not_proven() {
 }
 
 #[test]
-fn strict_does_not_trust_the_clock_of_the_server() {
+fn strict_does_not_trust_the_server_clock() {
     let strict = |vacancy, least| assert_wait(vacancy, CoolDown::Strict, false, least);
     strict(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
     strict(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
@@ -164,7 +164,7 @@ fn other_policies_wait_no_less_than_proven() {
 }
 
 #[test]
-fn beside_choria_an_unknown_holder_is_one_of_theirs() {
+fn beside_choria_an_unknown_holder_is_taken_for_a_choria_candidate() {
     let beside = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, true, least);
     beside(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
     beside(Vacancy::Watched, LEASE - SECOND * 3);
@@ -179,7 +179,7 @@ fn beside_choria_an_unknown_holder_is_one_of_theirs() {
 
 /// No lock keeps an entry for longer than its longest lease: its expiry proves the end of no right that is longer.
 #[test]
-fn what_an_expired_entry_could_not_outlive_is_waited_for() {
+fn a_wait_that_outlasts_an_expired_entry_is_kept() {
     let longer = |by| Vacancy::ReadExpiry { right: LEASE + by };
     for beside_choria in [false, true] {
         let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, beside_choria, least);
@@ -192,13 +192,13 @@ fn what_an_expired_entry_could_not_outlive_is_waited_for() {
 
 /// The expired entry may have been written in the moment before.
 #[test]
-fn strict_beside_choria_waits_for_one_of_theirs_in_full() {
+fn strict_beside_choria_waits_in_full_for_a_choria_candidate() {
     assert_wait(Vacancy::Expired, CoolDown::Strict, true, SECOND * 14);
 }
 
 /// A concession that comes while the winner already cools down ends the wait; one of somebody else does not.
 #[test]
-fn a_concession_ends_a_cool_down_that_has_begun() {
+fn a_step_down_notice_ends_a_running_cool_down() {
     let mut harness = Harness::standing_by();
     let revision = harness.server.last_revision().expect("the other leads");
     harness.admin_deletes();
@@ -215,7 +215,7 @@ fn a_concession_ends_a_cool_down_that_has_begun() {
 
 /// Rule 6: a holder that ends while it cools down passes on what it had left to wait.
 #[test]
-fn what_is_left_of_a_cool_down_is_passed_on() {
+fn the_rest_of_a_cool_down_is_passed_on() {
     let mut harness = Harness::standing_by();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
@@ -234,7 +234,7 @@ fn what_is_left_of_a_cool_down_is_passed_on() {
 
 /// The same in a concession.
 #[test]
-fn an_evicted_holder_concedes_what_it_had_left_to_wait() {
+fn an_evicted_holder_passes_on_its_remaining_cool_down() {
     let mut harness = Harness::standing_by();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
@@ -272,7 +272,7 @@ fn of_two_seconds() -> Settings {
 
 /// Mixed leases: the holder's counts, not one's own.
 #[test]
-fn the_lease_that_counts_is_the_one_of_the_holder() {
+fn the_lease_of_the_holder_counts() {
     let mut harness = Harness::standing_by_with(of_two_seconds(), capabilities());
     let last_write = harness.now;
     harness.other_writes(SECOND * 8);
@@ -303,7 +303,7 @@ fn a_create_in_doubt_keeps_its_wait() {
 
 /// Hints of an eviction that come in the wrong order do not make it look watched.
 #[test]
-fn an_eviction_that_replaced_an_unheard_write_is_not_watched() {
+fn an_eviction_over_an_unseen_write_is_not_a_watched_one() {
     let mut harness = Harness::standing_by();
     let unheard = harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.run(SECOND);
@@ -321,7 +321,7 @@ fn an_eviction_that_replaced_an_unheard_write_is_not_watched() {
 
 /// Refusals of the lock do not shorten a wait.
 #[test]
-fn a_create_refused_by_the_lock_is_tried_again_and_waits_as_long() {
+fn a_refused_create_is_retried_and_waits_as_long() {
     let mut harness = Harness::standing_by();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.refuses = Some(LockErrorKind::Unavailable);

@@ -272,7 +272,7 @@ fn check(harness: &Harness) {
 }
 
 #[test]
-fn whatever_is_said_terms_begin_and_end_in_turn_within_their_lease() {
+fn terms_alternate_within_their_lease_under_any_input() {
     bolero::check!().with_iterations(FEW).with_type::<Scenario>().for_each(|scenario| {
         let mut ours = settings();
         ours.choria_peers = scenario.choria_peers;

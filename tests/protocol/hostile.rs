@@ -25,7 +25,7 @@ fn wait_after(holder: Content, tombstone: Content) -> Duration {
 }
 
 #[test]
-fn a_release_that_is_not_the_last_holders_proves_nothing() {
+fn a_release_by_another_than_the_last_holder_proves_nothing() {
     assert!(wait_after(of_other(LEASE), released(OTHER)) < SECOND);
     assert!(wait_after(of_other(LEASE), released(Nonce(99))) >= LEASE - SECOND * 3);
     assert!(wait_after(of_choria(LEASE), released(OTHER)) >= LEASE - SECOND * 3);
@@ -33,7 +33,7 @@ fn a_release_that_is_not_the_last_holders_proves_nothing() {
 
 /// What claims to live for ever may be gone without a sign: where the server does not know of such lives, or never had it.
 #[test]
-fn an_entry_that_claims_to_live_for_ever_is_looked_at_again() {
+fn an_entry_with_an_endless_lease_is_read_again() {
     let mut harness = Harness::standing_by();
     let for_ever = Content::Held(Entry {
         identity: "junk".into(),
@@ -50,7 +50,7 @@ fn an_entry_that_claims_to_live_for_ever_is_looked_at_again() {
 
 /// One forged hint does not make deaf to the true ones.
 #[test]
-fn a_hint_of_the_last_revision_there_is_is_forgotten_again() {
+fn a_hint_of_the_largest_revision_is_forgotten_again() {
     for content in
         [of_choria(LEASE), of_other(LEASE), released(OTHER), Content::Vacant(Tombstone::Expired)]
     {
@@ -71,7 +71,7 @@ fn a_hint_of_the_last_revision_there_is_is_forgotten_again() {
 
 /// It costs the term, as every hint of somebody else's write does, and no more.
 #[test]
-fn a_leader_deposed_by_a_forged_hint_gives_up_its_entry_and_stands_again() {
+fn a_leader_superseded_by_a_forged_hint_releases_its_entry_and_campaigns_again() {
     let mut harness = Harness::leading();
     let record = Record { revision: Revision(u64::MAX), content: of_choria(LEASE) };
     harness.event(Event::Hint(stored(record, None)));

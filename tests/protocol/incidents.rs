@@ -46,7 +46,7 @@ fn a_right_counts_from_before_the_write_was_sent() {
 
 /// kubernetes/kubernetes#23731, elastic/beats#38543: every renewal was forbidden, and the holder still said it led.
 #[test]
-fn a_holder_that_may_not_renew_any_more_stops_in_time() {
+fn a_holder_without_the_right_to_renew_stops_in_time() {
     let mut harness = Harness::leading();
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
     harness.refuses = Some(LockErrorKind::Denied);
@@ -143,7 +143,7 @@ fn a_holder_whose_work_has_ended_releases_its_entry() {
 /// kubernetes/kubernetes#61151, Project-HAMi/HAMi#2481: two replicas showed one identity, and each took the other's
 /// lock for its own.
 #[test]
-fn two_campaigners_with_one_identity_are_two() {
+fn two_candidates_with_one_identity_are_distinct() {
     let twin = |revision| Record {
         revision: Revision(revision),
         content: Content::Held(Entry {
@@ -175,7 +175,7 @@ fn two_campaigners_with_one_identity_are_two() {
 
 /// kubernetes/kubernetes#112023, google/trillian#3789, etcd-io/etcd#22123: the release on exit was silently lost.
 #[test]
-fn a_release_on_exit_is_tried_until_it_is_answered() {
+fn a_release_on_exit_is_retried_until_its_response() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Stop);
@@ -193,7 +193,7 @@ fn a_release_on_exit_is_tried_until_it_is_answered() {
 
 /// etcd-io/etcd#11007, #21128, jepsen etcd 3.4.3: a "leader" with no live lease behind it.
 #[test]
-fn a_leader_whose_process_hangs_is_none_when_it_wakes() {
+fn a_leader_whose_process_hangs_does_not_lead_when_it_wakes() {
     let mut harness = Harness::leading();
     harness.now += LEASE;
     assert!(!harness.leads());
@@ -259,7 +259,7 @@ fn no_error_of_the_lock_ends_a_campaign() {
 
 /// nats.go#2097, nats.py#782: the server refused a write because another one was in flight (error 10164).
 #[test]
-fn a_conflict_is_looked_into_before_it_is_believed() {
+fn a_conflict_is_verified_by_a_read() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.next_write();
@@ -286,7 +286,7 @@ fn an_expiry_marker_is_a_vacancy_and_is_created_over() {
 
 /// nats-server#8505: a purged value came back after the server was killed.
 #[test]
-fn an_entry_that_comes_back_from_the_dead_is_respected_and_not_led_by() {
+fn a_reappearing_own_entry_is_respected_and_does_not_lead() {
     let mut harness = Harness::standing_by();
     let dead = harness.server.last.clone().expect("the other's entry");
     harness.admin_deletes();
@@ -341,7 +341,7 @@ fn a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one() {
 
 /// kube-lease-manager: a stand-by cleared an expired lease with an unconditional patch, and wiped one just renewed.
 #[test]
-fn a_silent_entry_is_looked_at_and_never_overwritten() {
+fn a_silent_entry_is_read_and_never_overwritten() {
     let mut harness = Harness::standing_by();
     // The holder renews, unheard.
     for _ in 0..20 {

@@ -29,7 +29,7 @@ fn standing_by(coverage: Coverage) -> Harness {
 }
 
 #[test]
-fn an_entry_that_has_not_changed_for_its_holders_lease_is_written_over() {
+fn an_entry_unchanged_for_its_holders_lease_is_overwritten() {
     for coverage in [Coverage::Full, Coverage::Partial, Coverage::None] {
         let mut harness = standing_by(coverage);
         harness.run(LEASE - SECOND);
@@ -58,7 +58,7 @@ fn each_renewal_of_the_holder_begins_its_lease_anew() {
 }
 
 #[test]
-fn the_holders_lease_counts_not_ones_own() {
+fn the_lease_of_the_holder_counts_and_not_the_own_lease() {
     let mut harness = standing_by(Coverage::Full);
     let longer = LEASE * 3;
     harness.server.store(harness.now, of_other(longer), longer);
@@ -80,7 +80,7 @@ fn a_deleted_entry_proves_nothing_for_a_lease() {
 
 /// On such a lock everybody says for how long they must be waited, so what is not of this library is no riddle.
 #[test]
-fn a_stranger_is_waited_for_as_long_as_it_says() {
+fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
         let mut harness = standing_by(coverage);
         harness.server.store(harness.now, of_choria(life), life);
@@ -96,7 +96,7 @@ fn a_stranger_is_waited_for_as_long_as_it_says() {
 /// A lock that frees nothing may say all the same that a lease has passed, by a clock of its own, which may have been set
 /// forward. Who has watched the entry knows better.
 #[test]
-fn a_lock_that_calls_a_watched_entry_expired_is_not_believed_too_early() {
+fn a_watched_entry_called_expired_by_the_lock_is_waited_out() {
     let mut harness = standing_by(Coverage::Full);
     let renewed = harness.now;
     let revision = harness.other_writes(LEASE);
@@ -111,7 +111,7 @@ fn a_lock_that_calls_a_watched_entry_expired_is_not_believed_too_early() {
 
 /// Who has just come has nothing else to go by.
 #[test]
-fn a_lock_that_calls_an_entry_expired_is_believed_by_a_newcomer() {
+fn an_entry_called_expired_by_the_lock_is_taken_over_by_a_newcomer() {
     let mut harness = Harness::new(settings(), forever());
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.holds = true;
@@ -161,7 +161,7 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
 
 /// What it takes to find out that there was nothing says nothing of how fast others hear.
 #[test]
-fn a_long_search_for_evidence_does_not_put_the_first_leader_off() {
+fn a_long_search_for_evidence_does_not_delay_the_first_leader() {
     let mut harness = Harness::new(settings(), forever());
     harness.holds = true;
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
@@ -176,7 +176,7 @@ fn a_long_search_for_evidence_does_not_put_the_first_leader_off() {
 
 /// An object store may answer so for as long as it likes.
 #[test]
-fn a_leader_whose_renewals_all_conflict_reports_it_and_says_so_when_its_term_ends() {
+fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     let mut harness = Harness::leading();
     harness.refuses_writes = Some(LockErrorKind::Conflict);
     harness.run(LEASE * 3 / 4);
@@ -212,7 +212,7 @@ fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
 
 /// A write that failed for a moment is over once somebody else is seen to lead: then there is nothing to write.
 #[test]
-fn trouble_with_a_write_ends_when_another_is_seen_to_lead() {
+fn a_write_failure_ends_when_another_leader_is_seen() {
     let mut harness = standing_by(Coverage::None);
     harness.refuses_writes = Some(LockErrorKind::Unavailable);
     harness.run(LEASE * 2);

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
 #[test]
-fn work_that_would_not_stop_keeps_its_own_campaigner_out_until_its_deadline() {
+fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
     let mut harness = Harness::leading();
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
@@ -30,7 +30,7 @@ fn work_that_would_not_stop_keeps_its_own_campaigner_out_until_its_deadline() {
 
 /// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
 #[test]
-fn an_entry_of_ones_own_seen_twice_still_earns_its_wait() {
+fn an_own_entry_seen_twice_still_causes_its_wait() {
     let mut harness = Harness::standing_by();
     harness.run(SECOND);
     harness.holds = true;
@@ -54,7 +54,7 @@ fn an_entry_of_ones_own_seen_twice_still_earns_its_wait() {
 /// A server may store a create and report it as somebody else's. Who then found the entry to be its own took it for one
 /// without a wait.
 #[test]
-fn a_create_that_landed_and_was_refused_still_earns_its_wait() {
+fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
     let mut harness = Harness::standing_by();
     harness.run(SECOND);
     harness.holds = true;
@@ -73,7 +73,7 @@ fn a_create_that_landed_and_was_refused_still_earns_its_wait() {
 /// A create that something between us and the lock had sent twice was refused, and landed a lease later, after another holder
 /// had come and been deleted without a trace. What it was to wait for counted from its refusal.
 #[test]
-fn a_create_that_lands_after_its_refusal_earns_its_wait_from_then_on() {
+fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
     let lock = Capabilities { expires: false, ..capabilities() };
     let mut harness = Harness::new(settings(), lock);
     harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
@@ -97,7 +97,7 @@ fn a_create_that_lands_after_its_refusal_earns_its_wait_from_then_on() {
 
 /// A deposed holder that looked who held the entry conceded, to itself, the *other* one's revision.
 #[test]
-fn a_deposed_holder_concedes_nothing_of_its_successor() {
+fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.admin_deletes();
@@ -120,7 +120,7 @@ fn a_deposed_holder_concedes_nothing_of_its_successor() {
 /// An eviction says nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
 /// longer than a lease to learn of its own loss.
 #[test]
-fn whoever_follows_an_evicted_holder_waits_for_the_choria_campaigner_before_it() {
+fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() {
     let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
     let mut ours = settings();
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
@@ -138,7 +138,7 @@ fn whoever_follows_an_evicted_holder_waits_for_the_choria_campaigner_before_it()
 
 /// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
 #[test]
-fn a_conflict_that_a_look_does_not_confirm_is_not_repeated_without_a_delay() {
+fn an_unconfirmed_conflict_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
     harness.holds = true;
     let mut requests = 0;
@@ -155,7 +155,7 @@ fn a_conflict_that_a_look_does_not_confirm_is_not_repeated_without_a_delay() {
 
 /// The same of a look that fails at once.
 #[test]
-fn looks_that_fail_are_not_repeated_without_a_delay_nor_keep_renewals_back() {
+fn failed_reads_are_retried_after_a_delay_and_do_not_delay_renewals() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Hint(Hint::Look));
@@ -180,7 +180,7 @@ fn looks_that_fail_are_not_repeated_without_a_delay_nor_keep_renewals_back() {
 
 /// The same of a release that is refused though the entry is still there.
 #[test]
-fn a_release_that_is_refused_is_not_repeated_without_a_delay() {
+fn a_refused_release_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Stop);
@@ -197,7 +197,7 @@ fn a_release_that_is_refused_is_not_repeated_without_a_delay() {
 
 /// The same of a create that is refused while an earlier one is in doubt.
 #[test]
-fn a_create_that_is_refused_is_not_repeated_without_a_delay() {
+fn a_refused_create_is_retried_after_a_delay() {
     let mut harness = Harness::started();
     harness.holds = true;
     harness.next_request();
@@ -267,7 +267,7 @@ fn a_lock_that_never_answers_does_not_hang_the_campaign() {
 /// Where the TTL is short, a Choria campaigner's renewals follow each other by as long as answers take: the last one that was
 /// stored may be answered 5 s later, and the next one hang for 5 s more.
 #[test]
-fn a_choria_campaigner_on_a_short_ttl_is_waited_for_until_two_of_its_requests_have_hung() {
+fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_time_out() {
     let ttl = SECOND * 4;
     let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
     let mut ours = settings();

@@ -173,7 +173,7 @@ async fn an_altered_answer_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_driver_may_do_is_noticed() {
+async fn an_invalid_driver_is_noticed() {
     let [history, _] = on_one_lock().await;
     let error = |pointer: &str, change: &dyn Fn(&Value) -> Option<Value>| {
         let (number, altered) = history
@@ -207,7 +207,7 @@ async fn another_draw_is_noticed() {
 }
 
 #[test]
-fn what_a_hint_replaced_is_read_as_it_was_written() {
+fn the_replaced_revision_of_a_hint_round_trips() {
     let record = Record { revision: Revision(3), content: Content::Vacant(Tombstone::Deleted) };
     for previous in [None, Some(None), Some(Some(Revision(2)))] {
         let hint = Hint::Stored { record: record.clone(), previous, age: None };

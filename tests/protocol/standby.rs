@@ -12,7 +12,7 @@ use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_stand_by_that_hears_renewals_sends_nothing_for_an_hour() {
+fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() {
     let mut harness = Harness::standing_by();
     let until = harness.now + SECOND * 3600;
     while harness.now < until {
@@ -23,7 +23,7 @@ fn a_stand_by_that_hears_renewals_sends_nothing_for_an_hour() {
 }
 
 #[test]
-fn a_stand_by_without_hints_polls_by_its_policy() {
+fn a_standby_without_hints_polls_by_its_policy() {
     let mut harness = Harness::new(settings(), capabilities());
     harness.stores(of_other(LEASE));
     harness.server.last.as_mut().expect("the entry").expires = SECOND * 7200;
@@ -59,7 +59,7 @@ fn a_storm_of_hints_is_not_a_storm_of_requests() {
 }
 
 #[test]
-fn an_answer_to_a_request_that_was_given_up_is_none() {
+fn a_response_to_an_abandoned_request_is_ignored() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.next_write();
@@ -76,7 +76,7 @@ fn an_answer_to_a_request_that_was_given_up_is_none() {
 
 /// It reads nothing until the entry is silent, and would report a failure that is long over.
 #[test]
-fn a_look_that_failed_is_forgotten_when_a_renewal_is_heard() {
+fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
     let mut harness = Harness::standing_by();
     harness.refuses = Some(LockErrorKind::Unavailable);
     harness.event(Event::Hint(Hint::Look));
@@ -101,7 +101,7 @@ fn a_look_that_failed_is_forgotten_when_a_renewal_is_heard() {
 }
 
 #[test]
-fn a_vacancy_is_asked_for_at_once_and_not_if_another_is_heard_first() {
+fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
     let released = Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO });
     let mut harness = Harness::standing_by();
     harness.stores(released.clone());
@@ -118,7 +118,7 @@ fn a_vacancy_is_asked_for_at_once_and_not_if_another_is_heard_first() {
 
 /// Deposed at the very instant at which its create is answered: it does not take office.
 #[test]
-fn a_winner_that_was_evicted_before_its_answer_came_takes_no_office() {
+fn a_winner_evicted_before_its_response_does_not_lead() {
     let mut harness = Harness::standing_by();
     harness.run(SECOND);
     harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
@@ -133,7 +133,7 @@ fn a_winner_that_was_evicted_before_its_answer_came_takes_no_office() {
 
 /// A read is faster than the hint of the same eviction: what the hint knows more is not lost.
 #[test]
-fn an_eviction_read_before_it_is_heard_is_still_a_watched_one() {
+fn an_eviction_read_before_its_hint_is_still_a_watched_one() {
     let mut harness = Harness::standing_by();
     harness.run(SECOND);
     harness.other_writes(LEASE);
@@ -151,7 +151,7 @@ fn an_eviction_read_before_it_is_heard_is_still_a_watched_one() {
 }
 
 #[test]
-fn hold_back_lets_a_vanished_holder_come_back_and_not_one_that_released() {
+fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
     let scenario = |tombstone| {
         let mut patient = settings();
         patient.hold_back = SECOND * 10;
@@ -168,7 +168,7 @@ fn hold_back_lets_a_vanished_holder_come_back_and_not_one_that_released() {
 }
 
 #[test]
-fn the_higher_priority_asks_first() {
+fn the_higher_priority_acquires_first() {
     for round in 0..20 {
         let asks_after = |priority| {
             let mut ours = settings();
@@ -205,7 +205,7 @@ fn an_observer_never_writes() {
 
 /// Who may not read creates blindly, and its wait is a full lease.
 #[test]
-fn a_campaigner_without_the_right_to_read_leads_in_the_end() {
+fn a_candidate_without_the_right_to_read_leads_in_the_end() {
     let mut lock = capabilities();
     lock.reads = false;
     let mut harness = Harness::new(settings(), lock);
@@ -220,7 +220,7 @@ fn a_campaigner_without_the_right_to_read_leads_in_the_end() {
 
 /// A thousand stand-bys, one vacancy: few creates.
 #[test]
-fn few_of_a_thousand_ask() {
+fn few_of_a_thousand_candidates_send_a_request() {
     let standing = Standing {
         lease_ms: 12_000,
         coverage: Coverage::Full,
@@ -262,7 +262,7 @@ fn few_of_a_thousand_ask() {
         world.inflict(&fault);
         world.run(SECOND * (20 + takeover * 20));
         assert_eq!(world.checker.violation, None);
-        assert!(world.checker.somebody_leads());
+        assert!(world.checker.has_leader());
         creates.push(world.checker.creates - before);
     }
     println!("creates in ten takeovers of a thousand: {creates:?}");

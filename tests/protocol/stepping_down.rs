@@ -130,7 +130,7 @@ fn a_stop_while_the_work_stops_waits_for_it() {
 
 /// Out of reach, a stop takes a bounded time.
 #[test]
-fn a_stop_is_bounded_where_the_lock_is_out_of_reach() {
+fn a_stop_is_bounded_while_the_lock_is_unreachable() {
     for kind in [LockErrorKind::Unavailable, LockErrorKind::Unknown, LockErrorKind::Denied] {
         let mut harness = Harness::leading();
         harness.refuses = Some(kind);
@@ -141,7 +141,7 @@ fn a_stop_is_bounded_where_the_lock_is_out_of_reach() {
 }
 
 #[test]
-fn whoever_resigns_lets_others_go_first_and_stands_again() {
+fn a_resigned_leader_yields_to_others_and_campaigns_again() {
     let mut harness = Harness::leading();
     let resigned = harness.now;
     harness.event(Event::Resign);
@@ -167,7 +167,7 @@ fn a_wrong_hint_costs_a_term_and_not_a_lease() {
 
 /// Work that will not stop keeps its entry: it expires when the right to lead has ended.
 #[test]
-fn an_entry_whose_work_goes_on_is_not_released() {
+fn an_entry_whose_work_continues_is_not_released() {
     let mut harness = Harness::leading();
     harness.works_on = true;
     harness.event(Event::Stop);

@@ -44,7 +44,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 /// A create hung, was repeated and won. When that term was over, and another holder of the office had been deleted, the first
 /// one landed: nothing was known of it any more, and its campaigner led at once, beside that other one.
 #[test]
-fn a_create_that_lands_after_its_term_waits_for_who_may_have_come_between() {
+fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.server.delete(harness.now);
     harness.event(Event::Hint(Hint::Look));
@@ -65,7 +65,7 @@ fn a_create_that_lands_after_its_term_waits_for_who_may_have_come_between() {
 /// A process that was stopped may send its create, and then hear at the same instant of who leads; the key is purged, and the create
 /// lands.
 #[test]
-fn a_holder_that_is_heard_of_at_the_instant_of_a_create_is_waited_for() {
+fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
     let mut harness = Harness::asking(capabilities());
     let heard = harness.other_writes(LEASE);
     harness.server.vanish();
@@ -80,7 +80,7 @@ fn a_holder_that_is_heard_of_at_the_instant_of_a_create_is_waited_for() {
 }
 
 #[test]
-fn a_leader_does_not_lead_on_by_a_create_that_lands_late() {
+fn a_leader_does_not_continue_by_a_late_create() {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.server.delete(harness.now);
     harness.server.store(harness.now, super::harness::of_other(LEASE), LEASE);
@@ -94,7 +94,7 @@ fn a_leader_does_not_lead_on_by_a_create_that_lands_late() {
 
 /// Whoever stops and finds it says how long the next one must wait.
 #[test]
-fn a_create_that_lands_late_is_released_with_what_is_to_be_waited_for() {
+fn a_late_create_is_released_with_its_remaining_wait() {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.holds = true;
     harness.server.delete(harness.now);

@@ -80,7 +80,7 @@ fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
 
 /// The key of a leader whose work would not stop is purged: an empty key says nothing of that work.
 #[test]
-fn work_that_would_not_stop_keeps_its_own_candidate_out_of_an_empty_key() {
+fn work_that_does_not_stop_keeps_its_own_candidate_from_an_empty_key() {
     let mut harness = Harness::leading();
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));

@@ -75,7 +75,7 @@ impl Pair {
 /// A replica that lacks acknowledged writes takes over: whoever led is deposed, everybody waits until that leader's right has
 /// ended, and tokens go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() {
+async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token() {
     let pair = Pair::start(LEASE).await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let checker = Arc::new(ExclusionChecker::default());
@@ -109,7 +109,7 @@ async fn writes_that_a_failover_lost_make_no_second_leader_and_no_token_twice() 
 /// Who is named there may have been replaced by a write that was lost and that nobody who looks has seen: all wait as if the
 /// row had been deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_row_of_before_a_failover_counts_no_more() {
+async fn a_row_from_before_a_failover_is_ignored() {
     let pair = Pair::start(LEASE).await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await;
@@ -189,7 +189,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
 
 /// The old primary goes on beside the new one. Without a replica that confirms, it confirms no renewal either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchronous() {
+async fn a_surviving_old_primary_keeps_no_leader_with_synchronous_replicas() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
     let (old, new) = (
@@ -214,7 +214,7 @@ async fn an_old_primary_that_lives_on_keeps_no_leader_where_replicas_are_synchro
 
 /// Where the promise ends: an old primary that others still reach, beside a new one, is a second lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_old_primary_that_lives_on_has_a_leader_of_its_own_where_replicas_are_not_synchronous() {
+async fn a_surviving_old_primary_keeps_its_leader_with_asynchronous_replicas() {
     let pair = Pair::start(LEASE).await;
     let (old, new) = (
         FaultProxy::start(pair.env.server.port()).await,

@@ -9,14 +9,14 @@ use crate::env::TestEnv;
 use crate::heard::{hints_go_on, one_task_tells};
 
 #[tokio::test]
-async fn hints_of_postgres_go_on_when_the_runtime_of_the_first_listener_ends() {
+async fn hints_of_postgres_continue_when_the_runtime_of_the_first_listener_ends() {
     let env = TestEnv::new(LEASE).await;
     let (lock, writer) = (env.postgres_lock().await, env.postgres_lock().await);
     hints_go_on(Arc::new(lock), Arc::new(writer), ["a", "b"]).await;
 }
 
 #[tokio::test]
-async fn hints_of_a_file_go_on_when_the_runtime_of_the_first_listener_ends() {
+async fn hints_of_a_file_continue_when_the_runtime_of_the_first_listener_ends() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
     let lock = Sqlite::open_with(&path, Tables::make()).await.unwrap().lock();
@@ -24,13 +24,13 @@ async fn hints_of_a_file_go_on_when_the_runtime_of_the_first_listener_ends() {
 }
 
 #[tokio::test]
-async fn one_task_tells_everything_of_postgres() {
+async fn one_task_delivers_all_hints_of_postgres() {
     let env = TestEnv::new(LEASE).await;
     one_task_tells(Arc::new(env.postgres_lock().await), &["a", "b", "b", "c"]).await;
 }
 
 #[tokio::test]
-async fn one_task_tells_everything_of_a_file() {
+async fn one_task_delivers_all_hints_of_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
     let lock = Sqlite::open_with(&path, Tables::make()).await.unwrap().lock();

@@ -41,7 +41,7 @@ fn with_mounted(what: &Path, at: &Path, env: &FileEnv, number: usize) -> Campaig
 
 /// Containers of LXC, systemd-nspawn and others have a boot identifier of their own each. They are on one machine all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn containers_with_boot_identifiers_of_their_own_do_not_depose_each_other() {
+async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_other() {
     if !may_mount("containers with boot identifiers of their own") {
         return;
     }
@@ -71,7 +71,7 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_depose_each_other(
 
 /// Each name has a log of its own, so who uses one sees nothing of what is written under the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_file_that_is_linked_to_is_refused_under_all_its_names() {
+async fn a_linked_file_is_refused_under_all_its_names() {
     let env = FileEnv::new(LEASE);
     let first = env.stand("first").await;
     let leadership = leads(&first).await;

@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(3);
 
 /// What `psql` shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_row_shows_who_leads_since_when_and_for_how_long() {
+async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let env = TestEnv::new(LEASE).await;
     let first = env.stand("first").await;
     let leadership = leads(&first).await;
@@ -44,7 +44,7 @@ async fn the_row_shows_who_leads_since_when_and_for_how_long() {
 
 /// Backends are ended by administrators, poolers and out-of-memory killers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn backends_that_are_killed_cost_no_term_and_hints_come_again() {
+async fn killed_backends_cost_no_term_and_hints_return() {
     let env = TestEnv::new(LEASE).await;
     let first = env.stand("first").await;
     let leadership = leads(&first).await;
@@ -65,7 +65,7 @@ async fn backends_that_are_killed_cost_no_term_and_hints_come_again() {
 
 /// A server that dies and comes back inside the lease is ridden out; one that stays away ends the term in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_server_that_is_killed_is_ridden_out_inside_the_lease() {
+async fn a_killed_server_costs_no_term_within_the_lease() {
     let env = TestEnv::alone(Duration::from_secs(20)).await;
     let first = env.stand("first").await;
     let leadership = leads(&first).await;
@@ -89,7 +89,7 @@ async fn a_server_that_is_killed_is_ridden_out_inside_the_lease() {
 
 /// A server that stands still, and then does late what it was asked to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_server_that_is_paused_is_ridden_out_inside_the_lease_and_not_beyond() {
+async fn a_paused_server_costs_no_term_within_the_lease_only() {
     let env = TestEnv::alone(LEASE).await;
     let first = env.stand("first").await;
     let mut changes = first.changes();
@@ -136,7 +136,7 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
 
 /// A writer that knows nothing of the library deposes a leader, and is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_deposes_and_revisions_grow_all_the_same() {
+async fn a_third_writer_supersedes_and_revisions_still_grow() {
     let env = TestEnv::new(LEASE).await;
     let election = env.stand("only").await;
     let mut last = 0;
@@ -154,7 +154,7 @@ async fn a_third_writer_deposes_and_revisions_grow_all_the_same() {
 
 /// Rights that are taken away are told as such, and when they are given back the election goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_whose_rights_are_revoked_stands_down_and_says_why() {
+async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     let env = TestEnv::new(LEASE).await;
     let election = env.stand_with("only", env.lock_of_campaigner().await);
     let mut changes = election.changes();
@@ -206,7 +206,7 @@ async fn the_least_rights_are_enough() {
 
 /// A table that is not there any more, or is not ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn tables_that_are_dropped_are_told_of_and_nobody_leads() {
+async fn dropped_tables_are_reported_and_end_the_term() {
     let env = TestEnv::new(LEASE).await;
     let election = env.stand("only").await;
     let leadership = leads(&election).await;
@@ -290,7 +290,7 @@ async fn a_reply_that_is_lost_costs_no_term() {
 
 /// Who holds a row's lock in psql, and goes to lunch, keeps nobody's connection busy for longer than an attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_row_that_somebody_locks_ends_the_term_and_leaves_no_backends_behind() {
+async fn a_locked_row_ends_the_term_and_leaves_no_backends_behind() {
     let env = TestEnv::new(LEASE).await;
     let election = env.stand("only").await;
     let leadership = leads(&election).await;
@@ -331,7 +331,7 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
 /// The pooler may give the connection that listens to whoever writes next, who then is told out of turn. Whoever took that for a lost
 /// connection would listen again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn it_is_found_out_once_that_a_pooler_passes_no_notifications_on() {
+async fn a_pooler_without_notifications_is_detected_once() {
     let server = Arc::new(PostgresServer::start(&["log_statement=all"]).await);
     let env = TestEnv::on(server, LEASE).await;
     env.open().await;

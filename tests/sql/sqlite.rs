@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(3);
 
 /// What `sqlite3` shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_row_shows_who_leads_since_when_and_for_how_long() {
+async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let env = FileEnv::new(LEASE);
     let first = env.stand("first").await;
     let leadership = leads(&first).await;
@@ -46,7 +46,7 @@ async fn the_row_shows_who_leads_since_when_and_for_how_long() {
 
 /// Five processes in one file, of which the leader is killed again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn processes_that_are_killed_are_replaced_and_no_two_lead() {
+async fn killed_processes_are_replaced_and_at_most_one_leads() {
     let env = FileEnv::new(Duration::from_secs(1));
     let mut campaigners: Vec<_> = (0..5).map(|i| Campaigner::start(&env, i)).collect();
     let mut killed = Vec::new();
@@ -135,7 +135,7 @@ async fn a_process() {
 
 /// Nobody can write, so nobody leads; once there is room the election goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_full_disk_ends_the_term_and_is_told_of() {
+async fn a_full_disk_ends_the_term_and_is_reported() {
     let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
     let lock = Sqlite::open_with(disk.path().join("elections.db"), Tables::make()).await.unwrap();
     let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
@@ -168,7 +168,7 @@ async fn a_file_that_cannot_be_written_is_refused() {
 
 /// A file that is deleted takes the office with it, at once; who stands by says what is wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_file_that_is_deleted_ends_the_term_at_once_and_is_not_made_again() {
+async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     let env = FileEnv::new(Duration::from_secs(30));
     let first = env.stand("first").await;
     let leadership = leads(&first).await;
@@ -196,7 +196,7 @@ async fn a_file_that_is_deleted_ends_the_term_at_once_and_is_not_made_again() {
 
 /// Another file in its place is another election, which nobody enters before the leases of the first one are over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_file_that_is_replaced_ends_the_term_and_the_next_one_waits() {
+async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     let env = FileEnv::new(LEASE);
     let election = env.stand("only").await;
     let leadership = leads(&election).await;
@@ -218,7 +218,7 @@ async fn a_file_that_is_replaced_ends_the_term_and_the_next_one_waits() {
 
 /// A backup that is copied over the file: what it says is old, and tokens go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_backup_that_is_put_back_brings_no_token_back() {
+async fn a_restored_backup_repeats_no_token() {
     let env = FileEnv::new(LEASE);
     let election = env.stand("only").await;
     let backup = env.directory.path().join("backup.db");

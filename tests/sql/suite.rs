@@ -23,12 +23,12 @@ mod operators {
     use crate::file::FileEnv;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn postgres_lists_and_evicts_and_tells_where_the_leader_is() {
+    async fn postgres_lists_and_evicts_and_shows_the_leaders_address() {
         lists_and_evicts(&TestEnv::new(Duration::from_secs(3)).await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn sqlite_lists_and_evicts_and_tells_where_the_leader_is() {
+    async fn sqlite_lists_and_evicts_and_shows_the_leaders_address() {
         lists_and_evicts(&FileEnv::new(Duration::from_secs(3))).await;
     }
 

@@ -44,7 +44,7 @@ async fn found(lock: &PostgresLock) -> Content {
 
 /// Whoever may connect may notify. That an office is free, or that its holder has stopped, is believed of the row alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn no_end_of_a_term_can_be_forged_by_a_notification() {
+async fn a_forged_notification_ends_no_term() {
     let env = TestEnv::new(LEASE).await;
     let lock = env.postgres_lock().await;
     let revision = lock.write("my_app", first_write(1)).await.expect("a first write");
@@ -103,7 +103,7 @@ async fn no_end_of_a_term_can_be_forged_by_a_notification() {
 
 /// Roles that are told different things of the server must not take each other's rows for another server's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn roles_that_differ_in_what_the_server_tells_them_see_one_row() {
+async fn roles_with_different_server_views_see_the_same_row() {
     let env = TestEnv::new(LEASE).await;
     let told = env.postgres_lock().await;
     let untold = env.lock_of_campaigner().await;
@@ -139,7 +139,7 @@ async fn an_observer_needs_no_right_to_write_after_a_failover() {
 
 /// A dump that is read into a new server lacks what was written after it, as a failover does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_missing_row_proves_nothing_where_a_dump_was_read_in() {
+async fn a_missing_row_proves_nothing_in_a_restored_dump() {
     let (old, new) = (TestEnv::new(LEASE).await, TestEnv::alone(LEASE).await);
     old.open().await;
     let read = "SELECT to_jsonb(s)::text AS dump FROM incumbent_settings s";
@@ -160,7 +160,7 @@ async fn a_missing_row_proves_nothing_where_a_dump_was_read_in() {
 /// The first revision of an election is the time. Where a failover loses that row, the next one must be greater, though the clock of
 /// the new server is behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_clock_that_is_behind_after_a_failover_brings_no_token_back() {
+async fn a_clock_behind_after_a_failover_repeats_no_token() {
     let pair = Pair::start(LEASE).await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.env.postgres_lock().await;

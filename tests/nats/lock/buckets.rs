@@ -21,7 +21,7 @@ fn choria() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_bucket_is_made_with_what_the_server_has() {
+async fn a_bucket_is_created_with_the_features_of_the_server() {
     for version in Version::ALL {
         let server = Server::builder().version(version).start().await;
         let client = server.connect().await;
@@ -78,7 +78,7 @@ async fn an_entry_is_read_as_it_was_written_and_released() {
 }
 
 #[tokio::test]
-async fn tokens_grow_when_a_bucket_is_made_again() {
+async fn tokens_grow_when_a_bucket_is_recreated() {
     for version in [Version::V2_10, Version::V2_15] {
         let server = Server::builder().version(version).start().await;
         let client = server.connect().await;
@@ -99,7 +99,7 @@ async fn tokens_grow_when_a_bucket_is_made_again() {
 /// Incident 29: a bucket was "created" again and again with other settings.
 /// A fleet starts all at once: a cluster refuses a name that it has given away before it knows the bucket everywhere.
 #[tokio::test]
-async fn of_many_who_make_a_bucket_at_once_all_open_it() {
+async fn concurrent_creators_of_a_bucket_all_open_it() {
     let cluster = Cluster::start().await;
     let config = || BucketConfig::new("B").ttl(TTL);
     let mut makers = tokio::task::JoinSet::new();
@@ -135,7 +135,7 @@ async fn an_existing_bucket_is_never_altered() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_choria_made_works_as_it_is() {
+async fn a_bucket_created_by_choria_works_unchanged() {
     for version in [Version::V2_10, Version::V2_15] {
         let server = Server::builder().version(version).start().await;
         let client = server.connect().await;
@@ -235,7 +235,7 @@ async fn a_bucket_whose_entries_alone_have_ttls_is_fine() {
 }
 
 #[tokio::test]
-async fn health_finds_what_is_dangerous_and_says_how_to_mend_it() {
+async fn health_reports_dangerous_settings_and_their_fixes() {
     let server = Server::start().await;
     let client = server.connect().await;
     let stream = json!({

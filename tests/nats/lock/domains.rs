@@ -111,7 +111,7 @@ async fn many_elections_wait_together_for_their_bucket() {
 }
 
 #[tokio::test]
-async fn a_bucket_with_a_shorter_ttl_than_was_promised_is_refused() {
+async fn a_bucket_with_a_shorter_ttl_than_declared_is_refused() {
     let server = Server::start().await;
     let config = BucketConfig::new("B").ttl(TTL);
     let lock = Bucket::deferred(server.connect().await, config.clone()).unwrap().lock();
@@ -141,7 +141,7 @@ async fn nothing_is_queued_while_there_is_no_connection() {
 
 /// A bucket made again as Choria makes it: without TTLs a message.
 #[tokio::test]
-async fn a_bucket_made_again_with_less_is_used_as_it_is() {
+async fn a_bucket_recreated_with_fewer_features_is_used_unchanged() {
     let server = Server::start().await;
     let client = server.connect().await;
     let lock = bucket_on(&server).await.lock();

@@ -20,7 +20,7 @@ async fn proof(lock: &NatsLock, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_bucket_made_here_is_known_to_be_fresh_and_anybody_elses_after_a_lease() {
+async fn a_bucket_created_here_is_known_to_be_fresh_and_others_after_a_lease() {
     for version in Version::ALL {
         let server = Server::builder().version(version).start().await;
         let maker = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
@@ -34,7 +34,7 @@ async fn a_bucket_made_here_is_known_to_be_fresh_and_anybody_elses_after_a_lease
 }
 
 #[tokio::test]
-async fn a_bucket_made_again_proves_nothing_to_who_knew_the_old_one() {
+async fn a_recreated_bucket_proves_nothing_to_a_client_of_the_old_one() {
     let server = Server::start().await;
     let client = server.connect().await;
     let bucket = Bucket::create_or_open(client.clone(), brief().ttl(TTL)).await.unwrap();

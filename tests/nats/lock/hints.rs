@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn every_stored_write_is_told_with_the_one_it_replaced() {
+async fn every_stored_write_is_hinted_with_the_one_it_replaced() {
     for version in Version::ALL {
         let server = Server::builder().version(version).start().await;
         let lock = bucket_on(&server).await.lock();
@@ -93,7 +93,7 @@ async fn subscriptions(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_lone_election_hears_its_own_key_only() {
+async fn a_single_election_subscribes_to_its_own_key_only() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
     let mut heard = Heard::about(&lock, "a");
@@ -109,7 +109,7 @@ async fn a_lone_election_hears_its_own_key_only() {
 }
 
 #[tokio::test]
-async fn a_concession_reaches_candidates() {
+async fn a_step_down_notice_reaches_candidates() {
     for republishes in [true, false] {
         let server = Server::start().await;
         let client = server.connect().await;
@@ -140,7 +140,7 @@ async fn a_concession_reaches_candidates() {
 
 /// As Choria makes it: only the writes themselves are heard.
 #[tokio::test]
-async fn without_republish_deletes_and_forced_writes_say_look() {
+async fn without_republish_deletes_and_forced_writes_cause_a_read() {
     let server = Server::start().await;
     let client = server.connect().await;
     let stream = json!({
@@ -166,7 +166,7 @@ async fn without_republish_deletes_and_forced_writes_say_look() {
 
 /// Incident 23: the watch was dead after a server restart and nobody noticed.
 #[tokio::test]
-async fn hints_come_again_after_the_server_was_restarted() {
+async fn hints_return_after_a_server_restart() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
     let mut heard = Heard::about(&lock, "a");
@@ -182,7 +182,7 @@ async fn hints_come_again_after_the_server_was_restarted() {
 }
 
 #[tokio::test]
-async fn hints_come_again_after_the_bucket_was_made_again() {
+async fn hints_return_after_the_bucket_is_recreated() {
     let server = Server::start().await;
     let client = server.connect().await;
     let lock = bucket_on(&server).await.lock();

@@ -13,7 +13,7 @@ fn runtime() -> Runtime {
 }
 
 #[tokio::test]
-async fn hints_go_on_when_the_runtime_of_the_first_listener_ends() {
+async fn hints_continue_when_the_runtime_of_the_first_listener_ends() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
     let first = runtime();
@@ -34,7 +34,7 @@ async fn hints_go_on_when_the_runtime_of_the_first_listener_ends() {
 
 /// By several tasks, what was told last could come before what it replaces.
 #[tokio::test]
-async fn everything_is_told_by_one_task() {
+async fn one_task_delivers_all_hints() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
     let tasks = std::sync::Arc::new(Mutex::new(Vec::new()));
@@ -54,7 +54,7 @@ async fn everything_is_told_by_one_task() {
 }
 
 #[tokio::test]
-async fn everybody_looks_when_messages_were_dropped() {
+async fn every_subscriber_reads_after_dropped_messages() {
     let server = Server::start().await;
     let writer = bucket_on(&server).await.lock();
     let watch = PermissionWatch::new();

@@ -86,7 +86,7 @@ async fn a_create_over_a_tombstone_keeps_its_ttl() {
 }
 
 #[tokio::test]
-async fn somebody_elses_write_is_a_conflict() {
+async fn a_write_of_another_candidate_is_a_conflict() {
     for version in Version::ALL {
         let (_server, lock) = server_with(version).await;
         let first = lock.write("a", entry(1, 1, None)).await.unwrap();
@@ -104,7 +104,7 @@ async fn somebody_elses_write_is_a_conflict() {
 
 /// On a cluster a write that meets another in flight is refused as 10164, which clients have taken for a failure.
 #[tokio::test]
-async fn of_many_creates_at_once_one_wins_and_the_others_conflict() {
+async fn one_of_many_concurrent_creates_wins_and_the_others_conflict() {
     let cluster = Cluster::start().await;
     let bucket = Bucket::create(cluster.connect().await, BucketConfig::new("B")).await.unwrap();
     let lock = bucket.lock();
@@ -121,7 +121,7 @@ async fn of_many_creates_at_once_one_wins_and_the_others_conflict() {
 }
 
 #[tokio::test]
-async fn a_create_that_landed_is_told_apart_from_somebody_elses() {
+async fn a_stored_create_is_distinguished_from_one_of_another_candidate() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
     let bucket = bucket_on(&server).await;
@@ -144,7 +144,7 @@ async fn a_create_that_landed_is_told_apart_from_somebody_elses() {
 
 /// A replica may answer a direct get with an older value; only the stream's leader is asked.
 #[tokio::test]
-async fn a_stale_direct_read_is_never_asked_for() {
+async fn a_stale_direct_read_is_never_requested() {
     let rights = r#"
         authorization: { users: [ { user: a, password: a, permissions: {
             publish: { deny: ["$JS.API.DIRECT.>"] }

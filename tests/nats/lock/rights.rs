@@ -45,7 +45,7 @@ async fn a_refused_write_is_denied_at_once() {
 }
 
 #[tokio::test]
-async fn with_a_plain_client_a_refused_write_says_what_it_may_be() {
+async fn a_refused_write_of_a_plain_client_names_likely_causes() {
     let server = server(r#"{ deny: ["$KV.B.a"] }"#, ALL).start().await;
     made_by_admin(&server).await;
     let client = user("a").connect(server.url()).await.unwrap();
@@ -56,7 +56,7 @@ async fn with_a_plain_client_a_refused_write_says_what_it_may_be() {
 }
 
 #[tokio::test]
-async fn rights_revoked_while_leading_are_told() {
+async fn rights_revoked_while_leading_are_reported() {
     let server = server(ALL, ALL).start().await;
     made_by_admin(&server).await;
     let connection = nats::connect(server.url(), user("a")).await.unwrap();
@@ -72,7 +72,7 @@ async fn rights_revoked_while_leading_are_told() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_read_it_says_so() {
+async fn a_missing_right_to_read_is_reported() {
     let rights = r#"{ deny: ["$JS.API.STREAM.MSG.GET.>"] }"#;
     let server = server(rights, ALL).start().await;
     made_by_admin(&server).await;
@@ -130,7 +130,7 @@ async fn with_a_choria_clients_rights_it_writes_and_polls() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_subscribe_to_what_is_told_it_hears_what_is_written() {
+async fn without_the_right_to_notices_it_still_receives_writes() {
     let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;
     let admins = made_by_admin(&server).await.lock();
     let connection = nats::connect(server.url(), user("a")).await.unwrap();
@@ -145,7 +145,7 @@ async fn without_the_right_to_subscribe_to_what_is_told_it_hears_what_is_written
 
 /// A plain client is not told that it may not subscribe; that it hears nothing of what it reads shows it.
 #[tokio::test]
-async fn a_subscription_that_stays_silent_is_found_out() {
+async fn a_silent_subscription_is_detected() {
     let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;
     let admins = made_by_admin(&server).await.lock();
     let client = user("a").connect(server.url()).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_subscription_that_stays_silent_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_may_not_be_looked_at_is_denied() {
+async fn a_bucket_without_the_right_to_its_info_is_denied() {
     let server = server(r#"{ deny: ["$JS.API.STREAM.INFO.>"] }"#, ALL).start().await;
     made_by_admin(&server).await;
     let connection = nats::connect(server.url(), user("a")).await.unwrap();

@@ -88,7 +88,7 @@ fn a_write_is_decided_where_a_message_takes_nearly_an_eighth_of_the_lease() {
 }
 
 #[test]
-fn of_several_writers_on_a_slow_network_one_writes() {
+fn one_of_several_writers_on_a_slow_network_writes() {
     for parts in [1000, 20, 12, 9] {
         let answers = decided(LEASE / parts, 3);
         let written = answers.iter().filter(|answer| answer.is_ok()).count();

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_comes_once_before_anything_comes_twice() {
+    fn every_fault_comes_once_before_one_is_repeated() {
         let mut plan = Plan::endless(|_| true);
         let mut rng = Rng::with_seed(7);
         for _ in 0..3 {

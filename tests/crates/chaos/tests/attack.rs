@@ -21,7 +21,7 @@ fn attack(seed: &str, options: &[&str], faults: &[&str]) -> String {
 
 /// In network namespaces where they are allowed.
 #[test]
-fn nobody_leads_beside_another_whatever_is_cut_or_killed() {
+fn at_most_one_leads_under_cuts_and_kills() {
     let faults = [
         "leader with a minority",
         "key deleted, leader paused",
@@ -33,7 +33,7 @@ fn nobody_leads_beside_another_whatever_is_cut_or_killed() {
 
 /// Where network namespaces are not allowed, the rest still runs, and what does not is told.
 #[test]
-fn the_same_holds_on_the_loopback_interface() {
+fn at_most_one_leads_on_the_loopback_interface() {
     let faults = ["requests lost", "leader killed", "key deleted, leader alone"];
     let printed = attack("2", &["--loopback"], &faults);
     assert!(printed.contains("network: the loopback interface"), "{printed}");

@@ -92,7 +92,7 @@ fn a_marker_that_is_under_way_outlives_a_purge() {
 }
 
 #[test]
-fn a_right_write_that_is_refused_and_a_wrong_one_that_is_stored_are_differences() {
+fn a_refused_valid_write_and_a_stored_invalid_write_are_differences() {
     let mut model = held(Keeping::LeavesMarkers, TTL);
     let (right, wrong) = (Act::Write(write(Some(70), TTL)), Act::Write(write(Some(69), TTL)));
     let refused = Outcome::Stored(Err(LockErrorKind::Conflict));
@@ -114,7 +114,7 @@ fn a_write_whose_answer_is_lost_may_be_stored_or_not() {
 }
 
 #[test]
-fn what_is_heard_out_of_order_or_twice_is_a_difference() {
+fn a_hint_out_of_order_or_repeated_is_a_difference() {
     let mut model = held(Keeping::LeavesMarkers, TTL);
     let over = |model: &mut Model, expected, revision| {
         let stored = Outcome::Stored(Ok(Some(Revision(revision))));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use incumbent_model::{Bounds, confirm, explore, small};
 
 #[test]
-fn one_leads_whatever_the_schedule() {
+fn at_most_one_leads_in_every_schedule() {
     for (config, depth) in small() {
         let depth = depth.and_then(NonZeroUsize::new);
         // On one thread a bound on the depth is exact.
@@ -24,7 +24,7 @@ fn one_leads_whatever_the_schedule() {
 }
 
 #[test]
-fn states_that_are_taken_for_one_have_the_same_future() {
+fn states_with_the_same_key_have_the_same_future() {
     for (config, depth) in small() {
         let name = config.name;
         // All of them, where the election is explored to its end.

@@ -98,9 +98,15 @@ impl Instrument {
             Self::Simulation => {
                 &["run", "--package", "incumbent-sim", "--", "--from", "0", "--schedules", "4000"]
             }
-            Self::Model => {
-                &["test", "--package", "incumbent-model", "--test", "check", "--", "one_leads"]
-            }
+            Self::Model => &[
+                "test",
+                "--package",
+                "incumbent-model",
+                "--test",
+                "check",
+                "--",
+                "at_most_one_leads",
+            ],
             Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
             Self::Locks => &["test", "--all-features", "--test", "nats", "--", "lock::"],
             Self::Elections => &["test", "--all-features", "--test", "memory"],
@@ -117,10 +123,9 @@ impl Instrument {
                 "fresh::",
                 "record::",
                 "conditional",
-                "conditions",
                 "a_renewal_does_not_bring_a_deleted_object_back",
                 "a_lease_of_coordinated_elections_is_left_alone",
-                "a_pod_with_the_leaders_name_is_a_stranger",
+                "a_pod_with_the_leaders_name_is_not_the_leader",
                 "a_refused_token_is_read_again",
             ],
             Self::Voters => &[
@@ -144,11 +149,11 @@ impl Instrument {
                 "--test",
                 "object_storage",
                 "--",
-                "what_others_wrote_stays",
-                "ones_own_older_entry_is_not_ones_term",
+                "foreign_objects_are_kept",
+                "an_older_entry_of_the_same_candidate_is_not_its_term",
                 "a_go_leader_is_waited_for",
                 "a_slow_store",
-                "another_version_of_the_same_content",
+                "a_write_keeps_its_revision",
             ],
             Self::Databases => &[
                 "test",
@@ -159,14 +164,14 @@ impl Instrument {
                 "sql",
                 "--",
                 "a_missing_row_proves_nothing",
-                "a_row_of_before_a_failover",
+                "a_row_from_before_a_failover",
                 "a_leader_whose_runtime_is_blocked",
                 "one_leader_of_ten",
                 "another_boot_identifier",
                 "names::",
                 "synchronous::",
                 "trust::",
-                "a_backup_that_is_put_back",
+                "a_restored_backup",
             ],
             Self::Differential => &[
                 "test",

@@ -247,7 +247,7 @@ mod tests {
 
     /// An edit whose text has changed breaks nothing, and would be noticed only when its turn comes.
     #[test]
-    fn every_edit_stands_in_the_sources_once() {
+    fn every_edit_matches_the_sources_once() {
         let sources = sources().unwrap();
         let mut wrong = Vec::new();
         for mutation in mutations() {

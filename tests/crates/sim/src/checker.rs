@@ -99,7 +99,7 @@ impl Checker {
     }
 
     /// Whether anybody leads, a campaigner that is not of this library included.
-    pub fn somebody_leads(&self) -> bool {
+    pub fn has_leader(&self) -> bool {
         (0..self.seats.len()).any(|who| self.is_leading(who)) || self.peers.contains(&true)
     }
 

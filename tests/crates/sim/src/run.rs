@@ -73,7 +73,7 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     let mut recovered = None;
     let end = STORM + bound(scenario);
     while recovered.is_none() && world.now < end && world.checker.violation.is_none() {
-        if world.checker.somebody_leads() {
+        if world.checker.has_leader() {
             recovered = Some(world.now - STORM);
         } else {
             world.run((world.now + Duration::from_millis(100)).min(end));
@@ -81,12 +81,12 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     }
     world.run(end);
     if world.checker.violation.is_none() {
-        if !world.checker.somebody_leads() {
+        if !world.checker.has_leader() {
             world.checker.fail("nobody leads though all is well again".to_owned());
         }
         let before = world.checker.terms;
         world.run(end + scenario.bucket_ttl * 4);
-        if world.checker.terms != before || !world.checker.somebody_leads() {
+        if world.checker.terms != before || !world.checker.has_leader() {
             world.checker.fail("the leader does not stay though all is well".to_owned());
         }
         if let Some(who) = world.campaigners.iter().position(|c| c.stopping_since.is_some()) {

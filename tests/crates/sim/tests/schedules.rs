@@ -34,83 +34,83 @@ fn check(fleet: Fleet) {
 }
 
 #[test]
-fn one_leads_whatever_happens_to_equal_campaigners() {
+fn equal_candidates_have_at_most_one_leader() {
     check(Fleet::Plain);
 }
 
 #[test]
-fn one_leads_whatever_happens_to_a_mixed_fleet() {
+fn a_mixed_fleet_has_at_most_one_leader() {
     check(Fleet::Mixed);
 }
 
 #[test]
-fn one_leads_beside_campaigners_of_choria() {
+fn at_most_one_leads_beside_choria_candidates() {
     check(Fleet::Choria);
 }
 
 #[test]
-fn one_leads_beside_campaigners_of_choria_that_back_off() {
+fn at_most_one_leads_beside_choria_candidates_that_back_off() {
     check(Fleet::ChoriaBackOff);
 }
 
 #[test]
-fn one_leads_though_the_clock_of_the_server_is_stepped() {
+fn at_most_one_leads_while_the_server_clock_is_stepped() {
     check(Fleet::SteppedClock);
 }
 
 #[test]
-fn one_leads_on_a_lock_that_frees_nothing_by_itself() {
+fn at_most_one_leads_on_a_lock_without_expiry() {
     check(Fleet::Judged);
 }
 
 #[test]
-fn one_leads_beside_campaigners_of_client_go() {
+fn at_most_one_leads_beside_client_go_candidates() {
     check(Fleet::ClientGo);
 }
 
 #[test]
-fn one_leads_on_an_object_whatever_becomes_of_it() {
+fn at_most_one_leads_on_an_object() {
     check(Fleet::Objects);
 }
 
 #[test]
-fn one_leads_though_a_synchronous_replica_takes_over() {
+fn at_most_one_leads_across_a_synchronous_failover() {
     check(Fleet::Synchronous);
 }
 
 #[test]
-fn one_leads_beside_campaigners_of_vimeo() {
+fn at_most_one_leads_beside_vimeo_candidates() {
     check(Fleet::Vimeo);
 }
 
 #[test]
-fn one_leads_on_rows_whose_clock_tells_newcomers_that_a_lease_has_passed() {
+fn at_most_one_leads_on_rows_that_expire_by_the_server_clock() {
     check(Fleet::Rows);
 }
 
 #[test]
-fn one_leads_on_rows_though_a_replica_takes_over_that_lacks_writes() {
+fn at_most_one_leads_on_rows_across_a_failover_that_loses_writes() {
     check(Fleet::Failover);
 }
 
 #[test]
-fn one_leads_on_rows_though_their_clock_is_stepped() {
+fn at_most_one_leads_on_rows_while_the_server_clock_is_stepped() {
     check(Fleet::SteppedRows);
 }
 
 #[test]
-fn one_leads_though_the_server_forgets_what_it_acknowledged() {
+fn at_most_one_leads_while_the_server_loses_acknowledged_writes() {
     check(Fleet::Forgetful);
 }
 
 #[test]
-fn one_leads_among_those_who_know_better_than_a_key_that_was_tampered_with() {
+fn at_most_one_leads_among_candidates_that_saw_the_key_before_tampering() {
     check(Fleet::Tampered);
 }
 
 /// Once the lease is over in which it could not know better, all is as before.
 #[test]
-fn a_clock_that_stood_still_costs_one_lease_at_the_most() {
+fn a_stopped_clock_costs_at_most_one_lease() {
     check(Fleet::Frozen);
 }
 
@@ -123,7 +123,7 @@ fn a_schedule_plays_out_the_same_way_each_time() {
 }
 
 #[test]
-fn a_quiet_hour_costs_the_renewals_of_one() {
+fn a_quiet_hour_costs_the_renewals_of_one_leader() {
     let standing = |coverage| Standing {
         lease_ms: 4000,
         coverage,

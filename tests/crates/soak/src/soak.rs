@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_with_each_restart_has_leaked() {
+    fn growth_with_each_restart_is_a_leak() {
         let growing: Vec<_> = (0..40).map(cost).collect();
         assert_eq!(leaks(&growing, &plan()).len(), 3);
         let flat: Vec<_> = (0..40).map(|n| cost(n % 4)).collect();

@@ -34,13 +34,13 @@ mod tests {
     }
 
     #[test]
-    fn terms_one_after_the_other_are_well() {
+    fn consecutive_terms_are_accepted() {
         let terms = [term(9, 40, None), term(1, 10, Some(20)), term(5, 20, Some(40))];
         assert_eq!(faults(&terms), Vec::<String>::new());
     }
 
     #[test]
-    fn an_overlap_is_found_whoever_tells_first() {
+    fn an_overlap_is_found_in_either_order_of_reports() {
         assert_eq!(faults(&[term(5, 19, Some(40)), term(1, 10, Some(20))]).len(), 1);
         assert_eq!(faults(&[term(1, 10, None), term(5, 20, None)]).len(), 1);
     }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_nothing_is_told() {
+    fn a_variable_that_names_no_file_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let refusal = look(Version::V2_15, Some("/nowhere/nats".into()), None, dir.path());
         assert_eq!(

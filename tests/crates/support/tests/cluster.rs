@@ -32,7 +32,7 @@ async fn a_stream_of_three_replicas_gets_another_leader() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_proxy_hears_of_no_other_server() {
+async fn a_client_of_the_proxy_learns_of_no_other_server() {
     let cluster = Cluster::start().await;
     let proxy = Proxy::start(cluster.server(0).address());
     let client = async_nats::connect(proxy.url()).await.unwrap();

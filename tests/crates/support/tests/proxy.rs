@@ -39,7 +39,7 @@ async fn a_lost_reply_is_of_a_request_that_was_applied() {
 }
 
 #[tokio::test]
-async fn a_delete_is_told_by_its_header() {
+async fn a_delete_is_recognized_by_its_header() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
     let (store, direct) = bucket(&server, &proxy).await;
@@ -108,7 +108,7 @@ async fn a_black_hole_swallows_with_the_connection_open() {
 }
 
 #[tokio::test]
-async fn what_is_held_arrives_in_order_once_it_passes() {
+async fn held_messages_arrive_in_order_once_released() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
     let (store, direct) = bucket(&server, &proxy).await;

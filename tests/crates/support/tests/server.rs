@@ -12,7 +12,7 @@ async fn bucket(client: &async_nats::Client) -> kv::Store {
 }
 
 #[tokio::test]
-async fn every_version_starts_and_says_so() {
+async fn every_version_starts_and_reports_its_number() {
     for version in Version::ALL {
         let server = Server::builder().version(version).start().await;
         assert_eq!(server.varz().await["version"], version.number());

@@ -58,7 +58,7 @@ fn only(report: &Report) -> &str {
 }
 
 #[test]
-fn terms_one_after_the_other_are_well() {
+fn consecutive_terms_are_accepted() {
     let mut script = Script::new(&["a", "b"]);
     script.term("a", 5, 0, 100, "expired");
     script.add(90, "harness", begin("cut"));
@@ -98,7 +98,7 @@ fn one_late_tick_is_two_leaders() {
 }
 
 #[test]
-fn being_told_late_is_counted_apart() {
+fn late_reports_are_counted_separately() {
     let mut script = Script::new(&["a", "b"]);
     script.add(0, "harness", begin("paused"));
     script.open_term("a", 5, 0, 100);
@@ -148,7 +148,7 @@ fn a_loss_needs_a_cause_and_comes_once() {
 }
 
 #[test]
-fn a_leader_must_be_told_that_it_leads() {
+fn a_leader_without_a_report_of_its_term_is_found() {
     let mut script = Script::new(&["a"]);
     script.add(10, "a", Event::Claim { token: 5 });
     let report = script.end();
@@ -156,7 +156,7 @@ fn a_leader_must_be_told_that_it_leads() {
 }
 
 #[test]
-fn work_after_the_loss_was_told_is_found() {
+fn work_after_the_reported_loss_is_found() {
     let mut script = Script::new(&["a"]);
     script.term("a", 5, 0, 100, "expired");
     script.add(150, "a", Event::Work { token: 5 });
@@ -164,7 +164,7 @@ fn work_after_the_loss_was_told_is_found() {
 }
 
 #[test]
-fn who_was_killed_is_excused_and_who_vanished_is_not() {
+fn a_killed_candidate_is_excused_and_a_vanished_one_is_found() {
     let mut script = Script::new(&["a"]);
     script.open_term("a", 5, 0, 100);
     script.add(101, "a", Event::Killed);
@@ -188,7 +188,7 @@ fn a_refused_write_is_counted_and_a_refused_leader_is_found() {
 }
 
 #[test]
-fn a_sink_that_takes_what_is_stale_is_found() {
+fn a_store_that_accepts_a_stale_token_is_found() {
     let mut script = Script::new(&["a"]);
     script.term("a", 5, 0, 100, "expired");
     script.add(90, "a", Event::Fenced { token: 5, accepted: true, greatest: 9, leads: false });
@@ -196,7 +196,7 @@ fn a_sink_that_takes_what_is_stale_is_found() {
 }
 
 #[test]
-fn two_of_chorias_may_lead_by_their_own_rules_but_not_beside_ours() {
+fn two_choria_candidates_may_lead_together_but_not_beside_ours() {
     let mut script = Script::new(&["g0", "g1"]);
     script.term("g0", 5, 0, 500, "error");
     script.term("g1", 9, 300, 900, "error");

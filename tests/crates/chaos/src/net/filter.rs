@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_what_it_says_and_nothing_else() {
+    fn the_filter_drops_the_selected_packets_only() {
         let address = |last| Ipv4Addr::new(198, 18, 3, last);
         assert_eq!(program(&[], 0), None);
         for count in 1..6 {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_cut_short_is_no_frame() {
+    async fn a_truncated_frame_is_incomplete() {
         assert_eq!(frames(b"PUB a 5\r\nhel").await, [""; 0]);
     }
 }
