@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(5);
 const TRIALS: u32 = 6;
 const STAND_BYS: usize = 49;
 const STEADY: Duration = Duration::from_secs(30);
-/// Until a stand-by looks as seldom as it ever does.
+/// Until a standby polls at its slowest rate.
 const SETTLE: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -85,7 +85,7 @@ fn ours(port: u16, object: &str, identity: &str) -> Campaigner {
     })
 }
 
-/// It has no release: whoever comes next waits for the end of the term.
+/// It has no release: a successor waits for the end of the term.
 fn theirs(
     program: &Path,
     port: u16,

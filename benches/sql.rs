@@ -26,7 +26,7 @@ const RELEASES: u32 = 30;
 const CRASHES: u32 = 6;
 const STAND_BYS: usize = 49;
 const STEADY: Duration = Duration::from_secs(20);
-/// River's clients look every 5 to 6 s.
+/// River's clients poll every 5 to 6 s.
 const SETTLE: Duration = Duration::from_secs(12);
 const DATABASE: &str = "elections";
 

@@ -1,6 +1,6 @@
-//! How many of a thousand stand-bys ask when the leader goes, and how long the office is empty.
+//! The requests of a thousand standbys when the leader stops, and the time without a leader.
 //!
-//! Each stand-by has a connection of its own. A plain subscriber to the key counts what is sent to the server, accepted or
+//! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to the server, accepted or
 //! not. `STANDBYS=5000 cargo bench --bench stampede` changes their number.
 
 use std::sync::Arc;

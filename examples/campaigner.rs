@@ -1,4 +1,4 @@
-//! A campaigner that tells its events as JSON lines, for programs that measure or attack elections:
+//! A candidate that prints its events as JSON lines, for programs that measure or attack elections:
 //! `{"t": CLOCK_BOOTTIME in ns, "identity", "election", "event": started|won|lost|work|stopped}`.
 //!
 //! `--count` campaigners of an election have a connection each; `--elections` elections share one. SIGTERM and Ctrl-C stop
@@ -145,7 +145,7 @@ fn start(args: &Args, lock: Arc<dyn Lock>, teller: Teller) -> Result<Election, B
     Ok(builder.start()?)
 }
 
-/// Says that it works as often as asked for, as long as it may.
+/// Prints that it works, at the given interval, while it leads.
 async fn work(teller: Teller, leadership: Leadership, tick: Duration) {
     teller.tell("won", None);
     if tick.is_zero() {

@@ -1,9 +1,9 @@
-//! A gRPC client whose calls reach whoever leads, through failovers.
+//! A gRPC client whose calls reach the leader, through failovers.
 //!
-//! Three servers stand in one election, and the leader advertises its address. The client does not stand: it observes the
-//! election, and keeps the one address of its channel at that of the leader. Calls made while nobody leads wait for the
+//! Three servers take part in one election, and the leader advertises its address. The client does not campaign: it observes the
+//! election, and keeps the one address of its channel at that of the leader. Calls made without a leader wait for the
 //! next leader; a call that fails under way is the caller's to repeat, as with any channel. The service is gRPC's own health
-//! check: a server says that it is serving `jobs` while it leads.
+//! check: a server reports `jobs` as serving while it leads.
 //!
 //! ```text
 //! cargo run --example grpc_leader
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Calls, and repeats what a server that went away left unanswered: the question may be asked twice.
+/// Calls, and repeats a call that a stopped server left without a response: it may be executed twice.
 async fn ask(client: &mut HealthClient<Channel>) -> Result<String, tonic::Status> {
     let mut failed = None;
     for _ in 0..20 {
@@ -89,7 +89,7 @@ async fn ask(client: &mut HealthClient<Channel>) -> Result<String, tonic::Status
     Err(failed.unwrap_or_else(|| tonic::Status::unavailable("nobody serves")))
 }
 
-/// A channel to whoever leads.
+/// A channel to the leader.
 struct LeaderChannel {
     channel: Channel,
     following: JoinHandle<()>,
@@ -142,7 +142,7 @@ fn address(leader: &Leader) -> Option<String> {
     Some(leader.advertisement.as_ref()?.location(""))
 }
 
-/// A server that stands in the election.
+/// A server that takes part in the election.
 struct Candidate {
     election: Election,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,

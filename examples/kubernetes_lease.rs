@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             };
-            // Dropped when the term ends, before anybody else may lead.
+            // Dropped when the term ends, before a successor may lead.
             let ended: Result<(), _> = leadership.run(work).await;
             if let Err(loss) = ended {
                 println!("leads no more: {}", loss.cause);

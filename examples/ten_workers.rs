@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the leader does: a line each second, until it is told to stop.
+/// The work of the leader: one line per second, until it is stopped.
 async fn work(identity: String, leadership: Leadership) {
     log(&identity, &format!("leads, with token {}", leadership.token()));
     let _ = leadership

@@ -1,4 +1,4 @@
-//! Leading without callbacks: wait for the office, work under it, go on when it is lost.
+//! Leading without callbacks: wait to lead, work while leading, campaign again after a loss.
 //!
 //! ```text
 //! cargo run --example without_callbacks
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("wrote {pages} pages under token {}", leadership.token());
     drop(leadership);
 
-    // A job that lasts until somebody ends the term: here, an operator.
+    // A job that lasts until the term ends: here, by an operator.
     let leadership = election.won().await?;
     println!("leads again, under token {}", leadership.token());
     let operator = async {

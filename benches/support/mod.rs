@@ -40,7 +40,7 @@ impl Campaigner {
         Self { program: Program::Ours(runtime, election.expect("a start")), wins }
     }
 
-    /// A program that prints `won` when it leads. `said` is told the other lines.
+    /// A program that prints `won` when it leads. `said` gets the other lines.
     pub fn other(command: &mut Command, said: impl Fn(&str) + Send + 'static) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("another campaigner");
@@ -105,7 +105,7 @@ pub fn takeover(start: impl Fn(&str) -> Campaigner, age: Duration, end: End) -> 
     took
 }
 
-/// One leads, then `stand_bys` more stand; then what `count` counts in a second, over `span`. `settle`: for how long they find their pace.
+/// Starts a leader and `stand_bys` standbys, and returns the rate of `count` per second over `span`, after `settle`.
 pub fn load(
     start: impl Fn(&str) -> Campaigner,
     stand_bys: usize,

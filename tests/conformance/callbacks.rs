@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Service, leads, lost, soon, won};
 
-/// Asks an election everything that it can be asked.
+/// Calls every method of an election.
 fn interrogate(election: &Election) {
     let _ = (election.name(), election.identity(), election.is_leader(), election.state());
     let _ = (election.leader(), election.trouble(), election.token(), election.changes());
@@ -131,7 +131,7 @@ pub async fn a_call_of_on_campaign_ends_with_the_campaign<S: Service>() {
     assert!(soon("the call is dropped", dropped).await.is_err());
 }
 
-/// Work that blocks its thread cannot be stopped; but it leads no more, and somebody else does.
+/// Work that blocks its thread cannot be stopped; but it leads no more, and a successor does.
 pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service>() {
     let service = S::start().await;
     let (finish, finished) = std::sync::mpsc::channel::<()>();
@@ -160,7 +160,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
     assert!(second.is_leader() && leadership.is_valid());
 }
 
-/// The order at the end of a term: the work stops, the loss is told, then the entry is released.
+/// The order at the end of a term: the work stops, the loss is reported, then the entry is released.
 pub async fn the_loss_is_reported_after_the_work_has_stopped_and_before_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
     for _ in 0..20 {
@@ -191,7 +191,7 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
                 working.store(true, Ordering::SeqCst);
                 let _ = started.send(());
                 leadership.ended().await;
-                // Time enough for a loss told too early to arrive.
+                // Time enough for a loss reported too early to arrive.
                 tokio::time::sleep(S::LEASE / 10).await;
                 working.store(false, Ordering::SeqCst);
             }

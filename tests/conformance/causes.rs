@@ -1,4 +1,4 @@
-//! Why terms end, and what the work is told.
+//! The causes of losses, as callbacks, guards and changes report them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{Service, change, leads, lost, soon, won};
 
-/// The callbacks tell won, lost, won, lost, each loss with its own cause; so does the stream of changes.
+/// The callbacks and the stream of changes report won, lost, won, lost, each loss with its own cause.
 pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>() {
     let service = S::start().await;
     let (told, mut tellings) = mpsc::unbounded_channel();
@@ -53,7 +53,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
     }
 }
 
-/// A leader that finds somebody else's value in its entry stands down and says whose.
+/// A leader that finds a foreign value in its entry steps down and reports the holder.
 pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.start().unwrap();
@@ -65,7 +65,7 @@ pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
     assert!(!election.is_leader());
 }
 
-/// Work that is done gives up the office (kubernetes-client/python#2670: the task had died, renewals went on).
+/// Work that has ended releases the leadership (kubernetes-client/python#2670: the task had died, renewals went on).
 pub async fn work_that_ends_ends_the_term<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.on_won(|_leadership| async {}).start().unwrap();
@@ -74,7 +74,7 @@ pub async fn work_that_ends_ends_the_term<S: Service>() {
     assert_eq!(cause.await, Cause::WorkEnded);
 }
 
-/// Work that panics gives up the office, and the campaign goes on.
+/// Work that panics releases the leadership, and the campaign continues.
 pub async fn work_that_panics_ends_the_term<S: Service>() {
     let service = S::start().await;
     let failed = Arc::new(AtomicBool::new(false));
@@ -96,7 +96,7 @@ pub async fn work_that_panics_ends_the_term<S: Service>() {
     won(&mut changes).await;
 }
 
-/// Work under a guard is dropped when the term ends, and its caller is told why.
+/// Work under a guard is dropped when the term ends, and its caller gets the cause.
 pub async fn a_guard_sees_the_end_of_its_term_and_its_work_is_dropped<S: Service>() {
     let service = S::start().await;
     let election = service.campaigner("only").await.start().unwrap();

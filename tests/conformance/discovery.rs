@@ -13,7 +13,7 @@ async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Lea
     .await
 }
 
-/// Who stands and who does not read where the leader can be reached, and so after a takeover.
+/// Candidates and observers read the leader's address, also after a takeover.
 pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();

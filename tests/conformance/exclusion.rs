@@ -1,4 +1,4 @@
-//! Sees to it that no two lead at once.
+//! Checks that at most one candidate leads at any instant.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use incumbent::{ElectionBuilder, Leadership};
 use tokio::sync::mpsc;
 
-/// Counts who is at work, and keeps the tokens in the order in which terms began.
+/// Counts the candidates at work, and keeps the tokens in the order in which terms began.
 #[derive(Default)]
 pub struct ExclusionChecker {
     at_work: AtomicUsize,
@@ -15,7 +15,7 @@ pub struct ExclusionChecker {
 }
 
 impl ExclusionChecker {
-    /// Has a campaigner's work seen, and tells of each term in which it comes into office.
+    /// Records the work of a candidate, and sends its identity when a term begins.
     pub fn watch(
         self: &Arc<Self>,
         builder: ElectionBuilder,

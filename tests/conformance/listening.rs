@@ -1,4 +1,4 @@
-//! Who listens for all subscribers of a lock, where its runtime ends, and in which order they are told.
+//! The task that serves all subscribers of a lock: its runtime, and the order of hints.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -83,14 +83,14 @@ pub async fn hints_go_on(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&st
         matches!(record.content, Content::Vacant(Tombstone::Released { by: Nonce(7), .. }))
     };
     heard.until("the release", released).await;
-    // Those who come later are told as well, and the first one's end harms nobody.
+    // Later subscribers are served as well, and the end of the first one affects none.
     drop(on_first);
     Heard::about(&*lock, names[0]).coverage(Coverage::Full).await;
     drop(heard);
     Heard::about(&*lock, names[1]).coverage(Coverage::Full).await;
 }
 
-/// By several tasks, what was told last could come before what it replaces.
+/// Several tasks could deliver a hint before the one that it replaces.
 pub async fn one_task_tells(lock: Arc<dyn Lock>, names: &[&str]) {
     let tasks = Arc::new(Mutex::new(Vec::new()));
     let mut subscriptions = Vec::new();

@@ -36,7 +36,7 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The lease of its elections: longer where writes are so slow that leaders would come and go on a busy machine.
     const LEASE: Duration = LEASE;
 
-    /// Whether a leader hears of a deletion as such, though another one may have written since.
+    /// Whether a leader learns of a deletion as such, though another candidate may have written since.
     const HEARS_DELETIONS: bool = true;
 
     /// A fresh service without elections.
@@ -59,7 +59,7 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The identity in the entry of an election.
     fn holder(&self, name: &str) -> impl Future<Output = Option<String>> + Send;
 
-    /// Describes a campaigner of the suite's election, whose work goes on until it is told to stop.
+    /// Describes a campaigner of the suite's election, whose work continues until it must stop.
     fn campaigner(&self, identity: &str) -> impl Future<Output = ElectionBuilder> + Send {
         async move {
             let builder = new_election("my_app", self.lock().await).identity(identity);
@@ -76,7 +76,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A campaigner whose work goes on until it is told to stop.
+/// A candidate whose work continues until it must stop.
 pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
     replayed(builder).on_won(|leadership| async move {
         leadership.ended().await;
@@ -178,7 +178,7 @@ impl Process {
         goes_on
     }
 
-    /// Ends all of its tasks where they stand.
+    /// Aborts all of its tasks.
     pub fn crash(mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Until they are gone: its campaign must not see that the election is dropped, and stop.

@@ -69,7 +69,7 @@ pub async fn a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced<S: 
     stand_by.stop().await;
 }
 
-/// A leader that stops releases its office.
+/// A leader that stops releases its entry.
 pub async fn a_stopped_leader_is_replaced<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
@@ -83,7 +83,7 @@ pub async fn a_stopped_leader_is_replaced<S: Service>() {
     let _leadership = leads(&second).await;
 }
 
-/// A leader that resigns lets others go first, and stands again.
+/// A leader that resigns yields to others, and campaigns again.
 pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let first = service.campaigner("first").await.start().unwrap();
@@ -100,7 +100,7 @@ pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>(
     let _leadership = leads(&first).await;
 }
 
-/// A leader whose entry an operator deletes stands down, another leads, and the evicted one stands again.
+/// A leader whose entry an operator deletes steps down, another leads, and the evicted one campaigns again.
 pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
@@ -132,7 +132,7 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     let election = service.campaigner("only").await.start().unwrap();
     let mut changes = election.changes();
     drop(leads(&election).await);
-    // Where there is no server, others hear of it a little later than its leader.
+    // Where there is no server, others learn of it a little later than its leader.
     eventually("it is listed", async || {
         (lock.names(PATIENCE).await.unwrap().len() == 1).then_some(())
     })

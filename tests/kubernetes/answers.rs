@@ -1,4 +1,4 @@
-//! Answers that are not the API server's, or are more than anybody asked for.
+//! Responses that are not the API server's, or are larger than requested.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::faults::{busy_cluster, cluster_at};
 
 const LEASE: Duration = Duration::from_secs(5);
 
-/// What says 404 and is no Status of the API server for this object says nothing of the object.
+/// A 404 without a Status of the API server for this object proves nothing about the object.
 const OF_A_PROXY: [&str; 4] = [
     "<html>404 Not Found</html>",
     r#"{"message":"no route"}"#,
@@ -100,7 +100,7 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
     server.abort();
 }
 
-/// One write to the object must not keep everybody from the office for decades.
+/// One write to the object must not prevent all candidates from leading for decades.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_of_decades_counts_for_two_hours() {
     let env = TestEnv::<InLease>::new(LEASE).await;

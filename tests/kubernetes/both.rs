@@ -17,7 +17,7 @@ use crate::nats_env::{self, BUCKET};
 const NAME: &str = "my_app";
 const LEASE: Duration = Duration::from_secs(8);
 
-/// Whoever does not say who it is, is an operator; campaigners have the documented rights.
+/// A client without credentials is an operator; candidates have the documented rights.
 const RIGHTS: &str = concat!(
     "no_auth_user: admin\nADMIN_PASSWORD: pw\nCAMPAIGNER_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
     include_str!("../../deploy/nats-permissions.conf")
@@ -193,7 +193,7 @@ async fn renewed(leadership: &Leadership) {
     assert!(leadership.is_valid());
 }
 
-/// Waits until it says what is wrong with one of its locks.
+/// Waits until it reports the failure of one of its locks.
 async fn trouble(election: &Election, which: Which, need: &str) {
     let of = format!("lock {} of 2 ({need}): ", which.place() + 1);
     let mut changes = election.changes();
@@ -255,7 +255,7 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
 }
 
 /// A required lock that is away for less than a lease costs nothing. One that is away for longer, refuses, is deleted or is
-/// somebody else's ends the term; the other lock is given back, and who needs that one alone leads by it.
+/// foreign ends the term; the other lock is released, and a candidate that needs that one alone leads by it.
 async fn is_required(struck: Which) {
     let both = Both::new(LEASE).await;
     let election = both.stand("both", None).await;
@@ -305,7 +305,7 @@ async fn is_required(struck: Which) {
     rights(loss.cause).await;
 }
 
-/// Has whoever leads by one lock alone give way until the other leads by both: who gives back rests before it asks again.
+/// Has the leader by one lock alone resign until the other leads by both: one that releases waits before it acquires again.
 async fn leads_by_both(election: &Election, plain: &Election) -> Leadership {
     let leads = leads(election);
     tokio::pin!(leads);
@@ -328,7 +328,7 @@ async fn a_required_bucket_that_fails_ends_the_term_and_gives_the_lease_back() {
 }
 
 /// A lock on best effort that is away or refuses is reported, and the term goes on without it, for as long as that lasts; it is
-/// taken again in the midst of the term. One that is deleted or somebody else's ends the term all the same.
+/// taken again in the midst of the term. One that is deleted or foreign ends the term all the same.
 async fn is_best_effort(struck: Which) {
     let both = Both::new(LEASE).await;
     let election = both.stand("both", Some(struck)).await;
@@ -375,7 +375,7 @@ async fn a_bucket_on_best_effort_that_fails_is_done_without() {
     is_best_effort(Which::Nats).await;
 }
 
-/// Fleets whose members see one of the two: whoever only looks learns who leads both.
+/// Fleets whose members see one of the two: an observer of one learns the leader of both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_candidate_on_one_lock_sees_the_leader_of_both() {
     let both = Both::new(LEASE).await;

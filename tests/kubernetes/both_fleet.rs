@@ -85,7 +85,7 @@ impl Fleet {
         Plain { ours, go, _reader: reader }
     }
 
-    /// Strikes, and undoes it once somebody works who needs one lock alone.
+    /// Injects a fault, and heals it once a candidate works that needs one lock alone.
     async fn strike(&mut self, blow: Blow, pairs: &mut Vec<(Own, Election)>, seen: &mut Seen) {
         let leader = pairs.iter().position(|(_, election)| election.is_leader());
         match blow {
@@ -175,7 +175,7 @@ impl Seen {
     }
 }
 
-/// Nobody who needs the Lease works beside another who does, and the same for the bucket. `INCUMBENT_BLOWS` says how many
+/// Candidates that need the Lease never work at once, and the same for the bucket. `INCUMBENT_BLOWS` sets how many
 /// blows there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn candidates_that_need_the_same_lock_never_work_at_once() {

@@ -16,7 +16,7 @@ async fn transitions(env: &TestEnv) -> i64 {
     env.record().await.expect("a record")["leaseTransitions"].as_i64().expect("a number")
 }
 
-/// Releases hand over in either direction, and each term adds one to leaseTransitions, whoever begins it.
+/// Releases hand over in either direction, and each term of either adds one to leaseTransitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -69,7 +69,7 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
     first.crash();
     go.says("won").await;
     assert_eq!(transitions(&env).await, 2);
-    // The mark of the term that crashed still stands there.
+    // The mark of the crashed term is still there.
     let next = env.stand("next").await;
     sees(&next, "go-again").await;
     assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
@@ -94,8 +94,8 @@ async fn a_stale_mark_is_ignored() {
     let _leadership = leads(&next).await;
 }
 
-/// A client-go campaigner that was suspended while it led, and is told to end when it wakes up, may release a record
-/// that is ours: our leader stands down, and nobody leads beside it meanwhile.
+/// A client-go campaigner that was suspended while it led, and is ended when it wakes up, may release a record
+/// that is ours: our leader steps down, and no other leads beside it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     let env = TestEnv::<InLease>::new(LEASE).await;

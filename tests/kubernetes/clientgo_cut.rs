@@ -23,7 +23,7 @@ const TIMING: [&str; 3] = ["6s", "2s", "1s"];
 /// The campaigner that is cut off.
 const GO: &str = "go-behind-the-relay";
 
-/// A leader of client-go behind a relay, one of ours that stands by, and who worked when.
+/// A leader of client-go behind a relay, a standby of ours, and the log of their work.
 struct Cut {
     env: Arc<TestEnv>,
     relay: Relay,
@@ -100,7 +100,7 @@ async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
     cut.ours_takes_over().await;
 }
 
-/// One that hung while it led empties the record when it ends, whoever it names by then. What it empties may be the record of
+/// One that hung while it led empties the record when it ends, even if it names another holder by then. What it empties may be the record of
 /// another of client-go's, which is at work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_record_of_client_go_that_another_one_has_emptied_is_waited_out() {

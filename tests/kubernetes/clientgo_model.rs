@@ -35,7 +35,7 @@ enum End {
 /// The end of a first leader, as it was observed.
 #[derive(Debug, Clone, Copy)]
 struct Observation {
-    /// From the last record in which the first leader says that it leads, to the end of its work.
+    /// From the last record in which the first leader is the holder, to the end of its work.
     works_on: Duration,
     /// The same, to the first record of its successor.
     replaced: Duration,

@@ -172,7 +172,7 @@ impl<K: Kind> TestEnv<K> {
         let token = self.post(&path, &asked).await["status"]["token"].as_str().unwrap().to_owned();
         let admin = fs::read_to_string(self.server.kubeconfig()).unwrap();
         fs::write(&self.kubeconfig, admin.replace("admin-token", &token)).unwrap();
-        // The server hears of the binding a little later.
+        // The server learns of the binding a little later.
         let lock = self.lock_of_account().await;
         eventually("the rights of the account", async || {
             lock.read("any", Duration::from_secs(5)).await.ok()
@@ -237,7 +237,7 @@ impl<K: Kind> TestEnv<K> {
         self.api().patch(OBJECT, &PatchParams::default(), &patch).await.expect("a patch");
     }
 
-    /// Writes a record over whatever stands there, as an administrator does.
+    /// Overwrites the record unconditionally, as an administrator does.
     pub async fn write_record(&self, record: Value) {
         match K::RESOURCE.1 {
             "leases" => self.patch(json!({ "spec": record })).await,
@@ -289,8 +289,8 @@ impl<K: Kind> Service for TestEnv<K> {
     async fn holder(&self, _name: &str) -> Option<String> {
         let record = self.record().await?;
         let holder = record["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
-        // Nobody empties the record of a holder whose lease has run out. On one machine wall clocks may be compared; where
-        // the record's are too coarse, the record itself tells by not changing.
+        // The record of a holder whose lease has run out is not emptied. On one machine wall clocks may be compared; where
+        // the record's are too coarse, an unchanged record shows it.
         let renewed: Timestamp = record["renewTime"].as_str()?.parse().unwrap();
         let lease = Duration::from_secs(record["leaseDurationSeconds"].as_u64()?);
         let age = Timestamp::now().as_millisecond() - renewed.as_millisecond();

@@ -37,8 +37,8 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
     }
 }
 
-/// A server that stands still for less than a lease costs nobody the office; one that does so for longer does, and
-/// nobody leads meanwhile who is not entitled to.
+/// A server that is paused for less than a lease costs no term; a longer pause does, and
+/// no candidate leads meanwhile without a valid term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
     let lease = SECOND * 10;
@@ -73,7 +73,7 @@ async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
 }
 
 /// A watch that goes silent, with its connection open, hides nothing for long: silence is noticed, and the watch is begun
-/// anew (nats.rs#1596 tells the same of another server).
+/// anew (nats.rs#1596 reports the same of another server).
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_silent_watch_is_noticed_and_restarted() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
@@ -95,7 +95,7 @@ async fn a_silent_watch_is_noticed_and_restarted() {
     first.stop().await;
     let leadership = leads(&second).await;
     drop(leadership);
-    // The new watch hears: a release is heard of long before anything is outlived.
+    // The new watch works: a release is seen long before any lease runs out.
     let (told, mut hints) = mpsc::unbounded_channel();
     let sink = HintSink::new(move |hint| {
         let _ = told.send(hint);
@@ -117,7 +117,7 @@ async fn a_silent_watch_is_noticed_and_restarted() {
     .await;
 }
 
-/// Wall clocks are nobody's business (kubernetes/kubernetes#47671): a holder whose clock is three minutes off, either way, is
+/// Wall clocks do not matter (kubernetes/kubernetes#47671): a holder whose clock is three minutes off, either way, is
 /// waited for as long as it renews, and no longer than its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
@@ -199,7 +199,7 @@ async fn a_third_writer_on_the_endpoints_neither_supersedes_a_leader_nor_prolong
     third_writer::<InEndpoints>().await;
 }
 
-/// The server would make a Lease anew for who writes over one that was deleted. Ours says which one it means.
+/// The server would recreate a deleted Lease for an unconditional write. Our writes name the object they replace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_renewal_does_not_bring_a_deleted_object_back() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -212,7 +212,7 @@ async fn a_renewal_does_not_bring_a_deleted_object_back() {
     assert_eq!(env.object().await, None);
 }
 
-/// Nobody writes over what is not what it was thought to be.
+/// No write replaces a version other than the one that was read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn every_write_is_conditional() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -239,7 +239,7 @@ async fn every_write_is_conditional() {
     assert_eq!(late.kind(), LockErrorKind::Conflict, "a release of a later write");
 }
 
-/// A lock on a server that answers as it is told.
+/// A lock on a server with scripted responses.
 async fn busy() -> (BusyServer, LeaseLock) {
     let (server, cluster) = busy_cluster().await;
     (server, cluster.lease_lock().without_events())
@@ -266,7 +266,7 @@ pub async fn cluster_at(port: u16) -> Cluster {
     Cluster::from_kubeconfig(&file, None).await.unwrap()
 }
 
-/// A server that is too busy says for how long, and is asked again then, if there is time.
+/// A server that is too busy states for how long, and gets the request again then, if there is time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     let (server, lock) = busy().await;
@@ -308,7 +308,7 @@ async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     }
 }
 
-/// Coordinated leader election is the API server's; ours keeps out of it, and says so. The server of the tests drops the
+/// Coordinated leader election is the API server's; ours leaves it alone, and reports that. The server of the tests drops the
 /// field, for its feature is off there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_of_coordinated_elections_is_left_alone() {

@@ -58,7 +58,7 @@ impl Fleet {
         self.members.push((who, Member::Go(process, reader)));
     }
 
-    /// Ends everybody of ours, the leader last: else client-go's campaigners, which poll, would never come into office.
+    /// Ends all of ours, the leader last: else client-go's candidates, which poll, would never lead.
     async fn leave_it_to_go(&mut self, leader: &str, crash: bool) {
         let is_ours = |(_, member): &(String, Member)| matches!(member, Member::Ours(..));
         let (mut ours, others) = self.members.drain(..).partition::<Vec<_>, _>(is_ours);
@@ -120,7 +120,7 @@ async fn history(api: Api<DynamicObject>, tell: UnboundedSender<Value>) {
     }
 }
 
-/// Who works, until it is somebody else than `last`.
+/// Waits until a candidate other than `last` works, and returns it.
 async fn next_leader(
     ticks: &mut UnboundedReceiver<Tick>,
     all: &mut Vec<Tick>,
@@ -139,7 +139,7 @@ async fn next_leader(
     .await
 }
 
-/// Nobody works while somebody else does, and each term adds exactly one to leaseTransitions. `INCUMBENT_TAKEOVERS` says how
+/// At most one works at any instant, and each term adds exactly one to leaseTransitions. `INCUMBENT_TAKEOVERS` sets how
 /// many takeovers there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_two_of_a_mixed_fleet_work_at_once() {
@@ -170,7 +170,7 @@ async fn no_two_of_a_mixed_fleet_work_at_once() {
             }
             _ => {}
         }
-        // Whoever leads by now.
+        // The current leader.
         while let Ok(tick) = ticks.try_recv() {
             leader.clone_from(&tick.who);
             all.push(tick);

@@ -93,7 +93,7 @@ struct Pod {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// What a mount namespace takes: root, or user namespaces. Not everybody may have either.
+/// What a mount namespace takes: root, or user namespaces. Not every user may have either.
 const UNSHARE: &str = r#"mount='mount --bind "$0" /var/run && exec "$@"'
     for how in --mount "--mount --map-root-user"; do
         if unshare $how true 2>/dev/null; then exec unshare $how sh -c "$mount" "$@"; fi
@@ -101,7 +101,7 @@ const UNSHARE: &str = r#"mount='mount --bind "$0" /var/run && exec "$@"'
     exit 77"#;
 
 impl Pod {
-    /// `None` where this machine lets us make no pod; that is said.
+    /// `None` if this machine allows no pod, which is logged.
     async fn start(env: &TestEnv, files: &Files, name: &str, test: &str) -> Option<Self> {
         let home = files.run.path().join("home");
         let mut process = Command::new("sh")
@@ -130,7 +130,7 @@ impl Pod {
         Some(Self { process, lines })
     }
 
-    /// Waits until it says something that begins so, and answers the rest.
+    /// Waits for a line with this prefix, and returns the rest.
     async fn says(&mut self, wanted: &str) -> String {
         soon(&format!("{wanted:?} is said"), async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -152,7 +152,7 @@ impl Pod {
     }
 }
 
-/// What runs in a pod. It tells what becomes of its election, a line each.
+/// What runs in a pod. It prints the events of its election, one per line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it is what the pods of other tests run"]
 async fn a_candidate_in_a_pod() {
@@ -200,7 +200,7 @@ async fn a_candidate_in_a_pod() {
 }
 
 /// Server, credentials, namespace and identity are the pod's; and when its token is exchanged, and the old one refused at once,
-/// the leader stays in office.
+/// the leader keeps leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -217,14 +217,14 @@ async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     let second = token_with(&env, "second-token").await;
     files.write(&second, &env);
     take_back(&env, "first-token", &first).await;
-    // More than a lease holds: had one of them failed for good, it would have said that it lost.
+    // More than a lease holds: had one of them failed for good, it would have reported a loss.
     for _ in 0..8 {
         pod.says("renewed").await;
     }
     let before = Service::holder(&env, "my_app").await;
     assert_eq!(before.as_deref(), Some("my-app-0"));
 
-    // No other token in the file: refused is refused, and said so, until there is one.
+    // No other token in the file: the refusal is permanent, and reported, until there is one.
     take_back(&env, "second-token", &second).await;
     let said = pod.says("trouble:").await;
     assert!(said.contains("does not accept the credentials"), "{said}");

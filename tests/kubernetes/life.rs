@@ -56,7 +56,7 @@ async fn the_lock_moves_when_the_leaders_pod_is_deleted() {
     soon("the first one hears of it", first.lost()).await;
 }
 
-/// A pod that is asked to leave runs until its kubelet says otherwise.
+/// A pod that is being deleted runs until its kubelet reports its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pod_that_is_being_deleted_is_waited_for() {
     let life = Life::new().await;
@@ -64,11 +64,11 @@ async fn a_pod_that_is_being_deleted_is_waited_for() {
     let first = life.leader("first", Some("n")).await;
     let second = life.second("first").await;
     life.ask_pod_to_leave("first").await;
-    // Somebody who comes later has looked at all of it.
+    // A later candidate has read all of it.
     life.pod("third", None).await;
     life.stand("third").await.logs("stands by: pod first leads").await;
     assert!(second.is_waiting());
-    // In a pod that is leaving, nobody begins to lead.
+    // In a pod that is being deleted, no candidate begins to lead.
     life.stand("first").await.fails(LifeErrorKind::PodEnded, "is being deleted").await;
     life.delete_pod("first").await;
     assert!(second.leads().await.token() > first.token());
@@ -140,7 +140,7 @@ async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"], "it is another lock");
 }
 
-/// operator-sdk#1874, #3339: the node is gone or off. A node that is merely not heard of keeps its pods.
+/// operator-sdk#1874, #3339: the node is gone or off. A node that is merely unreachable keeps its pods.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_lock_moves_when_the_leaders_node_is_gone() {
     let life = Life::new().await;
@@ -195,7 +195,7 @@ async fn an_unreachable_node_keeps_the_lock_unless_asked_otherwise() {
     soon("the first one hears of it, if it can", first.lost()).await;
 }
 
-/// The garbage collector never frees a lock that nobody owns.
+/// The garbage collector never frees a lock without an owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lock_without_an_owner_is_replaced() {
     let life = Life::new().await;
@@ -205,14 +205,14 @@ async fn a_lock_without_an_owner_is_replaced() {
     let new = life.env.object().await.unwrap();
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"]);
 
-    // One that loses its owner while somebody leads: its leader hears of it.
+    // One that loses its owner during a term: its leader notices.
     let second = life.second("first").await;
     life.env.patch(json!({ "metadata": { "ownerReferences": null } })).await;
     soon("the first one hears of it", first.lost()).await;
     let _leadership = second.leads().await;
 }
 
-/// What somebody keeps something in is refused, and stays.
+/// An object with other content is refused, and stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_that_is_not_a_lock_is_left_alone() {
     let record =
@@ -282,7 +282,7 @@ async fn a_restarted_container_leads_on() {
     let _leadership = second.leads().await;
 }
 
-/// One at a time, each in turn, whoever is faster.
+/// One at a time, each in turn, in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn many_candidates_lead_one_after_the_other() {
     const PODS: usize = 6;

@@ -1,4 +1,4 @@
-//! Pods and nodes that nobody runs, and candidates for life in them.
+//! Pods and nodes without a kubelet, and candidates for life in them.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tracing::instrument::WithSubscriber;
 use crate::conformance::soon;
 use crate::env::{ForLife, OBJECT, TestEnv};
 
-/// So long that only a watch can have told.
+/// So long that only a watch can have reported the change.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// A namespace with an account that has the documented rights of a leader for life.
@@ -171,7 +171,7 @@ impl Life {
         self.stand(pod).await.leads().await
     }
 
-    /// A candidate in a pod that is made for it, which stands by for `leader`.
+    /// A candidate in a pod of its own, on standby for `leader`.
     pub async fn second(&self, leader: &str) -> Standing {
         self.pod("second", None).await;
         let second = self.stand("second").await;

@@ -12,7 +12,7 @@ use crate::env::OBJECT;
 use crate::faults::busy_cluster;
 use crate::life_env::{Life, start};
 
-/// Takes a verb out of a rule of the account, and waits until the server has heard of it.
+/// Takes a verb out of a rule of the account, and waits until the server applies it.
 pub async fn lacks(life: &Life, resource: &str, verb: &str) {
     let namespace = &life.env.namespace;
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -124,7 +124,7 @@ async fn a_candidate_whose_pod_is_gone_does_not_take_the_lock() {
     eventually("the lock is free", async || life.env.object().await.is_none().then_some(())).await;
 }
 
-/// An API server that is away costs nobody anything.
+/// An API server that is away costs no term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_api_server_that_is_restarted_is_waited_for() {
     let life = Life::alone().await;
@@ -137,7 +137,7 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
         first.lost().await;
         first
     });
-    // Somebody who comes later has looked at all of it.
+    // A later candidate has read all of it.
     life.pod("third", None).await;
     life.stand("third").await.logs("stands by: pod first leads").await;
     assert!(second.is_waiting() && !lost.is_finished());
@@ -170,7 +170,7 @@ async fn a_silent_watch_is_covered_by_polling() {
     assert!(second.leads().await.token() > first.token());
 }
 
-/// A stuck lock is deleted as long as it is the one that was looked at: whoever was faster keeps what it has made.
+/// A stuck lock is deleted only if it is the one that was read: a lock created since then stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_stuck_lock_is_deleted_conditionally() {
     let (server, cluster) = busy_cluster().await;

@@ -1,4 +1,4 @@
-//! Leader for life: giving the lock up, and what a probe is told.
+//! Leader for life: releasing the lock, and the state that a probe reads.
 
 use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, LifeState, leader_for_life};
 use incumbent_test_support::eventually;
@@ -54,7 +54,7 @@ async fn a_leader_that_releases_its_lock_is_replaced_and_may_campaign_again() {
     assert!(again.leads().await.token() > next.token());
 }
 
-/// Only the lock that was looked at is deleted, in the version that was looked at; and an answer that is lost is asked for again.
+/// Only the lock that was read is deleted, in the version that was read; and a request whose response is lost is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_deletes_conditionally_and_retries() {
     let (server, cluster) = busy_cluster().await;
@@ -86,7 +86,7 @@ async fn a_release_deletes_conditionally_and_retries() {
     assert_eq!(conditions.collect::<Vec<_>>(), [on("7"), on("8")]);
 }
 
-/// Dropped half-way, it can be called again; and without the right it says so.
+/// Dropped half-way, it can be called again; and a missing right is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_that_is_cancelled_can_be_repeated() {
     let life = Life::alone().await;
@@ -106,7 +106,7 @@ async fn a_release_that_is_cancelled_can_be_repeated() {
     assert!(life.env.object().await.is_some(), "it leads still");
 }
 
-/// A probe is told all along where a candidate stands.
+/// A probe can read the state of a candidate at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_probe_reads_the_state_of_a_candidate() {
     let life = Life::new().await;
@@ -135,7 +135,7 @@ async fn a_probe_reads_the_state_of_a_candidate() {
     reach(&mut status, "no longer leading my-app: the lock is gone").await;
     assert!(!status.state().is_ready());
 
-    // One that comes to an end without leading, and one that nobody awaits any more.
+    // One that ends without leading, and one whose caller has gone.
     let nobody = life.candidate("nobody").await;
     let status = nobody.status();
     start(nobody).fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;

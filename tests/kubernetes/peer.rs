@@ -47,12 +47,12 @@ impl Peer {
         Self { process, lines }
     }
 
-    /// Its process, and what it says.
+    /// Its process, and its output.
     pub fn into_parts(self) -> (Child, Lines<BufReader<ChildStdout>>) {
         (self.process, self.lines)
     }
 
-    /// Waits until it says this.
+    /// Waits for this line.
     pub async fn says(&mut self, wanted: &str) {
         soon(&format!("client-go says {wanted:?}"), async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -65,13 +65,13 @@ impl Peer {
         .await;
     }
 
-    /// Ends it as an operator does; it releases its office.
+    /// Ends it as an operator does; it releases its lock.
     pub async fn stop(mut self) {
         self.signal("TERM").await;
         soon("client-go's campaigner ends", self.process.wait()).await.unwrap();
     }
 
-    /// Ends it where it stands.
+    /// Kills it.
     pub async fn kill(mut self) {
         self.process.kill().await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! What stands in the object, field by field.
+//! The fields of the object.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn an_existing_object_is_used_and_keeps_its_other_fields() {
     assert_eq!(object["metadata"]["annotations"]["theirs"], "stays");
 }
 
-/// Who leads is told in Events of the object, as client-go tells it.
+/// Events of the object name the leader, in the words of client-go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn events_name_the_new_leader() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(1)).await;

@@ -131,7 +131,7 @@ async fn relay(
     let _ = client.write_all(&body).await;
 }
 
-/// Answers nothing for longer than anybody waits.
+/// Sends no response for longer than any client waits.
 async fn hang(client: TcpStream) {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     drop(client);

@@ -1,4 +1,4 @@
-//! The Role of the documentation is the least: each of its rights is needed for what the documentation says.
+//! The Role of the documentation is the least: each of its rights is needed for its documented purpose.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn coverage(lock: &dyn Lock) -> Coverage {
     asked.ok().flatten().unwrap_or(Coverage::None)
 }
 
-/// Each right that the documentation lists is missed when it is taken away, as the documentation says.
+/// Each right that the documentation lists is missed when it is taken away, with the documented effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_documented_role_has_no_unneeded_right() {
     let (_, role) = rules(&TestEnv::<InLease>::new(LEASE).await).await;
@@ -115,12 +115,12 @@ async fn the_documented_role_has_no_unneeded_right() {
         (coverage(&*lock).await == Coverage::None).then_some(())
     })
     .await;
-    // Without it the campaigner polls, and stands all the same.
+    // Without it the candidate polls, and campaigns all the same.
     let ours = env.stand("ours").await;
     drop(crate::conformance::leads(&ours).await);
 }
 
-/// A token without any right is told so, and nothing else happens.
+/// A candidate without any right reports that, and nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_candidate_without_rights_names_the_missing_one() {
     let env = TestEnv::<InLease>::new(LEASE).await;

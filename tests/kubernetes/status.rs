@@ -71,7 +71,7 @@ async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
     let refused = Lock::evict(&lock, OBJECT, before, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
 
-    // What was released, and names nobody either.
+    // A released record, which names no holder either.
     let (expected, left) = (read().await.revision, Duration::from_secs(3));
     let release = Release { expected, by: Nonce(7), left, cause: "stopped", timeout: LEASE };
     lock.release(OBJECT, release).await.unwrap();
@@ -81,7 +81,7 @@ async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
     assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
 }
 
-/// A watch begins with what is there, and tells of deletions; of ConfigMaps it asks for the metadata only.
+/// A watch begins with what is there, and reports deletions; of ConfigMaps it requests the metadata only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_reports_existing_and_deleted_elections() {
     let env = TestEnv::<InConfigMap>::new(LEASE).await;

@@ -9,7 +9,7 @@ use tokio::process::ChildStdout;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A moment at which somebody was at work, in nanoseconds of this machine's clock.
+/// A moment at which a candidate was at work, in nanoseconds of this machine's clock.
 pub struct Tick {
     pub at: u64,
     pub who: String,
@@ -46,7 +46,7 @@ impl Drop for Own {
     }
 }
 
-/// Ticks until it is told to stop, as long as it may lead.
+/// Ticks until it must stop, while its term is valid.
 pub async fn work(leadership: Leadership, who: String, tell: UnboundedSender<Tick>) {
     let term = leadership.token().0;
     loop {
@@ -77,7 +77,7 @@ pub async fn listen(
     }
 }
 
-/// The terms in which these were at work, by who and which. Panics where somebody was at work in the midst of another's term.
+/// The terms in which these were at work, by candidate and term. Panics if one was at work within another's term.
 pub fn terms<'a>(ticks: impl IntoIterator<Item = &'a Tick>) -> HashSet<(&'a str, u64)> {
     let mut ticks: Vec<&Tick> = ticks.into_iter().collect();
     ticks.sort_by_key(|tick| tick.at);

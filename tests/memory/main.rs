@@ -40,7 +40,7 @@ impl Service for Memory {
 
 suite!(Memory);
 
-/// A lock that tells nothing by itself, so that its candidates poll.
+/// A lock without hints, so that its candidates poll.
 #[derive(Debug)]
 struct Deaf(MemoryLock);
 
@@ -78,7 +78,7 @@ impl Lock for Deaf {
     }
 }
 
-/// A policy may say "never", which is no instant that a timer can hold.
+/// A policy may return "never", which is not an instant that a timer can hold.
 #[tokio::test]
 async fn a_candidate_that_never_polls_continues() {
     let lock = MemoryLock::with_ttl(LEASE);

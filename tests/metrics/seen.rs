@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use metrics_util::debugging::{DebugValue, Snapshotter};
 
-/// Metrics of one campaigner by name and other labels. Each is told once: counters begin anew.
+/// Metrics of one campaigner by name and other labels. Each is reported once: counters start again at zero.
 pub fn seen(
     snapshotter: &Snapshotter,
     election: &str,
@@ -43,7 +43,7 @@ pub fn shows_a_leader(seen: &HashMap<String, DebugValue>) {
     }
 }
 
-/// Of one that has lost its office since.
+/// Of one that has lost its term since.
 pub fn shows_a_loss(seen: &HashMap<String, DebugValue>, cause: &str) {
     assert_eq!(seen["incumbent_leader"], DebugValue::Gauge(0.0.into()));
     let losses = format!("incumbent_losses_total cause={cause}");

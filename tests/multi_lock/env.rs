@@ -1,4 +1,4 @@
-//! Locks that refuse and fail where a test says so, and that tell what was asked of them, in the order of all of them.
+//! Locks that refuse and fail as a test sets, and that log their requests in a common order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -133,7 +133,7 @@ impl Lock for Door {
         self.lock.concede(name, concession)
     }
 
-    /// Hints of what is stored come through whatever fails; they tell no less than a read.
+    /// Hints of what is stored come through whatever fails; they carry no less than a read.
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         let (lock, fails) = (
             self.lock.subscribe(name, {
@@ -173,12 +173,12 @@ pub fn memory() -> MemoryLock {
     MemoryLock::with_ttl(LEASE)
 }
 
-/// A campaigner whose work goes on until it is told to stop.
+/// A candidate whose work continues until it must stop.
 pub fn campaigner(lock: impl Lock, identity: &str) -> ElectionBuilder {
     working(new_election(NAME, lock).identity(identity).lease(LEASE))
 }
 
-/// Waits until `lock` is held by `identity`, or by nobody.
+/// Waits until `lock` is held by `identity`, or is free.
 pub async fn held(lock: &MemoryLock, identity: Option<&str>) {
     let observer = incumbent::observe(NAME, lock.clone()).expect("an observer");
     let mut changes = observer.changes();

@@ -93,7 +93,7 @@ async fn trouble(election: &Election) -> LockErrorKind {
     .await
 }
 
-/// A server that stands still ends the term before anybody else can lead, and the lock in process is given back.
+/// A paused server ends the term before another can lead, and the lock in process is released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_server_ends_the_term_where_it_is_required() {
     let (memory, nats) = (memory(), TestEnv::with_ttl(LEASE).await);

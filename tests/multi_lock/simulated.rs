@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(4);
 const WORLD: Duration = Duration::from_secs(120);
 const MS: Duration = Duration::from_millis(1);
 
-/// What a campaigner stands on: in order, the lock and the need.
+/// The locks of a candidate, in order, each with its need.
 type Kind = &'static [(usize, Need)];
 
 /// The steps of a move from the first lock to the second, and those who do as they like.
@@ -68,7 +68,7 @@ struct World {
     /// To whom, in which of its lives, and what.
     queue: BTreeMap<(Time, u64), (usize, u64, Happens)>,
     number: u64,
-    /// For how long somebody has worked, in all.
+    /// For how long any candidate has worked, in all.
     led: Duration,
 }
 
@@ -239,7 +239,7 @@ impl World {
     fn publish(&mut self, index: usize) {
         if let Some(stored) = self.servers[index].last.clone() {
             let record: Record = stored.record;
-            // A watch of a Lease does not say what a write replaced.
+            // A watch of a Lease does not report what a write replaced.
             let frees = self.servers[index].keeping.frees();
             let previous: Option<Option<Revision>> = stored.previous.filter(|_| frees);
             self.spread(index, &Hint::Stored { record, previous, age: None });

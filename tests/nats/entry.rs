@@ -34,7 +34,7 @@ impl Office {
         lost(&mut self.changes).await
     }
 
-    /// Somebody leads, with a greater token, and not both.
+    /// One of the two leads, with a greater token, and not both.
     async fn gets_filled_again(self) {
         let before = self.leadership.token();
         drop(self.leadership);
@@ -67,7 +67,7 @@ async fn a_purged_key_evicts() {
     office.gets_filled_again().await;
 }
 
-/// A purge of the stream leaves no tombstone that anybody could hear of.
+/// A purge of the stream leaves no tombstone, and causes no hint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purged_stream_evicts() {
     let mut office = Office::open().await;

@@ -1,4 +1,4 @@
-//! Junk, lies and noise in a bucket, and on the subjects beside it: a campaigner survives them, says what it saw, and leads again.
+//! Junk, forgeries and noise in a bucket, and on the subjects beside it: a candidate survives them, logs what it saw, and leads again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::raw::Raw;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// What a campaigner says of an entry that it cannot read.
+/// The log message for an unreadable entry.
 const UNREADABLE: &str = "no mark that can be read";
 
-/// Two campaigners of one election, the first in office, and what is seen of them.
+/// Two candidates of one election, the first leading, and the record of their terms.
 struct Contest {
     name: String,
     first: Election,
@@ -58,7 +58,7 @@ impl Contest {
         soon(&format!("{}: somebody leads", self.name), self.won.recv()).await;
     }
 
-    /// Somebody leads again; never did two, and tokens grew. Then both stop as if nothing had been.
+    /// One leads again; two never did, and tokens grew. Then both stop without an error.
     async fn ends_well(mut self) {
         self.next_win().await;
         soon(&format!("{}: a stop", self.name), self.first.stop()).await;
@@ -98,7 +98,7 @@ fn junk() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     ]
 }
 
-/// An entry that cannot be read is a holder of another kind: it usurps, it is told, it expires, and it is waited out.
+/// An entry that cannot be read is a holder of another kind: it supersedes, it is logged, it expires, and it is waited out.
 #[tokio::test]
 async fn junk_over_an_entry_is_logged_and_waited_out() {
     let log = Log::start();
@@ -211,7 +211,7 @@ async fn a_flood_over_the_entry_itself_is_survived() {
     contest.ends_well().await;
 }
 
-/// Hints of nobody: a term may end for them, none begins, and the true ones are heard again.
+/// Forged hints: they may end a term, they begin none, and true ones are received afterwards.
 #[tokio::test]
 async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -236,7 +236,7 @@ async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
     contest.ends_well().await;
 }
 
-/// Of another term, and of another write: neither is the deposed holder's word.
+/// Of another term, and of another write: neither is a notice of the superseded holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_down_notice_of_another_term_shortens_no_wait() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -260,7 +260,7 @@ async fn a_step_down_notice_of_another_term_shortens_no_wait() {
     drop(next);
 }
 
-/// Whoever may listen to the key sees where its writer expects the answer, and can give one of his own. A false success needs
+/// A client that may subscribe to the key sees the writer's reply subject, and can send a reply of its own. A false success needs
 /// the stream's name and a revision that can be; anything less is settled by reading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn false_responses_to_renewals_are_verified() {

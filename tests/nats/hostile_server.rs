@@ -16,7 +16,7 @@ use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Stands between a client and a server, and says things to the client that the server has not.
+/// A proxy that sends messages to the client that the server has not sent.
 struct Liar {
     address: SocketAddr,
     lies: broadcast::Sender<Vec<u8>>,
@@ -52,7 +52,7 @@ impl Liar {
     }
 }
 
-/// Until either side is gone, or a lie has been told that ends with the connection.
+/// Until either side is gone, or a lie ends with the connection.
 async fn carry(
     mut client: TcpStream,
     mut server: TcpStream,
@@ -86,7 +86,7 @@ async fn behind(liar: &Liar, name: &str) -> Election {
     working(new_election(name, bucket.lock())).start().unwrap()
 }
 
-/// Whatever is said to its client, a campaigner leads, again if not still, and can be stopped.
+/// Under any message to its client, a candidate keeps leading or leads again, and can be stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -129,7 +129,7 @@ async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
     futures_util::future::join_all(cases).await;
 }
 
-/// Two lies end the client's own task with a panic (of async-nats 0.51): it never speaks again. The campaign says so, and neither
+/// Two lies end the client's own task with a panic (of async-nats 0.51): it never responds again. The campaign reports that, and neither
 /// leads on nor hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {

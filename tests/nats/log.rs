@@ -36,7 +36,7 @@ impl Log {
         Self::of("incumbent=info")
     }
 
-    /// What the modules log that are told as `RUST_LOG` tells them.
+    /// What the modules log that the filter selects, written as in `RUST_LOG`.
     pub fn of(modules: &str) -> Self {
         LazyLock::force(&SECOND);
         let lines = Lines::default();

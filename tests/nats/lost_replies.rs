@@ -1,4 +1,4 @@
-//! Replies that are lost after the server has done what was asked.
+//! Replies that are lost after the server has executed the request.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
     drop(leads(&second).await);
 }
 
-/// A create that arrives after its campaigner has given it up is found, and taken up or left to expire: the office is
+/// A create that arrives after its campaigner has given it up is found, and adopted or left to expire: the entry is
 /// not blocked by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_create_blocks_no_candidate() {

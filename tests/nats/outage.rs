@@ -1,4 +1,4 @@
-//! Servers that restart, die, stand still or fall silent, for less and for more than a lease.
+//! Servers that restart, die, pause or fall silent, for less and for more than a lease.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn a_pause_of_the_server_within_the_lease_costs_nothing() {
     .await;
 }
 
-/// Stops whoever leads, by an outage that lasts longer than the lease, then sees somebody lead again.
+/// Stops the leader by an outage that lasts longer than the lease, then waits for a new one.
 async fn an_outage_ends_the_term(
     begin: impl AsyncFnOnce(&TestEnv),
     end: impl AsyncFnOnce(&TestEnv),
@@ -173,8 +173,8 @@ async fn a_campaign_may_start_before_its_server() {
     assert_eq!(election.trouble(), None);
 }
 
-/// Stand-bys hear of a vacancy after the server has been restarted under them (nats-io/nats.rs#1596: the watch was
-/// dead and nobody noticed).
+/// Standbys receive hints of a vacancy after the server has been restarted under them (nats-io/nats.rs#1596: the watch was
+/// dead, unnoticed).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standbys_receive_hints_again_after_a_restart() {
     let env = TestEnv::with_ttl(LONG).await;
@@ -192,7 +192,7 @@ async fn standbys_receive_hints_again_after_a_restart() {
     };
     reconnected(&first).await;
     first.stop().await;
-    // Long before the lease is over, and long before a stand-by that hears would look by itself.
+    // Long before the lease is over, and long before a standby with hints would read by itself.
     let leadership = leads(&second).await;
     assert!(leadership.is_valid());
 }

@@ -1,4 +1,4 @@
-//! A client that says what it likes.
+//! A client that sends arbitrary protocol lines.
 
 use incumbent_test_support::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

@@ -33,7 +33,7 @@ async fn a_bucket_is_created_unless_it_must_exist() {
     open(&format!("{}/MINE?create=no", server.url())).await.expect("it is there now");
 }
 
-/// It is the same as `with_choria()` of the builder, for whoever names the bucket by its URL alone.
+/// It is the same as `with_choria()` of the builder, for a bucket that is named by its URL alone.
 #[tokio::test]
 async fn a_url_declares_a_bucket_shared_with_choria() {
     let server = Server::start().await;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::conformance::{Process, leads, lost, soon, won};
 use crate::env::{Azure, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, write};
 
-/// A write, a renewal and a release name what they replace, so that what somebody else has written since stays.
+/// A write, a renewal and a release name what they replace, so that a later write of another stays.
 async fn what_others_wrote_stays<K: Kind>() {
     let env = TestEnv::<K>::new(LEASE).await;
     let (ours, theirs) = (env.bucket().lock(), env.bucket().lock());
@@ -100,8 +100,8 @@ async fn tokens_grow_over_a_deletion_on_azure() {
     tokens_grow_over_a_deletion::<Azure>().await;
 }
 
-/// An older version put back in the place of the last one deposes the leader, whose term it does not tell of; whoever has
-/// seen a later one waits out a lease, and nobody takes it for a fresh start.
+/// An older version put back in the place of the last one supersedes the leader, whose term it lacks; a candidate that has
+/// seen a later one waits out a lease, and none takes it for a fresh start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_restored_object_is_noticed() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -154,7 +154,7 @@ async fn every_write_has_its_own_content() {
         only.stop().await;
     }
     let written = env.proxy.requests().into_iter().filter(|r| r.method() == "PUT");
-    // Each campaigner tries once, with two writes of nobody, whether conditions are checked.
+    // Each campaigner tries once, with two writes without a holder, whether conditions are checked.
     let mut bodies: Vec<_> = written
         .inspect(|r| {
             let condition = r.header("if-match").or(r.header("if-none-match"));
@@ -170,7 +170,7 @@ async fn every_write_has_its_own_content() {
     assert!(env.proxy.requests().iter().all(|r| r.method() != "DELETE"));
 }
 
-/// A campaigner whose process stands still while it leads is out of office when it wakes up.
+/// A candidate whose process is paused while it leads does not lead when it wakes up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_leader_does_not_overwrite_its_successor() {
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
@@ -186,7 +186,7 @@ async fn a_paused_leader_does_not_overwrite_its_successor() {
     soon("a renewal", leadership.renewed(deadline)).await.unwrap();
 }
 
-/// An operator's eviction is told from a release, and the next leader waits until the evicted one knows.
+/// An operator's eviction is distinguished from a release, and the next leader waits until the evicted one knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_operator_evicts_conditionally() {
     let env = TestEnv::<S3>::new(LEASE).await;

@@ -42,8 +42,8 @@ async fn refusals_are_distinguished() {
     assert_eq!(env.object().await, None);
 }
 
-/// A store that says for how long it is too busy is asked again, once it is over, if there is time; what then looks like
-/// somebody else's write may be the first try.
+/// A store that states for how long it is too busy gets the request again then, if there is time; what then looks like
+/// a foreign write may be the first try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_request_to_a_busy_store_is_retried_after_its_delay() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -96,7 +96,7 @@ async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not()
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
 }
 
-/// A store that applies conditional writes in any case would elect everybody.
+/// A store that applies conditional writes in any case would elect every candidate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_store_that_ignores_conditions_is_refused() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -107,7 +107,7 @@ async fn a_store_that_ignores_conditions_is_refused() {
     assert!(error.to_string().contains("does not heed If-None-Match"), "{error}");
 }
 
-/// Some stores name the version of an object to whoever reads it, and not to its writer.
+/// Some stores name the version of an object to its readers, and not to its writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_write_keeps_its_revision_with_and_without_a_version_id() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -147,7 +147,7 @@ async fn keys_are_not_shown_in_errors() {
     assert!(told.contains("see to the key"), "{told}");
 }
 
-/// A leader outlives a store that stands still for less than its lease.
+/// A leader outlives a store that is paused for less than its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_short_pause_of_the_store_costs_nothing() {
     let lease = Duration::from_secs(8);
@@ -164,7 +164,7 @@ async fn a_short_pause_of_the_store_costs_nothing() {
     assert_eq!(only.token(), Some(leadership.token()));
 }
 
-/// One that stands still for longer ends the term in time, and begins another.
+/// One that is paused for longer ends the term in time, and begins another.
 async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
     let env = TestEnv::<K>::alone(LEASE).await;
     let checker = Arc::new(ExclusionChecker::default());
@@ -204,7 +204,7 @@ async fn a_long_pause_of_the_store_ends_the_term_on_s3() {
 async fn an_election_continues_after_a_killed_store() {
     let env = TestEnv::<S3>::alone(Duration::from_secs(60)).await;
     let only = env.describe("only").renewal(Duration::from_secs(1)).start().unwrap();
-    // Nothing is known of whoever may have led before.
+    // Nothing is known of an earlier leader.
     let number = async || env.object().await.map(|object| Fields::of(&object).number(1));
     let token = eventually("it is in office", number).await;
     env.server.kill();
@@ -232,7 +232,7 @@ async fn a_leader_without_the_right_to_write_stops_in_time() {
     drop(leads(&only).await);
 }
 
-/// Losing answers, refusing, standing still: while all of that happens nobody leads beside another.
+/// At most one leads while the store loses responses, refuses requests and pauses.
 async fn at_most_one_leads<K: Kind>(seed: u64) {
     let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
     let checker = Arc::new(ExclusionChecker::default());

@@ -71,7 +71,7 @@ async fn addresses_go_both_ways() {
     assert_eq!(said.metadata()["addresses"], "10.0.0.2:1,[fd00::2]:1");
 }
 
-/// Go's work may go on for a term after its own is over, whoever ended that.
+/// Go's work may continue for a term after its own is over, for whatever cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_evicted_go_leader_is_waited_for_by_newcomers() {
     let env = TestEnv::<Gcs>::new(LEASE).await;

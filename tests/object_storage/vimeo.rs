@@ -1,6 +1,6 @@
 //! In one election with the campaigners of vimeo/leaderelection.
 //!
-//! Where their module cannot be had these tests say so, and pass.
+//! Where their module is not available these tests print that, and pass.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -65,7 +65,7 @@ impl Peer {
         .await
     }
 
-    /// When it was last at work, of what it has said so far.
+    /// When it was last at work, according to its output so far.
     fn last_at_work(&mut self) -> Option<Instant> {
         let mut last = None;
         while let Ok((at, line)) = self.lines.try_recv() {
@@ -83,7 +83,7 @@ impl Peer {
     }
 }
 
-/// Offices go from one to the other and back, by a crash and by a release, and nobody is at work beside another.
+/// Leadership moves from one to the other and back, by a crash and by a release, and at most one is at work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn leadership_moves_both_ways() {
     let Some(program) = program().await else { return };
@@ -142,7 +142,7 @@ async fn a_crash_of_ours_is_noticed_by_go_after_the_lease() {
     );
 }
 
-/// A Go leader that stood still finds, when it wakes up, that it is out of office, and leaves ours alone.
+/// A paused Go leader finds, when it wakes up, that it leads no more, and leaves ours alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_go_leader_finds_its_successor() {
     let Some(program) = program().await else { return };
@@ -245,7 +245,7 @@ fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant
     }
 }
 
-/// A leader whose object a Go campaigner takes is out of office, whatever made that one think that it may.
+/// A leader whose object a Go candidate takes leads no more, whatever the reason for that write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_go_candidate_with_a_fast_clock_supersedes() {
     let env = TestEnv::<Gcs>::new(LEASE).await;

@@ -29,7 +29,7 @@ fn hears(voter: &mut Voter, now: Instant, id: &str, said: &Value) {
     voter.handle(now, VoterEvent::Heard { id, from, said });
 }
 
-/// What it has said since it was asked last, of this kind.
+/// Its messages of this kind since the last call.
 fn says(voter: &mut Voter, kind: &str) -> Option<Value> {
     let said = std::iter::from_fn(|| voter.poll_action()).filter_map(|action| match action {
         VoterAction::Say { said, .. } => Some(said),
@@ -39,7 +39,7 @@ fn says(voter: &mut Voter, kind: &str) -> Option<Value> {
 }
 
 /// What a voter has promised before it forgot it binds it no more, so it is good for nothing either: not even where both
-/// the question and what followed from the promise arrive late enough to be heard again.
+/// the request and what followed from the promise arrive late enough to be received again.
 #[test]
 fn a_promise_is_good_for_the_start_that_gave_it() {
     let start = Instant::from_origin(Duration::from_secs(100));

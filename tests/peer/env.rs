@@ -11,7 +11,7 @@ use crate::conformance::{change, soon};
 pub const INTERVAL: Duration = Duration::from_millis(100);
 pub const TIMEOUT: Duration = Duration::from_millis(600);
 
-/// Addresses of one test: nobody else on this machine has them.
+/// Addresses of one test, which no other process on this machine has.
 pub struct Net([u8; 2]);
 
 impl Net {

@@ -56,7 +56,7 @@ async fn a_partition_from_node_heals_to_one_leader() {
     for (mine, theirs) in [(1.0, 2.0), (2.0, 1.0)] {
         let members = addresses(&Net::new(), 2);
         let network = LossyNetwork::between(&members, 2).await;
-        // Node sends to where ours says it is, which is the network of the test.
+        // Node sends to the address that ours advertises, which is the network of the test.
         let ours =
             member(&network, &members, 0, mine).advertise(network.port(1, 0)).start().unwrap();
         let mut changes = ours.changes();
@@ -85,7 +85,7 @@ async fn a_leader_is_found_and_replaced_on_a_bad_network() {
     let peers: Vec<Peer> = (0..4)
         .map(|index| member(&network, &members, index, 4.0 - index as f64).start().unwrap())
         .collect();
-    // Members are counted out and come back, and whoever is elected meanwhile resigns to a heavier one that it meets.
+    // Members are counted out and come back, and a member elected meanwhile resigns to a heavier one that it meets.
     soon("all follow one of them", agree(&peers)).await;
     let leader = peers.iter().position(|peer| peer.is_leader()).unwrap_or(0);
     peers[leader].stop().await;

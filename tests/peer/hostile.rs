@@ -84,7 +84,7 @@ async fn a_group_continues_under_junk() {
     let stranger = UdpSocket::bind(net.address(9)).await.unwrap();
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..2_000 {
-        // Nothing that is understood: that anybody who is understood can depose is documented.
+        // Nothing valid: that any valid datagram can supersede is documented.
         let mut bytes = junk(&mut random, first.id());
         bytes.insert(0, b'!');
         bytes.truncate(60_000);
@@ -97,7 +97,7 @@ async fn a_group_continues_under_junk() {
     sees(&second, 3).await;
 }
 
-/// Turns one number, word or branch of what a voter said into something else.
+/// Turns one number, word or branch of a voter's message into something else.
 fn twist(random: &mut fastrand::Rng, said: &mut Value) {
     match said {
         Value::Object(fields) if !fields.is_empty() && random.u8(0..20) > 0 => {

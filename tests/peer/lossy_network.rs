@@ -74,12 +74,12 @@ impl LossyNetwork {
         self.state.lock().expect("nobody panicked").faults = faults;
     }
 
-    /// Members on one side hear each other only.
+    /// Members on one side receive from each other only.
     pub fn part(&self, sides: &[u8]) {
         self.state.lock().expect("nobody panicked").sides = sides.to_vec();
     }
 
-    /// All datagrams that came here, as somebody on the way would record them.
+    /// All datagrams that came here, as an eavesdropper would record them.
     pub fn recorded(&self) -> Vec<Vec<u8>> {
         self.state.lock().expect("nobody panicked").recorded.clone()
     }

@@ -52,7 +52,7 @@ impl Node {
         node
     }
 
-    /// Waits for an event, and answers what it says. Those before it are passed over.
+    /// Waits for an event, and returns its content. Those before it are skipped.
     pub async fn event(&mut self, name: &str) -> Value {
         self.event_where(name, |_| true).await
     }

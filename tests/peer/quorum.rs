@@ -101,10 +101,10 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     assert!(error.to_string().contains("no seat yet"), "{error}");
     leader(&elections[..2]).await;
 
-    // It takes the seat when it hears those that are left, and leads with them.
+    // It takes the seat when it receives from those that are left, and leads with them.
     old[0].stop().await;
     network.heal();
-    // With one old voter less nobody could give it the seat.
+    // With one old voter less no group could give it the seat.
     eventually("the replacement votes", async || replacement.votes().then_some(())).await;
     let again = stand(&replacement);
     elections[1].stop().await;
@@ -189,7 +189,7 @@ async fn more_members_than_the_quorum_has_are_refused() {
     });
     assert!(crowded.await.starts_with("more than 2 members vote"));
 
-    // Unless it is said who votes.
+    // Unless the voters are given.
     let net = Net::new();
     let ids: Vec<_> = (1..=2).map(|host| format!("ours-{}", net.address(host))).collect();
     let member = |host| net.ours(host, host.into()).quorum(2).voters(&ids).lease(LEASE).start();

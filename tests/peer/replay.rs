@@ -1,4 +1,4 @@
-//! Datagrams that somebody has recorded, and sends again; and what a start that follows another one must wait for.
+//! Recorded datagrams that are sent again; and what a start that follows another one must wait for.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn voter(name: &str, incarnation: u64) -> Voter {
 
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
 
-/// They hear what each of them says a moment later; that is answered, with who said it.
+/// Each receives the messages of the others a moment later; returns them with their senders.
 fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
     *now = *now + Duration::from_millis(10);
     let mut all = Vec::new();
@@ -52,7 +52,7 @@ fn said(voter: &mut Voter) -> Vec<Value> {
 }
 
 /// A word that was given to one start of a name must not give its seat to the next: the others refuse the earlier one only once they
-/// have heard of the later one.
+/// know of the later one.
 #[test]
 fn a_grant_to_an_earlier_start_gives_no_seat() {
     let address = SocketAddr::from(ADDRESS);
@@ -65,7 +65,7 @@ fn a_grant_to_an_earlier_start_gives_no_seat() {
         assert!(now < Instant::from_origin(Duration::from_secs(110)), "they vote");
     }
 
-    // The next start of the second one hears only what the others said to the first.
+    // The next start of the second one receives only what the others sent to the first.
     let mut again = voter(NAMES[1], 8);
     again.handle(now, VoterEvent::Start);
     for _ in 0..400 {

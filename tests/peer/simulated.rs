@@ -22,7 +22,7 @@ use process::{Kind, Process, told};
 const LEASE: Duration = Duration::from_secs(1);
 /// The true time for which faults go on.
 const LENGTH: Duration = Duration::from_secs(40);
-/// How long after the last fault somebody leads at the latest.
+/// How long after the last fault there is a leader at the latest.
 const RECOVERY: Duration = Duration::from_secs(15);
 const NAME: &str = "my_app";
 
@@ -31,7 +31,7 @@ const NAME: &str = "my_app";
 pub struct Broken {
     /// They vote at once after a start.
     votes_at_once: bool,
-    /// A third of them is told that two of five are a majority.
+    /// For a third of them two of five are a majority.
     small_majority: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Tally {
     pub backward: u32,
     pub restarts: u32,
     pub namesakes: u32,
-    /// Schedules after which nobody led.
+    /// Schedules without a leader at the end.
     pub left_without: u32,
 }
 
@@ -75,7 +75,7 @@ struct World {
     /// Voters have names, and may be replaced while they run.
     named: bool,
     calm: bool,
-    /// When somebody was last given a right to lead.
+    /// When a candidate last got a right to lead.
     led: Time,
 }
 

@@ -70,7 +70,7 @@ async fn an_observer_has_no_vote() {
         }
         tokio::time::sleep(LEASE / 4).await;
     }
-    // A member that began late may have been told that it does not vote yet.
+    // A member that began late may have learned that it does not vote yet.
     for election in &elections {
         let refused = election.trouble().filter(|trouble| trouble.message.contains("more than"));
         assert!(refused.is_none(), "{refused:?}");

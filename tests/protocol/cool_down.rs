@@ -12,7 +12,7 @@ use incumbent_sim::Keeping;
 use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long a candidate may wait before it asks.
+/// How long a candidate may wait before it acquires.
 const ASKING: Duration = Duration::from_millis(350);
 
 /// What the candidate knows of the last holder, and how that one ended.
@@ -21,27 +21,27 @@ enum Vacancy {
     Released {
         left: Duration,
     },
-    /// Deleted, and conceded by the holder.
+    /// Deleted, with a step-down notice of the holder.
     Conceded {
         left: Duration,
     },
-    /// Deleted three seconds after its last write, which was heard.
+    /// Deleted three seconds after its last write, which was received.
     Watched,
-    /// Expired, its last write heard.
+    /// Expired, its last write received.
     WatchedExpiry,
-    /// Expired, its last write not heard.
+    /// Expired, its last write not received.
     Expired,
     /// Expired, its last write read some time later: of a writer that waited for longer than the lock keeps an entry.
     ReadExpiry {
         right: Duration,
     },
-    /// Deleted, its last write not heard.
+    /// Deleted, its last write not received.
     Evicted,
     /// Nothing there.
     Empty {
         proof: bool,
     },
-    /// One of Choria's, deleted three seconds after its last write, which was heard.
+    /// One of Choria's, deleted three seconds after its last write, which was received.
     Foreign,
     /// One of Choria's, expired.
     ForeignExpiry,
@@ -196,7 +196,7 @@ fn strict_beside_choria_waits_in_full_for_a_choria_candidate() {
     assert_wait(Vacancy::Expired, CoolDown::Strict, true, SECOND * 14);
 }
 
-/// A concession that comes while the winner already cools down ends the wait; one of somebody else does not.
+/// A step-down notice that arrives while the winner already cools down ends the wait; one of another holder does not.
 #[test]
 fn a_step_down_notice_ends_a_running_cool_down() {
     let mut harness = Harness::standing_by();
@@ -232,7 +232,7 @@ fn the_rest_of_a_cool_down_is_passed_on() {
     assert!(*left >= LEASE - (harness.now - evicted), "{left:?}");
 }
 
-/// The same in a concession.
+/// The same in a step-down notice.
 #[test]
 fn an_evicted_holder_passes_on_its_remaining_cool_down() {
     let mut harness = Harness::standing_by();
@@ -293,7 +293,7 @@ fn a_create_in_doubt_keeps_its_wait() {
     harness.admin_deletes();
     harness.next_write();
     harness.lose_the_reply();
-    // Its own hint tells sooner than a second create.
+    // Its own hint arrives sooner than a second create.
     harness.tell_last();
     harness.holds = false;
     harness.serve();

@@ -1,4 +1,4 @@
-//! Whatever a lock and its peers say, in whatever order: nothing panics, overflows or spins, terms begin and end in turn, and
+//! Under any messages of a lock and its peers, in any order: nothing panics, overflows or spins, terms begin and end in turn, and
 //! no right to lead outlasts the lease of a write that was sent.
 
 use std::time::Duration;
@@ -130,9 +130,9 @@ enum Step {
     Read(Number, Said),
     Empty(bool),
     Accept(Number),
-    /// Somebody writes.
+    /// Another candidate writes.
     Stores(Said),
-    /// A hint that nobody vouches for.
+    /// A forged hint.
     Hint {
         revision: Number,
         said: Said,

@@ -32,7 +32,7 @@ pub struct Harness {
     pub refuses_writes: Option<LockErrorKind>,
     /// Whether requests wait for [`Harness::answer`].
     pub holds: bool,
-    /// Whether work goes on until [`Harness::event`] says that it ended.
+    /// Whether work continues until [`Harness::event`] reports its end.
     pub works_on: bool,
     pub held: Option<(u64, Request)>,
     pub log: Vec<(Time, Action)>,
@@ -92,7 +92,7 @@ impl Harness {
         harness
     }
 
-    /// In office.
+    /// Leading.
     pub fn leading() -> Self {
         let mut harness = Self::started();
         harness.run(Duration::from_secs(1));
@@ -222,13 +222,13 @@ impl Harness {
         }
     }
 
-    /// Stores an entry of [`OTHER`], first or next of its term, and tells.
+    /// Stores an entry of [`OTHER`], first or next of its term, and delivers the hint.
     pub fn other_writes(&mut self, lease: Duration) -> Revision {
         let content = of_other(lease);
         self.stores(content)
     }
 
-    /// Stores `content` whatever is there, and tells.
+    /// Stores `content` unconditionally, and delivers the hint.
     pub fn stores(&mut self, content: Content) -> Revision {
         let revision = self.server.store(self.now, content, LEASE);
         self.tell_last();

@@ -1,4 +1,4 @@
-//! Hints and entries that nobody of this library would write.
+//! Hints and entries that this library would not write.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn an_entry_with_an_endless_lease_is_read_again() {
     assert!(harness.leads(), "{:?}", harness.machine);
 }
 
-/// One forged hint does not make deaf to the true ones.
+/// One forged hint does not hide the true ones.
 #[test]
 fn a_hint_of_the_largest_revision_is_forgotten_again() {
     for content in
@@ -69,7 +69,7 @@ fn a_hint_of_the_largest_revision_is_forgotten_again() {
     }
 }
 
-/// It costs the term, as every hint of somebody else's write does, and no more.
+/// It costs the term, as every hint of a foreign write does, and no more.
 #[test]
 fn a_leader_superseded_by_a_forged_hint_releases_its_entry_and_campaigns_again() {
     let mut harness = Harness::leading();

@@ -44,7 +44,7 @@ fn a_right_counts_from_before_the_write_was_sent() {
     }
 }
 
-/// kubernetes/kubernetes#23731, elastic/beats#38543: every renewal was forbidden, and the holder still said it led.
+/// kubernetes/kubernetes#23731, elastic/beats#38543: every renewal was forbidden, and the holder still reported that it led.
 #[test]
 fn a_holder_without_the_right_to_renew_stops_in_time() {
     let mut harness = Harness::leading();
@@ -295,14 +295,14 @@ fn a_reappearing_own_entry_is_respected_and_does_not_lead() {
     harness.server.last = Some(dead);
     harness.run(SECOND * 2);
     assert!(harness.begins().is_empty());
-    // What is read is what the lock says now.
+    // A read returns the current state of the lock.
     assert_eq!(harness.machine.leader().map(|leader| &*leader.identity), Some("other"));
 }
 
 /// nats-server#4710, #4162, #6857: reads went back in time between replicas.
 #[test]
 fn a_stale_read_begins_no_term_and_costs_no_entry() {
-    // A stand-by that is shown an old vacancy: its create is refused.
+    // A standby that reads an old vacancy: its create is refused.
     let mut harness = Harness::standing_by();
     harness.holds = true;
     harness.event(Event::Hint(Hint::Look));
@@ -314,7 +314,7 @@ fn a_stale_read_begins_no_term_and_costs_no_entry() {
     harness.serve();
     assert!(harness.begins().is_empty());
 
-    // A holder that is shown what stood before it: whatever it makes of that, its entry does not keep others out.
+    // A holder that reads the entry before its own: its entry does not block others.
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Hint(Hint::Look));
@@ -332,14 +332,14 @@ fn a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one() {
     let mut harness = Harness::leading();
     let before = harness.server.last.clone();
     harness.run(LEASE / 2);
-    // The server forgets the renewal, and somebody creates over what it remembers.
+    // The server forgets the renewal, and another candidate creates over what it remembers.
     harness.server.last = before;
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.run(LEASE / 3);
     assert_eq!(harness.ends(), [Cause::Usurped { by: Some("other".into()) }]);
 }
 
-/// kube-lease-manager: a stand-by cleared an expired lease with an unconditional patch, and wiped one just renewed.
+/// kube-lease-manager: a standby cleared an expired lease with an unconditional patch, and wiped one just renewed.
 #[test]
 fn a_silent_entry_is_read_and_never_overwritten() {
     let mut harness = Harness::standing_by();

@@ -17,7 +17,7 @@ fn forever() -> Capabilities {
     Capabilities { expires: false, ..capabilities() }
 }
 
-/// Standing by on such a lock, where somebody else has just written.
+/// On standby on such a lock, where another candidate has just written.
 fn standing_by(coverage: Coverage) -> Harness {
     let mut harness = Harness::new(settings(), forever());
     harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
@@ -78,7 +78,7 @@ fn a_deleted_entry_proves_nothing_for_a_lease() {
     assert!(harness.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", harness.begins()[0]);
 }
 
-/// On such a lock everybody says for how long they must be waited, so what is not of this library is no riddle.
+/// On such a lock every entry states its lease, so a foreign entry is waited for as long as it states.
 #[test]
 fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
@@ -93,7 +93,7 @@ fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     }
 }
 
-/// A lock that frees nothing may say all the same that a lease has passed, by a clock of its own, which may have been set
+/// A lock without expiry may report all the same that a lease has passed, by a clock of its own, which may have been set
 /// forward. Who has watched the entry knows better.
 #[test]
 fn a_watched_entry_called_expired_by_the_lock_is_waited_out() {
@@ -124,7 +124,7 @@ fn an_entry_called_expired_by_the_lock_is_taken_over_by_a_newcomer() {
     assert_eq!(harness.begins().len(), 1);
 }
 
-/// Each look finds the entry that has expired, and each write fails: neither is news after the first time.
+/// Each read finds the expired entry, and each write fails: neither is news after the first time.
 #[test]
 fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap() {
     use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
@@ -159,7 +159,7 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
     }
 }
 
-/// What it takes to find out that there was nothing says nothing of how fast others hear.
+/// The time of a search for evidence is not the latency of hints.
 #[test]
 fn a_long_search_for_evidence_does_not_delay_the_first_leader() {
     let mut harness = Harness::new(settings(), forever());
@@ -186,7 +186,7 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     let [Cause::Expired { last_error: Some(_) }] = &harness.ends()[..] else {
         panic!("{:?}", harness.ends())
     };
-    // A standby does not ask several times a second for ever.
+    // A standby does not acquire several times a second for ever.
     harness.log.clear();
     harness.run(LEASE * 10);
     let asked = harness.requests().len();
@@ -198,7 +198,7 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::Recovered)));
 }
 
-/// Whoever writes over the expired entry while our own writes fail is the leader that is reported.
+/// A candidate that overwrites the expired entry while our own writes fail is reported as the leader.
 #[test]
 fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
     let mut harness = standing_by(Coverage::None);
@@ -210,7 +210,7 @@ fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
     assert_eq!(harness.machine.leader().map(|leader| &*leader.identity), Some("choria"));
 }
 
-/// A write that failed for a moment is over once somebody else is seen to lead: then there is nothing to write.
+/// A write that failed for a moment is over once another leader is seen: then there is nothing to write.
 #[test]
 fn a_write_failure_ends_when_another_leader_is_seen() {
     let mut harness = standing_by(Coverage::None);
@@ -222,7 +222,7 @@ fn a_write_failure_ends_when_another_leader_is_seen() {
     assert!(harness.machine.trouble().is_none(), "{:?}", harness.machine.trouble());
 }
 
-/// The entry's own hint may come after the read that found it expired. What it says of the write before it does not make that one the last.
+/// The entry's own hint may come after the read that found it expired. Its link to the write before it does not make that one the last.
 #[test]
 fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
     let strict = Settings { cool_down: CoolDown::Strict, ..settings() };

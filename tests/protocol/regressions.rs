@@ -34,7 +34,7 @@ fn an_own_entry_seen_twice_still_causes_its_wait() {
     let mut harness = Harness::standing_by();
     harness.run(SECOND);
     harness.holds = true;
-    // Evicted while nobody knows when the holder last renewed: a full lease.
+    // Evicted at an unknown time after the holder's last renewal: a full lease.
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     let evicted = harness.now;
     harness.admin_deletes();
@@ -51,7 +51,7 @@ fn an_own_entry_seen_twice_still_causes_its_wait() {
     assert!(harness.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", harness.begins()[0]);
 }
 
-/// A server may store a create and report it as somebody else's. Who then found the entry to be its own took it for one
+/// A server may store a create and report it as foreign. A candidate that then found the entry to be its own took it for one
 /// without a wait.
 #[test]
 fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
@@ -95,7 +95,7 @@ fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
     assert!(harness.begins()[0] >= landed + LEASE, "{:?} after {landed:?}", harness.begins()[0]);
 }
 
-/// A deposed holder that looked who held the entry conceded, to itself, the *other* one's revision.
+/// A superseded holder that read the entry sent a step-down notice for the *other* one's revision.
 #[test]
 fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
     let mut harness = Harness::leading();
@@ -117,7 +117,7 @@ fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
     assert!(again >= evicted + LEASE / 3, "{again:?} after {evicted:?}");
 }
 
-/// An eviction says nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
+/// An eviction proves nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
 /// longer than a lease to learn of its own loss.
 #[test]
 fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() {
@@ -153,7 +153,7 @@ fn an_unconfirmed_conflict_is_retried_after_a_delay() {
     }
 }
 
-/// The same of a look that fails at once.
+/// The same of a read that fails at once.
 #[test]
 fn failed_reads_are_retried_after_a_delay_and_do_not_delay_renewals() {
     let mut harness = Harness::leading();
@@ -216,7 +216,7 @@ fn a_refused_create_is_retried_after_a_delay() {
     }
 }
 
-/// Whatever a server or a peer says, nothing overflows.
+/// Nothing overflows under any message of a server or a peer.
 #[test]
 fn durations_without_end_do_not_panic() {
     let mut lock = capabilities();
@@ -235,7 +235,7 @@ fn durations_without_end_do_not_panic() {
     assert!(harness.is_finished());
 }
 
-/// A lock that never answers hung whoever stood by or left office; and in office it kept the renewal from being repeated.
+/// A lock that never responds hung standbys and leaders that stepped down; and a leader did not repeat its renewal.
 #[test]
 fn a_lock_that_never_answers_does_not_hang_the_campaign() {
     let mut harness = Harness::started();
@@ -286,7 +286,7 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
     assert!(led >= renewed + Duration::from_millis(10_750), "{led:?} after {renewed:?}");
 }
 
-/// What a release says is left to wait, Choria's campaigners do not read: a campaigner whose work would not stop was stopped, released
+/// Choria's candidates do not read the remaining wait in a release: a campaigner whose work would not stop was stopped, released
 /// its entry, and one of Choria's led beside that work.
 #[test]
 fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {

@@ -115,7 +115,7 @@ async fn a_history_on_two_locks_is_replayed() {
     assert_replays(&on_two_locks().await, &["polls"]);
 }
 
-/// Changes what stands at `pointer`, if it is there and `change` knows how.
+/// Changes the value at `pointer`, if it is there and `change` knows how.
 fn alter(line: &mut Value, pointer: &str, change: impl FnOnce(&Value) -> Option<Value>) -> bool {
     let Some(place) = line.pointer_mut(pointer) else { return false };
     let changed = change(place).map(|changed| *place = changed);

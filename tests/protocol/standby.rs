@@ -1,4 +1,4 @@
-//! Stand-bys: silent while hints come, few that ask, and who asks first.
+//! Standbys: silent while hints arrive; few of them acquire, the highest priority first.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
     assert_eq!(harness.requests(), Vec::<&Request>::new());
 }
 
-/// Deposed at the very instant at which its create is answered: it does not take office.
+/// Superseded at the very instant of the response to its create: it does not lead.
 #[test]
 fn a_winner_evicted_before_its_response_does_not_lead() {
     let mut harness = Harness::standing_by();
@@ -218,7 +218,7 @@ fn a_candidate_without_the_right_to_read_leads_in_the_end() {
     assert_eq!(harness.begins().len(), 1);
 }
 
-/// A thousand stand-bys, one vacancy: few creates.
+/// A thousand standbys, one vacancy: few creates.
 #[test]
 fn few_of_a_thousand_candidates_send_a_request() {
     let standing = Standing {

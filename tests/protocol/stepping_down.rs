@@ -151,7 +151,7 @@ fn a_resigned_leader_yields_to_others_and_campaigns_again() {
     assert!(again >= resigned + LEASE / 3 && again < resigned + LEASE / 3 + SECOND, "{again:?}");
 }
 
-/// Deposed by a hint that was wrong: the entry is still there, and is released rather than left to expire.
+/// Superseded by a wrong hint: the entry is still there, and is released rather than left to expire.
 #[test]
 fn a_wrong_hint_costs_a_term_and_not_a_lease() {
     let mut harness = Harness::leading();

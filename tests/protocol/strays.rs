@@ -12,7 +12,7 @@ use super::harness::{Harness, LEASE, ME, capabilities, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// In office on a lock of which a delete leaves nothing, by the second create: the first one hangs somewhere. It is answered.
+/// Leading on a lock without tombstones, by the second create: the first one hangs somewhere. It gets its response.
 fn leading_with_a_create_under_way() -> (Harness, Request) {
     let lock = Capabilities { expires: false, ..capabilities() };
     let mut harness = Harness::new(settings(), lock);
@@ -33,7 +33,7 @@ fn leading_with_a_create_under_way() -> (Harness, Request) {
     (harness, hangs)
 }
 
-/// The holder that stands there now is deleted, and what hung lands; then we look.
+/// The current holder is deleted, and the delayed write lands; then we read.
 fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
     harness.server.delete(harness.now);
     assert!(harness.server.apply(harness.now, hangs).1, "it lands");
@@ -41,7 +41,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
     harness.now
 }
 
-/// A create hung, was repeated and won. When that term was over, and another holder of the office had been deleted, the first
+/// A create hung, was repeated and won. When that term was over, and another holder had been deleted, the first
 /// one landed: nothing was known of it any more, and its campaigner led at once, beside that other one.
 #[test]
 fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
@@ -62,7 +62,7 @@ fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
 }
 
 /// The same, found by who leads: what it held is gone, and it must not lead on by what it did not write in this term.
-/// A process that was stopped may send its create, and then hear at the same instant of who leads; the key is purged, and the create
+/// A process that was stopped may send its create, and then learn at the same instant of a leader; the key is purged, and the create
 /// lands.
 #[test]
 fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
@@ -92,7 +92,7 @@ fn a_leader_does_not_continue_by_a_late_create() {
     assert!(again >= landed + LEASE, "{again:?} after {landed:?}");
 }
 
-/// Whoever stops and finds it says how long the next one must wait.
+/// A candidate that stops and finds it states how long the next one must wait.
 #[test]
 fn a_late_create_is_released_with_its_remaining_wait() {
     let (mut harness, hangs) = leading_with_a_create_under_way();

@@ -81,7 +81,7 @@ impl TestEnv {
         Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
     }
 
-    /// A campaigner with connections of its own, whose work goes on until it is told to stop.
+    /// A campaigner with connections of its own, whose work continues until it must stop.
     pub async fn stand(&self, identity: &str) -> Election {
         self.stand_with(identity, self.postgres_lock().await)
     }
@@ -106,12 +106,12 @@ impl TestEnv {
 /// The row of the election.
 pub const ROW: &str = "SELECT * FROM incumbent_elections WHERE name = 'my_app'";
 
-/// What an operator says to either database.
+/// The statements of an operator, for either database.
 pub fn deletion_of(name: &str) -> String {
     format!("DELETE FROM incumbent_elections WHERE name = '{name}'")
 }
 
-/// What a rival says.
+/// The statement of a rival.
 pub fn usurpation_of(name: &str, identity: &str) -> String {
     format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'")
 }

@@ -72,7 +72,7 @@ impl Pair {
     }
 }
 
-/// A replica that lacks acknowledged writes takes over: whoever led is deposed, everybody waits until that leader's right has
+/// A replica that lacks acknowledged writes takes over: the leader is superseded, all wait until that leader's term has
 /// ended, and tokens go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token() {
@@ -106,7 +106,7 @@ async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token(
     checker.verdict();
 }
 
-/// Who is named there may have been replaced by a write that was lost and that nobody who looks has seen: all wait as if the
+/// Who is named there may have been replaced by a write that was lost and that no reader has seen: all wait as if the
 /// row had been deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_row_from_before_a_failover_is_ignored() {
@@ -124,7 +124,7 @@ async fn a_row_from_before_a_failover_is_ignored() {
     assert_eq!(record.content, Content::Vacant(Tombstone::Deleted));
 }
 
-/// Nor is a look that found nothing before the failover worth anything after it: a first term may have begun meanwhile, and be lost.
+/// Nor does a read that found nothing before the failover prove anything after it: a first term may have begun meanwhile, and be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let pair = Pair::start(LEASE).await;
@@ -145,7 +145,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let refused = eventually("an answer of the new primary", create).await;
     assert!(refused.is_err(), "{refused:?}");
     assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
-    // That may have been the look of another campaign, which shares the lock: this one is to look itself.
+    // That may have been the read of another election, which shares the lock: this one must read itself.
     let refused = create().await;
     assert!(matches!(&refused, Some(Err(_))), "{refused:?}");
     assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
@@ -165,7 +165,7 @@ fn first_write() -> Write {
     }
 }
 
-/// Where no acknowledged write can be lost, and the lock is told so, the leader leads on.
+/// Where no acknowledged write can be lost, and the lock is configured so, the leader keeps leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let pair = Pair::start(Duration::from_secs(20)).await;

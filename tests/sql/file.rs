@@ -34,7 +34,7 @@ impl FileEnv {
         Sqlite::open_with(self.path(), tables).await.expect("a file").lock()
     }
 
-    /// A campaigner with connections of its own, whose work goes on until it is told to stop.
+    /// A campaigner with connections of its own, whose work continues until it must stop.
     pub async fn stand(&self, identity: &str) -> Election {
         let lock = self.sqlite_lock().await;
         working(new_election("my_app", lock).identity(identity).lease(self.lease))

@@ -17,7 +17,7 @@ use crate::sqlite::Campaigner;
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Has what follows run where `$0` is mounted at `$1`, and nobody else sees it.
+/// Has what follows run where `$0` is mounted at `$1`, and no other process sees it.
 const MOUNTED: [&str; 5] =
     ["unshare", "--mount", "sh", "-c", "mount --bind \"$0\" \"$1\" && shift && exec \"$@\""];
 
@@ -55,7 +55,7 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_oth
     let first = start(0);
     eventually("the first leads", async || (Campaigner::wins(&env).len() == 1).then_some(())).await;
     let _second = start(1);
-    // Whoever took a lease for over would take it within the first of these renewals.
+    // A candidate that took the lease for over would acquire it within the first of these renewals.
     eventually("it leads on", async || {
         let row = env.row().await.expect("a row");
         assert_eq!(row.get::<&str, _>("boot"), "00000000-0000-0000-0000-000000000000");

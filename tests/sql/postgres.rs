@@ -87,7 +87,7 @@ async fn a_killed_server_costs_no_term_within_the_lease() {
         .await;
 }
 
-/// A server that stands still, and then does late what it was asked to.
+/// A server that is paused, and then executes its requests late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_server_costs_no_term_within_the_lease_only() {
     let env = TestEnv::alone(LEASE).await;
@@ -152,7 +152,7 @@ async fn a_third_writer_supersedes_and_revisions_still_grow() {
     }
 }
 
-/// Rights that are taken away are told as such, and when they are given back the election goes on.
+/// Revoked rights are reported as such, and when they are granted again the election continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     let env = TestEnv::new(LEASE).await;
@@ -170,7 +170,7 @@ async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     won(&mut changes).await;
 }
 
-/// Those that may not create tables say what to do, and stand with the rights of the documentation once it is done.
+/// Candidates that may not create tables report what to do, and campaign with the documented rights once it is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_least_rights_are_enough() {
     let env = TestEnv::new(LEASE).await;
@@ -222,7 +222,7 @@ async fn dropped_tables_are_reported_and_end_the_term() {
     assert!(leadership.token() > token, "tokens never go back");
 }
 
-/// Nobody who sees a log or an error sees the password.
+/// No log and no error contains the password.
 #[tokio::test]
 async fn no_password_is_ever_shown() {
     let env = TestEnv::new(LEASE).await;
@@ -247,7 +247,7 @@ async fn no_password_is_ever_shown() {
     }
 }
 
-/// A replica cannot be written to, and says so.
+/// A replica refuses writes, which is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_replica_is_refused_until_it_is_promoted() {
     let env = TestEnv::alone(LEASE).await;
@@ -263,7 +263,7 @@ async fn a_replica_is_refused_until_it_is_promoted() {
     run(&url, "SELECT 1").await;
 }
 
-/// The server renewed, and the reply was lost: the renewal counts, and nobody is deposed.
+/// The server renewed, and the reply was lost: the renewal counts, and the leader stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_reply_that_is_lost_costs_no_term() {
     let env = TestEnv::new(LEASE).await;
@@ -288,7 +288,7 @@ async fn a_reply_that_is_lost_costs_no_term() {
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
 }
 
-/// Who holds a row's lock in psql, and goes to lunch, keeps nobody's connection busy for longer than an attempt.
+/// A row that stays locked in psql keeps no connection busy for longer than an attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_locked_row_ends_the_term_and_leaves_no_backends_behind() {
     let env = TestEnv::new(LEASE).await;
@@ -328,7 +328,7 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     drop(leads(&second).await);
 }
 
-/// The pooler may give the connection that listens to whoever writes next, who then is told out of turn. Whoever took that for a lost
+/// The pooler may give the connection that listens to the next writer, which then gets notifications. Taking that for a lost
 /// connection would listen again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pooler_without_notifications_is_detected_once() {

@@ -95,7 +95,7 @@ impl Campaigner {
         Self { identity, process: process.expect("a process") }
     }
 
-    /// What it said on its standard error.
+    /// Its standard error.
     pub fn errors(&self, env: &FileEnv) -> String {
         let log = env.directory.path().join(format!("{}.log", self.identity));
         fs::read_to_string(log).unwrap_or_default()
@@ -133,7 +133,7 @@ async fn a_process() {
     }
 }
 
-/// Nobody can write, so nobody leads; once there is room the election goes on.
+/// No write succeeds, so there is no leader; once there is room the election continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_full_disk_ends_the_term_and_is_reported() {
     let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
@@ -166,7 +166,7 @@ async fn a_file_that_cannot_be_written_is_refused() {
     assert!(error.to_string().ends_with(&format!("other.db {what}")), "{error}");
 }
 
-/// A file that is deleted takes the office with it, at once; who stands by says what is wrong.
+/// Deleting the file ends the term at once; standbys report what is wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     let env = FileEnv::new(Duration::from_secs(30));
@@ -194,7 +194,7 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     eventually("one leads", async || (first.is_leader() || second.is_leader()).then_some(())).await;
 }
 
-/// Another file in its place is another election, which nobody enters before the leases of the first one are over.
+/// Another file in its place is another election, in which no term begins before the leases of the first one are over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     let env = FileEnv::new(LEASE);
@@ -216,7 +216,7 @@ async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     assert!(leadership.token() > token);
 }
 
-/// A backup that is copied over the file: what it says is old, and tokens go on.
+/// A backup that is copied over the file: its content is old, and tokens continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_restored_backup_repeats_no_token() {
     let env = FileEnv::new(LEASE);
@@ -236,7 +236,7 @@ async fn a_restored_backup_repeats_no_token() {
 }
 
 /// A wall clock ends no lease. Nor does another start of the machine: it may be another container's, or another machine that the
-/// disk was put into; who looks watches the row for as long as its lease is.
+/// disk was put into; a reader watches the row for the length of its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
     let env = FileEnv::new(LEASE);

@@ -60,7 +60,7 @@ mod operators {
             };
             revision = record.revision; // it renews meanwhile
         }
-        // In a file the next one may have written before anybody has looked.
+        // In a file the next one may have written before any candidate has read.
         let cause = soon("the end", leadership.ended()).await.cause;
         assert!(matches!(cause, Cause::Evicted | Cause::Usurped { .. }), "{cause:?}");
         let Reading::Found(record) = lock.read("quote's", patience).await.unwrap() else {

@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Backends that have committed, and wait for the replica.
 const WAITING: &str = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-/// Ends them: what they have committed becomes visible, and nobody is told that it was.
+/// Ends them: what they have committed becomes visible, without an acknowledgement.
 const END_WAITING: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
@@ -73,7 +73,7 @@ async fn a_renewal_that_no_replica_has_extends_no_term() {
     pair.replica.resume();
 }
 
-/// What the old primary committed and nobody has, and what the new one is told instead, are two writes with two revisions: else the
+/// What the old primary committed without a replica, and what the new one stores instead, are two writes with two revisions: else the
 /// second one would be taken for the first, and be over too early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_two_primaries_give_out_one_revision() {

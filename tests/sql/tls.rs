@@ -37,7 +37,7 @@ impl Secured {
         self.files.path().join(name)
     }
 
-    /// `query`: where it says `@NAME`, a file is meant.
+    /// `query`: `@NAME` in it stands for a file.
     async fn connect(&self, host: &str, query: &str) -> Result<Postgres, SqlError> {
         let query = query.replace('@', &format!("{}/", self.files.path().display()));
         let port = self.server.port();
@@ -92,7 +92,7 @@ async fn certificates_are_checked_both_ways() {
     assert_eq!(without.0, SqlErrorKind::Denied, "{without:?}");
     let plain = secured.refusal("127.0.0.1", "sslmode=disable").await;
     assert_eq!(plain.0, SqlErrorKind::Denied, "{plain:?}");
-    // Whoever does not ask for the host's name does not get it checked.
+    // Without the mode that checks the host name it is not checked.
     let query = format!("sslmode=verify-ca&sslrootcert=@ca.pem&{OURS}");
     secured.connect("localhost", &query).await.unwrap();
 }

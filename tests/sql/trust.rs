@@ -42,7 +42,7 @@ async fn found(lock: &PostgresLock) -> Content {
     }
 }
 
-/// Whoever may connect may notify. That an office is free, or that its holder has stopped, is believed of the row alone.
+/// Every role that may connect may notify. Only the row proves that an entry is free, or that its holder has stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_forged_notification_ends_no_term() {
     let env = TestEnv::new(LEASE).await;
@@ -70,7 +70,7 @@ async fn a_forged_notification_ends_no_term() {
     ] {
         run(&url, &format!("SELECT pg_notify('incumbent.public', '{forged}')")).await;
     }
-    // What is said in truth, by who may update the row, comes after it.
+    // True notifications, by roles that may update the row, come after it.
     let (token, left) = (Token(revision.0), Duration::from_millis(7));
     let concession = Concession { by, token, revision, left };
     lock.concede("my_app", concession).await.expect("it is written down");
@@ -101,7 +101,7 @@ async fn a_forged_notification_ends_no_term() {
     }
 }
 
-/// Roles that are told different things of the server must not take each other's rows for another server's.
+/// Roles with different views of the server must not take each other's rows for another server's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn roles_with_different_server_views_see_the_same_row() {
     let env = TestEnv::new(LEASE).await;
@@ -113,7 +113,7 @@ async fn roles_with_different_server_views_see_the_same_row() {
     assert!(matches!(found(&told).await, Content::Held(_)));
 }
 
-/// Whoever only looks needs no right to write, after a failover neither.
+/// An observer needs no right to write, after a failover neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_observer_needs_no_right_to_write_after_a_failover() {
     let pair = Pair::start(LEASE).await;

@@ -1,4 +1,4 @@
-//! When an empty key shows that nobody leads.
+//! When an empty key proves that there is no leader.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a lock tells by itself.
+//! The hints of a lock.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -138,7 +138,7 @@ async fn a_step_down_notice_reaches_candidates() {
     }
 }
 
-/// As Choria makes it: only the writes themselves are heard.
+/// As Choria creates it: only the writes themselves cause hints.
 #[tokio::test]
 async fn without_republish_deletes_and_forced_writes_cause_a_read() {
     let server = Server::start().await;
@@ -164,7 +164,7 @@ async fn without_republish_deletes_and_forced_writes_cause_a_read() {
     assert_eq!(found(&lock, "a").await.content, Content::Vacant(Tombstone::Deleted));
 }
 
-/// Incident 23: the watch was dead after a server restart and nobody noticed.
+/// Incident 23: the watch was dead after a server restart, unnoticed.
 #[tokio::test]
 async fn hints_return_after_a_server_restart() {
     let server = Server::start().await;
@@ -210,8 +210,8 @@ async fn hints_reach_every_server_of_a_cluster() {
     assert_eq!(bucket.health().await.unwrap(), []);
     for server in cluster.servers() {
         let lock = Bucket::open(server.connect().await, "B").await.unwrap().lock();
-        // The stream of a young cluster may get another leader meanwhile, which has not heard yet who listens. Then the first that is
-        // told is that the entry is over.
+        // The stream of a young cluster may get another leader meanwhile, which does not know the subscriptions yet. Then the first that is
+        // delivered is that the entry is gone.
         let number = Cell::new(0);
         eventually("a create is heard", async || {
             let name = format!("{}-{}", server.name(), number.replace(number.get() + 1));

@@ -1,4 +1,4 @@
-//! Who hears for all, where its runtime ends, and what becomes of what it could not take.
+//! The task that receives hints for all elections: its runtime, and messages that it could not take.
 
 use std::sync::Mutex;
 
@@ -32,7 +32,7 @@ async fn hints_continue_when_the_runtime_of_the_first_listener_ends() {
     assert_eq!(heard.stored().await.0.revision, created);
 }
 
-/// By several tasks, what was told last could come before what it replaces.
+/// Several tasks could deliver a hint before the one that it replaces.
 #[tokio::test]
 async fn one_task_delivers_all_hints() {
     let server = Server::start().await;

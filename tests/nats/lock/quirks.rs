@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 const EXPIRED: Content = Content::Vacant(Tombstone::Expired);
 
-/// Waits until the server says that the entry has expired, long before the bucket's own TTL.
+/// Waits until the server reports that the entry has expired, long before the bucket's own TTL.
 async fn expires(heard: &mut Heard) -> Revision {
     let mut stored = heard.stored().await.0;
     while stored.content != EXPIRED {
@@ -42,7 +42,7 @@ async fn a_renewal_keeps_its_ttl() {
     }
 }
 
-/// No message with a TTL of its own outlives the `max_age` of its stream. One that says `never` does, as of 2.11.
+/// No message with a TTL of its own outlives the `max_age` of its stream. One with `never` does, as of 2.11.
 #[tokio::test]
 async fn an_entry_lives_no_longer_than_the_bucket_keeps_it() {
     let asked = Duration::from_secs(3600);
@@ -142,7 +142,7 @@ async fn a_stored_create_is_distinguished_from_one_of_another_candidate() {
     assert_eq!(theirs.mark.map(|mark| mark.write), Some(other.mark.write));
 }
 
-/// A replica may answer a direct get with an older value; only the stream's leader is asked.
+/// A replica may answer a direct get with an older value; requests go to the stream's leader only.
 #[tokio::test]
 async fn a_stale_direct_read_is_never_requested() {
     let rights = r#"

@@ -1,4 +1,4 @@
-//! Missing rights, told and untold.
+//! Missing rights, reported by the server or not.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::*;
 
 const BRIEF: Duration = Duration::from_millis(600);
 
-/// `admin`, who may do anything, and `a`, who may do what is told.
+/// `admin`, who may do anything, and `a`, with the given rights.
 fn server(publish: &str, subscribe: &str) -> ServerBuilder {
     Server::builder().config(users(publish, subscribe))
 }
@@ -85,7 +85,7 @@ async fn a_missing_right_to_read_is_reported() {
         let denied = lock.read("a", BRIEF).await.unwrap_err();
         assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
         assert!(!lock.capabilities().reads);
-        // The other locks of the bucket know it as well, and do not ask.
+        // The other locks of the bucket know it as well, and send no request.
         assert!(!bucket.lock().capabilities().reads);
         assert_eq!(bucket.lock().read("b", BRIEF).await.unwrap_err().kind(), LockErrorKind::Denied);
     }
@@ -143,7 +143,7 @@ async fn without_the_right_to_notices_it_still_receives_writes() {
     heard.look().await;
 }
 
-/// A plain client is not told that it may not subscribe; that it hears nothing of what it reads shows it.
+/// A plain client does not learn that it may not subscribe; that no hints of what it reads arrive shows it.
 #[tokio::test]
 async fn a_silent_subscription_is_detected() {
     let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;

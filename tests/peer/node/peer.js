@@ -1,4 +1,4 @@
-// A member of a group by the npm package `democracy`: tells its events as JSON lines, and does what lines on its standard
+// A member of a group by the npm package `democracy`: prints its events as JSON lines, and executes the lines on its standard
 // input ask. The first argument is where the package is, the second its options as JSON.
 const Democracy = require(process.argv[2]);
 const { multicast, ...options } = JSON.parse(process.argv[3]);

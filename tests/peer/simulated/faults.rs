@@ -60,7 +60,7 @@ impl World {
         self.push(next, Due::Fault);
     }
 
-    /// No more faults; whoever was replaced has ended.
+    /// No more faults; replaced members have ended.
     pub fn calm_down(&mut self) {
         self.calm = true;
         self.sides.fill(0);

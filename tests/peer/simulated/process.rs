@@ -43,7 +43,7 @@ pub enum Kind {
 impl Process {
     /// One that has not begun. `size`: of its quorum.
     pub fn new(random: &mut fastrand::Rng, size: u32, seat: usize, life: u64, named: bool) -> Self {
-        // Whoever is replaced comes back under another name, or its own.
+        // A replaced member comes back under another name, or its own.
         let own = random.bool() || named;
         let id = if own { format!("m{seat}") } else { format!("m{seat}-{life}") };
         let incarnation = random.u64(..);
@@ -98,7 +98,7 @@ impl Process {
         }
     }
 
-    /// What its clock says.
+    /// The reading of its clock.
     pub fn local(&self, now: Time) -> Instant {
         let nanos = i128::try_from(now.as_nanos()).expect("small");
         let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
@@ -107,7 +107,7 @@ impl Process {
         )
     }
 
-    /// The true time at which its clock says so.
+    /// The true time of a reading of its clock.
     pub fn real(&self, local: Instant) -> Time {
         let nanos = local.since_origin().saturating_sub(self.origin).as_nanos();
         let nanos = i128::try_from(nanos.min(1 << 62)).expect("small");

@@ -144,7 +144,7 @@ impl World {
         let Some(last) = self.server.last.clone() else { return };
         let late = self.millis(0..250);
         self.after(last.expires.saturating_sub(self.now) + late, SimEvent::Expire);
-        // A watch of a Lease does not say what a write replaced.
+        // A watch of a Lease does not report what a write replaced.
         let previous = last.previous.filter(|_| self.server.keeping != Keeping::Forever);
         self.tell(|coverage| match coverage {
             Coverage::None => None,

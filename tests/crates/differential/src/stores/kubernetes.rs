@@ -38,7 +38,7 @@ impl Kubernetes {
         let admin = Admin(cluster.expect("the administrator's kubeconfig").client().clone());
         admin.grant().await;
         let lock = open(&server).await;
-        // The server hears of the binding a little later.
+        // The server learns of the binding a little later.
         eventually("the rights", async || lock.read("any", TTL).await.ok()).await;
         Self { server, admin, lock }
     }
