@@ -41,10 +41,10 @@ differential: rust tools ## Play random operations on a store and on its model (
 	$(CARGO) run --package incumbent-differential -- --store $(or $(STORE),nats-2.15.1) $(if $(OPERATIONS),--operations $(OPERATIONS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
-soak: rust ## Thousands of campaigners on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CAMPAIGNERS=20)
+soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CANDIDATES=20)
 	@scripts/install-nats.sh 2.15.1
 	$(CARGO) run --release --package incumbent-soak -- run $(if $(MINUTES),--minutes $(MINUTES)) \
-		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CAMPAIGNERS),--campaigners $(CAMPAIGNERS))
+		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CANDIDATES),--candidates $(CANDIDATES))
 
 # CI breaks a quarter of the rules, another one with each commit: all of them take an hour.
 PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 4 + 1))/4)
@@ -78,8 +78,8 @@ bench: rust ## Measure
 	@scripts/install-object-stores.sh >/dev/null
 	$(CARGO) bench --package incumbent --all-features
 
-model: rust ## Explore every schedule of small elections (CAMPAIGNERS=2, or 3, MINUTES=5)
-	$(CARGO) run --release --package incumbent-model -- --campaigners $(or $(CAMPAIGNERS),2) --minutes $(or $(MINUTES),5)
+model: rust ## Explore every schedule of small elections (CANDIDATES=2, or 3, MINUTES=5)
+	$(CARGO) run --release --package incumbent-model -- --candidates $(or $(CANDIDATES),2) --minutes $(or $(MINUTES),5)
 
 chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print what became of them
 	@scripts/install-nats.sh 2.15.1

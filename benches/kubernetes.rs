@@ -16,12 +16,12 @@ use incumbent_test_support::{KubeServer, go_program};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use support::{Campaigner, End, load, show, takeover};
+use support::{Candidate, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
 const TRIALS: u32 = 6;
 const FIRSTS: u32 = 20;
-const STAND_BYS: usize = 49;
+const STANDBYS: usize = 49;
 const STEADY: Duration = Duration::from_secs(30);
 const KINDS: [&str; 2] = ["ours", "client-go"];
 
@@ -67,26 +67,26 @@ fn main() {
         let lease = format!("{kind}-steady");
         let requests = || runtime.block_on(requests(&server));
         let start = |identity: &str| start(kind, &lease, identity);
-        let rate = load(start, STAND_BYS, LEASE * 2, STEADY, requests);
+        let rate = load(start, STANDBYS, LEASE * 2, STEADY, requests);
         println!(
-            "requests on the Lease, 1 leader and {STAND_BYS} stand-bys, {kind}: {rate:.2} a second"
+            "requests on the Lease, 1 leader and {STANDBYS} standbys, {kind}: {rate:.2} a second"
         );
     }
 }
 
-fn ours(server: &KubeServer, lease: &str, identity: &str) -> Campaigner {
+fn ours(server: &KubeServer, lease: &str, identity: &str) -> Candidate {
     let timing = LeaseTiming::new(LEASE, LEASE * 4 / 5, LEASE / 5).expect("client-go's checks");
-    Campaigner::ours(async || {
+    Candidate::ours(async || {
         let cluster = Cluster::from_kubeconfig(server.kubeconfig(), None).await;
         new_election(lease, cluster.expect("a cluster").lease_lock().timing(timing))
             .identity(identity)
     })
 }
 
-fn client_go(go: &Path, server: &KubeServer, lease: &str, identity: &str) -> Campaigner {
+fn client_go(go: &Path, server: &KubeServer, lease: &str, identity: &str) -> Candidate {
     let mut command = Command::new(go);
     command.arg("-kubeconfig").arg(server.kubeconfig());
-    Campaigner::other(command.args(["-name", lease, "-identity", identity]), |_| {})
+    Candidate::other(command.args(["-name", lease, "-identity", identity]), |_| {})
 }
 
 /// What a control plane does for hours, here at once: by the clock of its holder a Lease is renewed for longer than a lease.

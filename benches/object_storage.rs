@@ -19,11 +19,11 @@ use incumbent_test_support::{HttpFaultProxy, go_program};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use tokio::runtime::Runtime;
 
-use support::{Campaigner, End, load, show, takeover};
+use support::{Candidate, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
 const TRIALS: u32 = 6;
-const STAND_BYS: usize = 49;
+const STANDBYS: usize = 49;
 const STEADY: Duration = Duration::from_secs(30);
 /// Until a standby polls at its slowest rate.
 const SETTLE: Duration = Duration::from_secs(30);
@@ -59,11 +59,8 @@ fn main() {
     for kind in kinds {
         let object = format!("{}-steady", name(kind));
         let start = |identity: &str| start(kind, &object, identity);
-        let rate = load(start, STAND_BYS, SETTLE, STEADY, requests);
-        println!(
-            "requests, 1 leader and {STAND_BYS} stand-bys, {}: {rate:.2} a second",
-            name(kind)
-        );
+        let rate = load(start, STANDBYS, SETTLE, STEADY, requests);
+        println!("requests, 1 leader and {STANDBYS} standbys, {}: {rate:.2} a second", name(kind));
     }
 }
 
@@ -71,10 +68,10 @@ fn name(kind: Option<&Path>) -> &'static str {
     if kind.is_none() { "ours" } else { "vimeo" }
 }
 
-fn ours(port: u16, object: &str, identity: &str) -> Campaigner {
+fn ours(port: u16, object: &str, identity: &str) -> Candidate {
     let account =
         r#"{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}"#;
-    Campaigner::ours(async || {
+    Candidate::ours(async || {
         let store = GoogleCloudStorageBuilder::new()
             .with_bucket_name(BUCKET)
             .with_base_url(&format!("http://127.0.0.1:{port}"))
@@ -92,12 +89,12 @@ fn theirs(
     object: &str,
     identity: &str,
     asked: Arc<AtomicU64>,
-) -> Campaigner {
+) -> Candidate {
     let mut command = Command::new(program);
     command.env("STORAGE_EMULATOR_HOST", format!("127.0.0.1:{port}"));
     command.args(["-count", "-bucket", BUCKET, "-object", object, "-identity", identity]);
     command.args(["-term", &format!("{}s", LEASE.as_secs())]);
-    Campaigner::other(&mut command, move |said| {
+    Candidate::other(&mut command, move |said| {
         if said == "asks" {
             asked.fetch_add(1, Ordering::Relaxed);
         }

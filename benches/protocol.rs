@@ -97,7 +97,7 @@ fn machine(c: &mut Criterion) {
         b.iter(|| lab.wake());
         assert!(lab.campaign.deadline().is_some(), "the campaign still leads");
     });
-    c.bench_function("renewal heard by a stand-by", |b| {
+    c.bench_function("renewal heard by a standby", |b| {
         let mut lab = Lab::new();
         let mut number = 0;
         b.iter(|| {

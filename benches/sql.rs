@@ -1,7 +1,7 @@
 //! Takeovers and load on PostgreSQL, beside the clients of the job queue River, and on a SQLite file: lease 5 s (River's is 15 s),
 //! disks synced.
 //!
-//! Each of our campaigners has a runtime and connections of its own in this process, so a crash is a runtime that is gone; River's
+//! Each of our candidates has a runtime and connections of its own in this process, so a crash is a runtime that is gone; River's
 //! are processes.
 
 mod support;
@@ -19,12 +19,12 @@ use incumbent_test_support::{PostgresServer, go_program};
 use sqlx::{Connection, PgConnection, Row};
 use tokio::runtime::Runtime;
 
-use support::{Campaigner, End, load, show, takeover};
+use support::{Candidate, End, load, show, takeover};
 
 const LEASE: Duration = Duration::from_secs(5);
 const RELEASES: u32 = 30;
 const CRASHES: u32 = 6;
-const STAND_BYS: usize = 49;
+const STANDBYS: usize = 49;
 const STEADY: Duration = Duration::from_secs(20);
 /// River's clients poll every 5 to 6 s.
 const SETTLE: Duration = Duration::from_secs(12);
@@ -48,7 +48,7 @@ impl Place<'_> {
         }
     }
 
-    fn start(self, name: &str, identity: &str) -> Campaigner {
+    fn start(self, name: &str, identity: &str) -> Candidate {
         match self {
             Self::Postgres { server, polling } => ours(name, identity, async |tables| {
                 let database = Postgres::connect_with(&server.url(DATABASE), tables).await;
@@ -57,7 +57,7 @@ impl Place<'_> {
             }),
             Self::River { server, program } => {
                 let mut command = river(program, server);
-                Campaigner::other(command.args(["-identity", identity]), |_| {})
+                Candidate::other(command.args(["-identity", identity]), |_| {})
             }
             Self::Sqlite(path) => ours(name, identity, async |tables| {
                 Arc::new(Sqlite::open_with(path, tables).await.expect("a file").lock())
@@ -67,8 +67,8 @@ impl Place<'_> {
     }
 }
 
-fn ours(name: &str, identity: &str, lock: impl AsyncFnOnce(Tables) -> Arc<dyn Lock>) -> Campaigner {
-    Campaigner::ours(async || {
+fn ours(name: &str, identity: &str, lock: impl AsyncFnOnce(Tables) -> Arc<dyn Lock>) -> Candidate {
+    Candidate::ours(async || {
         let lock = lock(Tables::make().longest_lease(LEASE)).await;
         new_election(name, lock).identity(identity).lease(LEASE)
     })
@@ -111,12 +111,12 @@ fn main() {
     println!("transactions a second, nobody there: {quiet:.2}");
     let polling = Place::Postgres { server: &server, polling: true };
     for place in [postgres, polling, river] {
-        for stand_bys in [0, STAND_BYS] {
-            let name = format!("steady-{stand_bys}-{}", place.name());
+        for standbys in [0, STANDBYS] {
+            let name = format!("steady-{standbys}-{}", place.name());
             let start = |identity: &str| place.start(&name, identity);
-            let rate = load(start, stand_bys, SETTLE, STEADY, transactions);
+            let rate = load(start, standbys, SETTLE, STEADY, transactions);
             println!(
-                "transactions a second, {}: a leader and {stand_bys} stand-bys {rate:.2}",
+                "transactions a second, {}: a leader and {standbys} standbys {rate:.2}",
                 place.name()
             );
         }

@@ -26,9 +26,9 @@ async fn main() {
     let creates = count_creates(&server).await;
 
     let (won, mut wins) = mpsc::unbounded_channel();
-    let mut campaigners = Vec::with_capacity(standbys + 1);
+    let mut candidates = Vec::with_capacity(standbys + 1);
     for number in 0..=standbys {
-        campaigners.push(campaigner(&server, number, won.clone()).await);
+        candidates.push(candidate(&server, number, won.clone()).await);
     }
     let mut leader = wins.recv().await.expect("a leader");
     tokio::time::sleep(3 * TTL).await; // until all have heard a few renewals
@@ -36,9 +36,9 @@ async fn main() {
     let (mut asked, mut empty) = (Vec::new(), Vec::new());
     for _ in 0..TAKEOVERS {
         creates.store(0, Ordering::SeqCst);
-        let mut changes = campaigners[leader].changes();
+        let mut changes = candidates[leader].changes();
         let begin = Instant::now();
-        campaigners[leader].resign();
+        candidates[leader].resign();
         leader = wins.recv().await.expect("a leader");
         empty.push(begin.elapsed());
         while !matches!(changes.next().await, Some(Change::Lost { .. })) {}
@@ -48,7 +48,7 @@ async fn main() {
     asked.sort_unstable();
     empty.sort_unstable();
     println!(
-        "{standbys} stand-bys, {TAKEOVERS} takeovers after a release: creates sent {asked:?}, median {}",
+        "{standbys} standbys, {TAKEOVERS} takeovers after a release: creates sent {asked:?}, median {}",
         asked[TAKEOVERS / 2]
     );
     println!(
@@ -58,7 +58,7 @@ async fn main() {
     );
 }
 
-async fn campaigner(server: &Server, number: usize, won: mpsc::UnboundedSender<usize>) -> Election {
+async fn candidate(server: &Server, number: usize, won: mpsc::UnboundedSender<usize>) -> Election {
     let bucket = Bucket::open(server.connect().await, BUCKET).await.expect("the bucket");
     new_election("stampede", bucket.lock())
         .identity(format!("c{number}"))

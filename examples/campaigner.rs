@@ -1,7 +1,7 @@
 //! A candidate that prints its events as JSON lines, for programs that measure or attack elections:
 //! `{"t": CLOCK_BOOTTIME in ns, "identity", "election", "event": started|won|lost|work|stopped}`.
 //!
-//! `--count` campaigners of an election have a connection each; `--elections` elections share one. SIGTERM and Ctrl-C stop
+//! `--count` candidates of an election have a connection each; `--elections` elections share one. SIGTERM and Ctrl-C stop
 //! them in order.
 
 use std::error::Error;
@@ -27,7 +27,7 @@ struct Args {
     election: String,
     #[arg(long, default_value = "rust")]
     identity: String,
-    /// Campaigners in each election, each on its own connection.
+    /// Candidates in each election, each on its own connection.
     #[arg(long, default_value_t = 1)]
     count: u32,
     /// Elections, on a shared connection if there are several.
@@ -84,12 +84,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let shared = if args.elections > 1 { Some(open(&args).await?) } else { None };
     let mut running: Vec<(Teller, Election)> = Vec::new();
     for number in 0..args.elections {
-        for campaigner in 0..args.count {
+        for candidate in 0..args.count {
             let several = |name: &str, n: u32, of: u32| {
                 if of > 1 { format!("{name}-{n}").into() } else { name.into() }
             };
             let teller = Teller {
-                identity: several(&args.identity, campaigner, args.count),
+                identity: several(&args.identity, candidate, args.count),
                 election: several(&args.election, number, args.elections),
             };
             let lock = match &shared {

@@ -1,4 +1,4 @@
-//! Campaigners that can stop and crash: ours, each on a runtime of its own in this process, and other programs.
+//! Candidates that can stop and crash: ours, each on a runtime of its own in this process, and other programs.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Longer than any takeover should take.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-pub struct Campaigner {
+pub struct Candidate {
     program: Program,
     wins: Receiver<Instant>,
 }
@@ -30,7 +30,7 @@ pub enum End {
     Crash,
 }
 
-impl Campaigner {
+impl Candidate {
     /// One of this library, with connections that are made on its own runtime.
     pub fn ours(builder: impl AsyncFnOnce() -> ElectionBuilder) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -43,7 +43,7 @@ impl Campaigner {
     /// A program that prints `won` when it leads. `said` gets the other lines.
     pub fn other(command: &mut Command, said: impl Fn(&str) + Send + 'static) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("another campaigner");
+        let mut child = command.spawn().expect("another candidate");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let (won, wins) = channel();
         thread::spawn(move || {
@@ -93,7 +93,7 @@ fn working(builder: ElectionBuilder, won: Sender<Instant>) -> ElectionBuilder {
 }
 
 /// How long after `end` of the first, which is of some `age` then, the second leads.
-pub fn takeover(start: impl Fn(&str) -> Campaigner, age: Duration, end: End) -> Duration {
+pub fn takeover(start: impl Fn(&str) -> Candidate, age: Duration, end: End) -> Duration {
     let first = start("first");
     first.won();
     let second = start("second");
@@ -105,22 +105,22 @@ pub fn takeover(start: impl Fn(&str) -> Campaigner, age: Duration, end: End) -> 
     took
 }
 
-/// Starts a leader and `stand_bys` standbys, and returns the rate of `count` per second over `span`, after `settle`.
+/// Starts a leader and `standbys` standbys, and returns the rate of `count` per second over `span`, after `settle`.
 pub fn load(
-    start: impl Fn(&str) -> Campaigner,
-    stand_bys: usize,
+    start: impl Fn(&str) -> Candidate,
+    standbys: usize,
     settle: Duration,
     span: Duration,
     count: impl Fn() -> f64,
 ) -> f64 {
     let leader = start("leader");
     leader.won();
-    let stand_bys: Vec<_> = (0..stand_bys).map(|i| start(&format!("stand-by-{i}"))).collect();
+    let standbys: Vec<_> = (0..standbys).map(|i| start(&format!("standby-{i}"))).collect();
     thread::sleep(settle);
     let (before, began) = (count(), Instant::now());
     thread::sleep(span);
     let rate = (count() - before) / began.elapsed().as_secs_f64();
-    stand_bys.into_iter().for_each(|stand_by| stand_by.end(End::Crash));
+    standbys.into_iter().for_each(|standby| standby.end(End::Crash));
     leader.end(End::Release);
     rate
 }

@@ -24,7 +24,7 @@ pub async fn callbacks_may_call_every_method_of_the_election<S: Service>() {
     let started = Arc::new(Notify::new());
     let may_begin = Arc::clone(&started);
     let election = service
-        .campaigner("only")
+        .candidate("only")
         .await
         .on_campaign(move |_| {
             let cell = Arc::clone(&campaigned);
@@ -66,7 +66,7 @@ pub async fn panics_in_callbacks_end_the_term_but_not_the_campaign<S: Service>()
     let service = S::start().await;
     let failed = Arc::new(AtomicBool::new(false));
     let election = service
-        .campaigner("only")
+        .candidate("only")
         .await
         .on_campaign(move |state| {
             let fails = state == State::Leader && !failed.swap(true, Ordering::SeqCst);
@@ -92,7 +92,7 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
     let (held, dropped) = oneshot::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(Some(held)));
     let election = service
-        .campaigner("first")
+        .candidate("first")
         .await
         .on_won(move |leadership| {
             let held = held.lock().unwrap().take();
@@ -106,7 +106,7 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
         .unwrap();
     let mut changes = election.changes();
     won(&mut changes).await;
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     soon("stop returns", election.stop()).await;
     assert!(soon("the work is dropped", dropped).await.is_err());
     let _leadership = leads(&second).await;
@@ -117,7 +117,7 @@ pub async fn a_call_of_on_campaign_ends_with_the_campaign<S: Service>() {
     let service = S::start().await;
     let (held, dropped) = oneshot::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(Some(held)));
-    let builder = service.campaigner("only").await;
+    let builder = service.candidate("only").await;
     let builder = builder.on_campaign(move |_| {
         let held = held.lock().unwrap().take();
         async move {
@@ -137,7 +137,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
     let (finish, finished) = std::sync::mpsc::channel::<()>();
     let finished = Arc::new(std::sync::Mutex::new(finished));
     let first = service
-        .campaigner("first")
+        .candidate("first")
         .await
         .on_won(move |leadership| {
             let finished = Arc::clone(&finished);
@@ -151,7 +151,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
     let mut changes = first.changes();
     won(&mut changes).await;
     first.resign();
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     let leadership = leads(&second).await;
     assert!(!first.is_leader());
     drop(finish);
@@ -182,7 +182,7 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
     let (told, tellings) = oneshot::channel();
     let told = Arc::new(std::sync::Mutex::new(Some(told)));
     let election = service
-        .campaigner("only")
+        .candidate("only")
         .await
         .grace(S::LEASE / 2)
         .on_won(move |leadership| {

@@ -14,7 +14,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
     let (told, mut tellings) = mpsc::unbounded_channel();
     let lost = told.clone();
     let election = service
-        .campaigner("only")
+        .candidate("only")
         .await
         .on_won(move |leadership| {
             let _ = told.send(format!("won {}", leadership.token()));
@@ -56,7 +56,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
 /// A leader that finds a foreign value in its entry steps down and reports the holder.
 pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
     let service = S::start().await;
-    let election = service.campaigner("only").await.start().unwrap();
+    let election = service.candidate("only").await.start().unwrap();
     let leadership = leads(&election).await;
     service.overwrite("my_app", "mallory").await;
     let loss = soon("the end", leadership.ended()).await;
@@ -68,7 +68,7 @@ pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
 /// Work that has ended releases the leadership (kubernetes-client/python#2670: the task had died, renewals went on).
 pub async fn work_that_ends_ends_the_term<S: Service>() {
     let service = S::start().await;
-    let election = service.campaigner("only").await.on_won(|_leadership| async {}).start().unwrap();
+    let election = service.candidate("only").await.on_won(|_leadership| async {}).start().unwrap();
     let mut changes = election.changes();
     let cause = lost(&mut changes);
     assert_eq!(cause.await, Cause::WorkEnded);
@@ -79,7 +79,7 @@ pub async fn work_that_panics_ends_the_term<S: Service>() {
     let service = S::start().await;
     let failed = Arc::new(AtomicBool::new(false));
     let election = service
-        .campaigner("only")
+        .candidate("only")
         .await
         .on_won(move |leadership| {
             let first = !failed.swap(true, Ordering::SeqCst);
@@ -99,7 +99,7 @@ pub async fn work_that_panics_ends_the_term<S: Service>() {
 /// Work under a guard is dropped when the term ends, and its caller gets the cause.
 pub async fn a_guard_sees_the_end_of_its_term_and_its_work_is_dropped<S: Service>() {
     let service = S::start().await;
-    let election = service.campaigner("only").await.start().unwrap();
+    let election = service.candidate("only").await.start().unwrap();
     let leadership = leads(&election).await;
     assert_eq!(leadership.run(async { 7 }).await.unwrap(), 7);
     assert!(election.is_leader(), "the guard is still held");

@@ -23,10 +23,10 @@ pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let advertising =
         |builder: ElectionBuilder, said: &Advertisement| builder.advertise(said.clone()).start();
 
-    let leading = advertising(service.campaigner("first").await, &first).unwrap();
+    let leading = advertising(service.candidate("first").await, &first).unwrap();
     drop(leads(&leading).await);
     assert_eq!(leading.leader().unwrap().advertisement.as_deref(), Some(&first));
-    let stands = advertising(service.campaigner("second").await, &second).unwrap();
+    let stands = advertising(service.candidate("second").await, &second).unwrap();
     sees(&stands, "first").await;
     for seen in [leader(&mut observed, "first").await, stands.leader().unwrap()] {
         assert_eq!((seen.advertisement.as_deref(), seen.is_me), (Some(&first), false));

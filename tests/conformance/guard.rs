@@ -27,7 +27,7 @@ pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_g
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
     let (mut dropped, work) = begin_work(leads(&first.election).await).await;
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
     first.crash();
     let _leadership = leads(&second).await;
@@ -54,7 +54,7 @@ pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_b
         };
         worked.run(work).await
     });
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
     let blocked = first.block();
     let _leadership = leads(&second).await;

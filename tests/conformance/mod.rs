@@ -45,7 +45,7 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The lock as another process would open it.
     fn lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send;
 
-    /// The same for an operator, who may do more than a campaigner.
+    /// The same for an operator, who may do more than a candidate.
     fn operators_lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
         self.lock()
     }
@@ -59,8 +59,8 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The identity in the entry of an election.
     fn holder(&self, name: &str) -> impl Future<Output = Option<String>> + Send;
 
-    /// Describes a campaigner of the suite's election, whose work continues until it must stop.
-    fn campaigner(&self, identity: &str) -> impl Future<Output = ElectionBuilder> + Send {
+    /// Describes a candidate of the suite's election, whose work continues until it must stop.
+    fn candidate(&self, identity: &str) -> impl Future<Output = ElectionBuilder> + Send {
         async move {
             let builder = new_election("my_app", self.lock().await).identity(identity);
             working(builder.lease(Self::LEASE))
@@ -147,7 +147,7 @@ pub async fn sees(election: &Election, identity: &str) {
     .await;
 }
 
-/// A campaigner in a runtime of its own, which can die without a last word.
+/// A candidate in a runtime of its own, which can die without a last word.
 pub struct Process {
     runtime: Option<tokio::runtime::Runtime>,
     pub election: Election,
@@ -162,9 +162,9 @@ impl Process {
             .expect("a runtime");
         let (service, identity) = (Arc::clone(service), identity.to_owned());
         let election = runtime
-            .spawn(async move { service.campaigner(&identity).await.start().expect("a start") })
+            .spawn(async move { service.candidate(&identity).await.start().expect("a start") })
             .await
-            .expect("a campaigner");
+            .expect("a candidate");
         Self { runtime: Some(runtime), election }
     }
 

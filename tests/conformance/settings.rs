@@ -11,9 +11,9 @@ use super::{LEASE, Service, leads};
 /// A requested stop is carried out even if its caller does not wait for it (google/trillian#3789, kubernetes#112023).
 pub async fn stop_continues_when_its_caller_is_cancelled<S: Service>() {
     let service = S::start().await;
-    let first = service.campaigner("first").await.start().unwrap();
+    let first = service.candidate("first").await.start().unwrap();
     drop(leads(&first).await);
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     let _ = first.stop().now_or_never(); // the caller gives up at once
     let _leadership = leads(&second).await;
 }

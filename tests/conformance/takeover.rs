@@ -10,26 +10,26 @@ use tokio::sync::mpsc;
 
 use super::{ExclusionChecker, PATIENCE, Process, Service, change, leads, lost, sees, soon};
 
-/// Of ten campaigners one leads, the others know it, and each of the ten leads in turn as its leaders stop.
+/// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let mut campaigners = Vec::new();
+    let mut candidates = Vec::new();
     for i in 0..10 {
         let identity = format!("c{i}");
-        let builder = checker.watch(service.campaigner(&identity).await, &identity, won.clone());
-        campaigners.push(builder.start().unwrap());
+        let builder = checker.watch(service.candidate(&identity).await, &identity, won.clone());
+        candidates.push(builder.start().unwrap());
     }
-    while !campaigners.is_empty() {
+    while !candidates.is_empty() {
         let leader = soon("somebody leads", wins.recv()).await.unwrap();
-        let leads = campaigners.iter().filter(|c| c.is_leader()).count();
+        let leads = candidates.iter().filter(|c| c.is_leader()).count();
         assert!(leads <= 1, "{leads} say that they lead");
-        for campaigner in &campaigners {
-            sees(campaigner, &leader).await;
+        for candidate in &candidates {
+            sees(candidate, &leader).await;
         }
-        let leader = campaigners.iter().position(|c| c.identity() == leader).unwrap();
-        campaigners.swap_remove(leader).stop().await;
+        let leader = candidates.iter().position(|c| c.identity() == leader).unwrap();
+        candidates.swap_remove(leader).stop().await;
     }
     checker.verdict();
 }
@@ -39,7 +39,7 @@ pub async fn a_crashed_leader_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
     let lost = leads(&first.election).await;
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
     assert_eq!(second.state(), State::Candidate);
     first.crash();
@@ -55,8 +55,8 @@ pub async fn a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced<S: 
     let process = Process::start(&service, "blocked").await;
     let leadership = leads(&process.election).await;
     let blocked = process.block();
-    let stand_by = service.campaigner("next").await.start().unwrap();
-    let _leads = leads(&stand_by).await;
+    let standby = service.candidate("next").await.start().unwrap();
+    let _leads = leads(&standby).await;
     assert!(!process.election.is_leader());
     assert!(!leadership.is_valid());
     assert_eq!(leadership.remaining(), Duration::ZERO);
@@ -66,15 +66,15 @@ pub async fn a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced<S: 
         Cause::Expired { .. } | Cause::Usurped { .. }
     ));
     drop(leadership);
-    stand_by.stop().await;
+    standby.stop().await;
 }
 
 /// A leader that stops releases its entry.
 pub async fn a_stopped_leader_is_replaced<S: Service>() {
     let service = S::start().await;
-    let first = service.campaigner("first").await.start().unwrap();
+    let first = service.candidate("first").await.start().unwrap();
     let leadership = leads(&first).await;
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
     drop(leadership);
     first.stop().await;
@@ -86,9 +86,9 @@ pub async fn a_stopped_leader_is_replaced<S: Service>() {
 /// A leader that resigns yields to others, and campaigns again.
 pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
-    let first = service.campaigner("first").await.start().unwrap();
+    let first = service.candidate("first").await.start().unwrap();
     let leadership = leads(&first).await;
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
     leadership.resign();
     assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Resigned);
@@ -105,11 +105,11 @@ pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let first = checker.watch(service.campaigner("first").await, "first", won.clone());
+    let first = checker.watch(service.candidate("first").await, "first", won.clone());
     let first = first.start().unwrap();
     let mut changes = first.changes();
     assert_eq!(soon("the first leads", wins.recv()).await.unwrap(), "first");
-    let second = checker.watch(service.campaigner("second").await, "second", won);
+    let second = checker.watch(service.candidate("second").await, "second", won);
     let second = second.start().unwrap();
     sees(&second, "first").await;
     service.evict("my_app").await;
@@ -129,7 +129,7 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     if lock.members().is_some() {
         return; // each of its locks is asked by itself
     }
-    let election = service.campaigner("only").await.start().unwrap();
+    let election = service.candidate("only").await.start().unwrap();
     let mut changes = election.changes();
     drop(leads(&election).await);
     // Where there is no server, others learn of it a little later than its leader.
@@ -157,9 +157,9 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
 /// Dropping the last handle of an election stops it as `stop` would.
 pub async fn dropping_the_last_handle_releases_the_leadership<S: Service>() {
     let service = S::start().await;
-    let first = service.campaigner("first").await.start().unwrap();
+    let first = service.candidate("first").await.start().unwrap();
     drop(leads(&first).await);
-    let second = service.campaigner("second").await.start().unwrap();
+    let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
     drop(first);
     let _leadership = leads(&second).await;
@@ -168,7 +168,7 @@ pub async fn dropping_the_last_handle_releases_the_leadership<S: Service>() {
 /// Whatever ends a term, the next one has a greater token.
 pub async fn tokens_grow_from_term_to_term<S: Service>() {
     let service = S::start().await;
-    let election = service.campaigner("only").await.start().unwrap();
+    let election = service.candidate("only").await.start().unwrap();
     let mut last = 0;
     for turn in 0..4 {
         let leadership = leads(&election).await;
@@ -190,13 +190,13 @@ pub async fn tokens_grow_from_term_to_term<S: Service>() {
     }
 }
 
-/// Two campaigners that show the same identity (kubernetes/kubernetes#61151) are two: one of them leads.
+/// Two candidates that show the same identity (kubernetes/kubernetes#61151) are two: one of them leads.
 pub async fn two_candidates_with_the_same_identity_are_distinct<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let a = checker.watch(service.campaigner("twin").await, "a", won.clone()).start().unwrap();
-    let b = checker.watch(service.campaigner("twin").await, "b", won).start().unwrap();
+    let a = checker.watch(service.candidate("twin").await, "a", won.clone()).start().unwrap();
+    let b = checker.watch(service.candidate("twin").await, "b", won).start().unwrap();
     for (name, twin, other) in [("a", &a, &b), ("b", &b, &a)].repeat(2) {
         while soon("a twin leads", wins.recv()).await.unwrap() != name {
             other.resign(); // its turn was before
@@ -217,7 +217,7 @@ pub async fn an_observer_sees_the_leader_and_never_campaigns<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();
     let mut changes = observer.changes();
-    let election = service.campaigner("first").await.start().unwrap();
+    let election = service.candidate("first").await.start().unwrap();
     let leadership = leads(&election).await;
     let seen = change(&mut changes, "the observer sees it", |change| match change {
         Change::Leader(Some(leader)) => Some(leader.clone()),
@@ -239,7 +239,7 @@ pub async fn an_observer_sees_the_leader_and_never_campaigns<S: Service>() {
 /// However late it gets to read them.
 pub async fn a_subscription_from_the_start_misses_no_change<S: Service>() {
     let service = S::start().await;
-    let (election, mut changes) = service.campaigner("only").await.start_with_changes().unwrap();
+    let (election, mut changes) = service.candidate("only").await.start_with_changes().unwrap();
     let leadership = leads(&election).await;
     let told = change(&mut changes, "the win is told", |change| match change {
         Change::Won { token } => Some(*token),

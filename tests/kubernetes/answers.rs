@@ -104,7 +104,7 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_of_decades_counts_for_two_hours() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     ours.stop().await;
     let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": i32::MAX });

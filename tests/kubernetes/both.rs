@@ -61,7 +61,7 @@ impl Both {
         Self { kube: TestEnv::alone(lease).await, nats }
     }
 
-    /// One of the two, as a campaigner of its own reaches it.
+    /// One of the two, as a candidate of its own reaches it.
     pub async fn lock(&self, which: Which) -> Arc<dyn Lock> {
         match which {
             Which::Lease => Service::lock(&self.kube).await,
@@ -86,7 +86,7 @@ impl Both {
         members
     }
 
-    async fn stand(&self, identity: &str, lenient: Option<Which>) -> Election {
+    async fn campaign(&self, identity: &str, lenient: Option<Which>) -> Election {
         let both = all_of(self.locks(lenient).await);
         working(new_election(NAME, both).identity(identity)).start().expect("a start")
     }
@@ -215,7 +215,7 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
     let (lease, bucket) = (both.lock(Which::Lease).await, both.lock(Which::Nats).await);
     let mut last = [0, 0];
     for turn in 0..2 {
-        let election = both.stand("only", None).await;
+        let election = both.campaign("only", None).await;
         let leadership = leads(&election).await;
         let (entry_there, entry_here) = (entry(&*lease).await, entry(&*bucket).await);
         let tokens = leadership.tokens().into_iter().map(|token| token.map(|token| token.0));
@@ -236,7 +236,7 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
         assert!(tombstone.unix_timestamp_nanos() / 1000 <= released, "the Lease is released last");
     }
 
-    let election = both.stand("only", None).await;
+    let election = both.campaign("only", None).await;
     let leadership = leads(&election).await;
     let before = leadership.deadline();
     both.pause(Which::Nats);
@@ -258,7 +258,7 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
 /// foreign ends the term; the other lock is released, and a candidate that needs that one alone leads by it.
 async fn is_required(struck: Which) {
     let both = Both::new(LEASE).await;
-    let election = both.stand("both", None).await;
+    let election = both.campaign("both", None).await;
     let leadership = leads(&election).await;
     both.pause(struck);
     tokio::time::sleep(LEASE / 4).await;
@@ -331,7 +331,7 @@ async fn a_required_bucket_that_fails_ends_the_term_and_gives_the_lease_back() {
 /// taken again in the midst of the term. One that is deleted or foreign ends the term all the same.
 async fn is_best_effort(struck: Which) {
     let both = Both::new(LEASE).await;
-    let election = both.stand("both", Some(struck)).await;
+    let election = both.campaign("both", Some(struck)).await;
     let leadership = leads(&election).await;
     holds(&leadership, struck, true).await;
 
@@ -379,7 +379,7 @@ async fn a_bucket_on_best_effort_that_fails_is_done_without() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_candidate_on_one_lock_sees_the_leader_of_both() {
     let both = Both::new(LEASE).await;
-    let election = both.stand("both", None).await;
+    let election = both.campaign("both", None).await;
     let _leadership = leads(&election).await;
     for which in [Which::Lease, Which::Nats] {
         let observer = incumbent::observe(NAME, both.lock(which).await).unwrap();

@@ -1,4 +1,4 @@
-//! A fleet in which some need a Lease, some a bucket and some both, client-go's campaigners among them, through faults of either.
+//! A fleet in which some need a Lease, some a bucket and some both, client-go's candidates among them, through faults of either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::conformance::soon;
 use crate::peer::Peer;
 use crate::work_log::{self, Own, Tick, listen, work};
 
-/// As client-go's campaigners have it.
+/// As client-go's candidates have it.
 const LEASE: Duration = Duration::from_secs(5);
 
 /// What befalls who leads by both.

@@ -1,4 +1,4 @@
-//! In one election with client-go's campaigners.
+//! In one election with client-go's candidates.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
     assert_eq!(transitions(&env).await, 0);
     let mut last = 0;
     for turn in 0..3 {
-        let ours = env.stand("ours").await;
+        let ours = env.campaign("ours").await;
         sees(&ours, "go").await;
         go.stop().await;
         let leadership = leads(&ours).await;
@@ -47,7 +47,7 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(3600)).await;
     let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     sees(&ours, "go").await;
     go.stop().await;
     // Had it to wait out its own longest lease, it would be an hour.
@@ -70,7 +70,7 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
     go.says("won").await;
     assert_eq!(transitions(&env).await, 2);
     // The mark of the crashed term is still there.
-    let next = env.stand("next").await;
+    let next = env.campaign("next").await;
     sees(&next, "go-again").await;
     assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
 }
@@ -79,7 +79,7 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_stale_mark_is_ignored() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let mut go = Peer::start(&env, "go").await;
     go.says("sees ours").await;
@@ -87,21 +87,21 @@ async fn a_stale_mark_is_ignored() {
     go.says("won").await;
     let object = env.object().await.unwrap();
     assert!(object["metadata"]["annotations"]["incumbent/mark"].is_string(), "{object}");
-    let next = env.stand("next").await;
+    let next = env.campaign("next").await;
     sees(&next, "go").await;
     assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
     go.stop().await;
     let _leadership = leads(&next).await;
 }
 
-/// A client-go campaigner that was suspended while it led, and is ended when it wakes up, may release a record
+/// A client-go candidate that was suspended while it led, and is ended when it wakes up, may release a record
 /// that is ours: our leader steps down, and no other leads beside it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let mut go = Peer::start(&env, "go").await;
     go.says("won").await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     sees(&ours, "go").await;
     go.signal("STOP").await;
     let leadership = leads(&ours).await;
@@ -123,7 +123,7 @@ async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_emptied_holder_is_an_eviction_and_no_release() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let mut changes = ours.changes();
     let mut record = env.record().await.unwrap();

@@ -20,7 +20,7 @@ use crate::work_log::{self, Tick, listen, work};
 const LEASE: Duration = Duration::from_secs(6);
 /// LeaseDuration, RenewDeadline, RetryPeriod.
 const TIMING: [&str; 3] = ["6s", "2s", "1s"];
-/// The campaigner that is cut off.
+/// The candidate that is cut off.
 const GO: &str = "go-behind-the-relay";
 
 /// A leader of client-go behind a relay, a standby of ours, and the log of their work.

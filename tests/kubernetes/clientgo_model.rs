@@ -59,7 +59,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         chorias: None,
         client_gos: 2,
         vimeos: 0,
-        campaigners: Vec::new(),
+        candidates: Vec::new(),
         faults: vec![(12_000, fault)],
     };
     let mut world = World::new(&scenario, true);

@@ -206,8 +206,8 @@ impl<K: Kind> TestEnv<K> {
         K::lock(&self.cluster().await, self.timing)
     }
 
-    /// A campaigner with the timing of the lock.
-    pub async fn stand(&self, identity: &str) -> Election {
+    /// A candidate with the timing of the lock.
+    pub async fn campaign(&self, identity: &str) -> Election {
         working(new_election("my_app", self.lock_of_account().await).identity(identity))
             .start()
             .expect("a start")

@@ -1,4 +1,4 @@
-//! What goes wrong between a campaigner and the API server.
+//! What goes wrong between a candidate and the API server.
 
 use std::fs;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
 async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
     let lease = SECOND * 10;
     let env = TestEnv::<InLease>::alone(lease).await;
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     sees(&second, "first").await;
 
     env.server.pause();
@@ -87,7 +87,7 @@ async fn a_silent_watch_is_noticed_and_restarted() {
     let lock = cluster.in_namespace(&*env.namespace).lease_lock().timing(timing(LEASE));
     let lock = lock.object(OBJECT);
 
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     drop(leads(&first).await);
     let second = working(new_election("my_app", lock.clone()).identity("second")).start().unwrap();
     sees(&second, "first").await;
@@ -123,7 +123,7 @@ async fn a_silent_watch_is_noticed_and_restarted() {
 async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
     for minutes in [-3, 3] {
         let env = TestEnv::<InLease>::new(SECOND * 2).await;
-        let ours = env.stand("ours").await;
+        let ours = env.campaign("ours").await;
         drop(leads(&ours).await);
         ours.stop().await;
         let write = async || {
@@ -137,7 +137,7 @@ async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
             .await;
         };
         write().await;
-        let ours = env.stand("ours").await;
+        let ours = env.campaign("ours").await;
         sees(&ours, "stranger").await;
         for _ in 0..20 {
             assert!(!ours.is_leader(), "{minutes} minutes: it renews");
@@ -156,7 +156,7 @@ async fn third_writer<K: Kind>() {
     let first = Process::start(&env, "first").await;
     drop(leads(&first.election).await);
     let mut changes = first.election.changes();
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     sees(&second, "first").await;
     let (busy, writes) = (Arc::clone(&env), tokio::sync::watch::Sender::new(0));
     let count = writes.clone();
@@ -331,7 +331,7 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_stops_and_reports_the_cause() {
     let env = TestEnv::<InLease>::new(SECOND * 2).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let mut changes = ours.changes();
     let path =

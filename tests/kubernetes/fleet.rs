@@ -1,4 +1,4 @@
-//! A fleet of both libraries' campaigners in one Lease, through releases, crashes, pauses and restarts of the API server.
+//! A fleet of both libraries' candidates in one Lease, through releases, crashes, pauses and restarts of the API server.
 
 use std::sync::Arc;
 use std::time::Duration;

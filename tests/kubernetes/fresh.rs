@@ -32,7 +32,7 @@ async fn made<K: Kind>(env: &TestEnv<K>) {
 async fn is_led_at_once<K: Kind>() {
     let env = TestEnv::<K>::new(LONG).await;
     made(&env).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     // Had it to wait out a lease, it would be an hour.
     drop(leads(&ours).await);
     ours.stop().await;
@@ -59,7 +59,7 @@ async fn a_lease_is_created_for_a_new_election_and_never_replaces_another() {
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     let refused = lock.create("no_name", LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
-    drop(leads(&env.stand("ours").await).await);
+    drop(leads(&env.campaign("ours").await).await);
 }
 
 /// Its creator may be wrong: applying a manifest again recreates a deleted object, under a living leader.
@@ -73,7 +73,7 @@ async fn a_recreated_lease_is_not_taken_for_new() {
     env.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
     let deleted = Instant::now();
     made(&env).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
     assert!(deleted.elapsed() >= LEASE, "{:?}", deleted.elapsed());
     assert!(leadership.is_valid());
@@ -94,7 +94,7 @@ async fn a_lease_without_its_record_is_not_taken_for_new() {
     });
     env.patch(json!({ "metadata": { "annotations": annotations }, "spec": spec })).await;
     let wiped = Instant::now();
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
     assert!(wiped.elapsed() >= LEASE, "{:?}", wiped.elapsed());
     assert!(leadership.is_valid());
@@ -170,7 +170,7 @@ async fn the_first_leader_leads_at_once_when_deletions_are_visible() {
         matches!(lock.read("my_app", LEASE).await, Ok(Reading::Empty { proof: true })).then_some(())
     })
     .await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     // Had it to wait out a lease, it would be an hour.
     drop(leads(&ours).await);
 }
@@ -188,7 +188,7 @@ async fn the_first_leader_after_a_visible_deletion_waits() {
     })
     .await;
     let began = Instant::now();
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let _leadership = leads(&ours).await;
     assert!(began.elapsed() >= LEASE, "{:?}", began.elapsed());
 }

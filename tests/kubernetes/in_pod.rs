@@ -21,7 +21,7 @@ use crate::env::{InLease, OBJECT, TestEnv, timing};
 const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Where a pod has them, in its view of `/var/run`.
 const ACCOUNT: &str = "secrets/kubernetes.io/serviceaccount";
-/// Has this program be the campaigner of a pod.
+/// Has this program be the candidate of a pod.
 const IN_POD: &str = "INCUMBENT_TEST_IN_POD";
 
 /// The files of a service account, as the kubelet keeps them: exchanged all at once, by a link.

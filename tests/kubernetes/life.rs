@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 async fn a_free_lock_is_taken_as_operator_sdk_takes_it() {
     let life = Life::new().await;
     let uid = life.pod("first", None).await;
-    let leadership = life.stand("first").await.leads().await;
+    let leadership = life.campaign("first").await.leads().await;
     assert!(!leadership.resumed());
     assert_eq!((leadership.name(), leadership.pod()), (OBJECT, "first"));
     let lock = life.env.object().await.unwrap();
@@ -66,10 +66,10 @@ async fn a_pod_that_is_being_deleted_is_waited_for() {
     life.ask_pod_to_leave("first").await;
     // A later candidate has read all of it.
     life.pod("third", None).await;
-    life.stand("third").await.logs("stands by: pod first leads").await;
+    life.campaign("third").await.logs("stands by: pod first leads").await;
     assert!(second.is_waiting());
     // In a pod that is being deleted, no candidate begins to lead.
-    life.stand("first").await.fails(LifeErrorKind::PodEnded, "is being deleted").await;
+    life.campaign("first").await.fails(LifeErrorKind::PodEnded, "is being deleted").await;
     life.delete_pod("first").await;
     assert!(second.leads().await.token() > first.token());
 }
@@ -88,7 +88,7 @@ async fn the_lock_moves_when_the_leaders_pod_was_evicted_preempted_or_has_ended(
         let second = life.second("first").await;
         life.pod_status("first", json!({ "phase": phase, "reason": reason })).await;
         assert!(second.leads().await.token() > first.token());
-        life.stand("first").await.fails(LifeErrorKind::PodEnded, "has ended").await;
+        life.campaign("first").await.fails(LifeErrorKind::PodEnded, "has ended").await;
     }
 }
 
@@ -201,7 +201,7 @@ async fn a_lock_without_an_owner_is_replaced() {
     let life = Life::new().await;
     let old = life.lock_of(&[]).await;
     life.pod("first", None).await;
-    let first = life.stand("first").await.leads().await;
+    let first = life.campaign("first").await.leads().await;
     let new = life.env.object().await.unwrap();
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"]);
 
@@ -231,7 +231,7 @@ async fn an_object_that_is_not_a_lock_is_left_alone() {
             object["metadata"]["ownerReferences"] = json!([owner]);
         }
         life.make_lock(object).await;
-        let error = life.stand("first").await.fails(LifeErrorKind::Misconfigured, says).await;
+        let error = life.campaign("first").await.fails(LifeErrorKind::Misconfigured, says).await;
         assert!(error.to_string().contains("take another name"), "{error}");
         assert!(life.env.object().await.is_some());
     }
@@ -245,7 +245,7 @@ async fn locks_of_operator_sdk_are_respected() {
     life.lock_of(&[("sdk", &sdk)]).await;
     let second = life.second("sdk").await;
     assert!(second.is_waiting());
-    let resumed = life.stand("sdk").await.leads().await;
+    let resumed = life.campaign("sdk").await.leads().await;
     assert!(resumed.resumed(), "its own lock, though another program has made it");
     life.delete_pod("sdk").await;
     assert!(second.leads().await.token() > resumed.token());
@@ -272,7 +272,7 @@ async fn a_restarted_container_leads_on() {
     let first = life.leader("first", None).await;
     let second = life.second("first").await;
     let lock = life.env.object().await.unwrap();
-    let again = life.stand("first").await.leads().await;
+    let again = life.campaign("first").await.leads().await;
     assert!(again.resumed());
     assert!(again.token() >= first.token());
     assert_eq!(life.env.object().await.unwrap(), lock, "nothing was written");
@@ -292,7 +292,7 @@ async fn many_candidates_lead_one_after_the_other() {
     for number in 0..PODS {
         let pod = format!("pod-{number}");
         life.pod(&pod, None).await;
-        waiting.push(life.stand(&pod).await);
+        waiting.push(life.campaign(&pod).await);
     }
     let mut last = None;
     while !waiting.is_empty() {
@@ -316,16 +316,16 @@ async fn any_object_can_be_the_lock() {
         .with_fields(fields.as_object().unwrap().clone());
     for (number, carrier) in [LifeCarrier::lease(), limits].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
-        let stand = |pod: &str| {
+        let campaign = |pod: &str| {
             let candidate = leader_for_life("another", &admin).pod(pod);
             start(candidate.carrier(carrier.clone()).poll(Duration::from_secs(3600)))
         };
         life.pod(&a, None).await;
-        let first = stand(&a).leads().await;
+        let first = campaign(&a).leads().await;
         life.pod(&b, None).await;
-        let second = stand(&b);
+        let second = campaign(&b);
         second.logs(&format!("stands by: pod {a} leads")).await;
-        assert!(stand(&a).leads().await.resumed());
+        assert!(campaign(&a).leads().await.resumed());
         life.delete_pod(&a).await;
         assert!(second.leads().await.token() > first.token());
     }
@@ -337,7 +337,7 @@ async fn an_eviction_applies_to_the_lock_that_was_read() {
     let life = Life::new().await;
     let first = life.leader("first", None).await;
     life.pod("second", None).await;
-    let second = life.stand("second").await;
+    let second = life.campaign("second").await;
     second.logs("stands by: pod first leads").await;
 
     let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);

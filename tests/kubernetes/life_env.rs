@@ -161,20 +161,20 @@ impl Life {
         leader_for_life(OBJECT, &self.cluster().await).pod(pod).poll(NEVER)
     }
 
-    pub async fn stand(&self, pod: &str) -> Standing {
+    pub async fn campaign(&self, pod: &str) -> Standing {
         start(self.candidate(pod).await)
     }
 
     /// A leader in a pod that is made for it.
     pub async fn leader(&self, pod: &str, node: Option<&str>) -> LifeLeadership {
         self.pod(pod, node).await;
-        self.stand(pod).await.leads().await
+        self.campaign(pod).await.leads().await
     }
 
     /// A candidate in a pod of its own, on standby for `leader`.
     pub async fn second(&self, leader: &str) -> Standing {
         self.pod("second", None).await;
-        let second = self.stand("second").await;
+        let second = self.campaign("second").await;
         second.logs(&format!("stands by: pod {leader} leads")).await;
         second
     }

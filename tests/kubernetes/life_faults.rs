@@ -52,7 +52,7 @@ async fn a_missing_right_is_one_clear_error() {
         life.pod("first", None).await;
         lacks(&life, resource, verb).await;
         let says = format!("the right to {verb} is missing");
-        life.stand("first").await.fails(LifeErrorKind::Denied, &says).await;
+        life.campaign("first").await.fails(LifeErrorKind::Denied, &says).await;
     }
 }
 
@@ -103,8 +103,8 @@ async fn without_the_right_to_nodes_the_pod_decides() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_unusable_pod_is_one_clear_error() {
     let life = Life::new().await;
-    life.stand("nobody").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
-    life.stand("No Pod").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
+    life.campaign("nobody").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
+    life.campaign("No Pod").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
     let cluster = life.cluster().await;
     let misnamed = start(leader_for_life("my_app", &cluster).pod("nobody"));
     misnamed.fails(LifeErrorKind::Misconfigured, "no name of a Kubernetes object").await;
@@ -139,7 +139,7 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
     });
     // A later candidate has read all of it.
     life.pod("third", None).await;
-    life.stand("third").await.logs("stands by: pod first leads").await;
+    life.campaign("third").await.logs("stands by: pod first leads").await;
     assert!(second.is_waiting() && !lost.is_finished());
     life.delete_pod("first").await;
     let first = soon("the first one hears of it", lost).await.unwrap();

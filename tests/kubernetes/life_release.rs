@@ -47,7 +47,7 @@ async fn a_leader_that_releases_its_lock_is_replaced_and_may_campaign_again() {
 
     // Once more: the lock is another's now, and stays.
     first.release().await.expect("nothing to release");
-    let again = life.stand("first").await;
+    let again = life.campaign("first").await;
     again.logs("stands by: pod second leads").await;
     assert!(again.is_waiting());
     next.release().await.expect("a release");
@@ -182,14 +182,14 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
     .await;
     for (number, resource) in [ApiResource::erase::<Secret>(&()), office].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
-        let stand = |pod: &str| {
+        let campaign = |pod: &str| {
             let carrier = LifeCarrier::object(resource.clone());
             start(leader_for_life("another", &admin).pod(pod).carrier(carrier))
         };
         life.pod(&a, None).await;
-        let first = stand(&a).leads().await;
+        let first = campaign(&a).leads().await;
         life.pod(&b, None).await;
-        let second = stand(&b);
+        let second = campaign(&b);
         second.logs(&format!("stands by: pod {a} leads")).await;
         life.delete_pod(&a).await;
         let second = second.leads().await;

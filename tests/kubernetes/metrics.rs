@@ -34,13 +34,13 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
 
     let life = Life::new().await;
     life.pod("measured-pod", None).await;
-    let stand = async || {
+    let campaign = async || {
         let cluster = life.cluster().await;
         soon("leadership", leader_for_life("my-app", &cluster).pod("measured-pod").into_future())
             .await
             .expect("leadership")
     };
-    let first = stand().await;
+    let first = campaign().await;
     let leading = seen(&snapshotter, "my-app", "measured-pod");
     assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));
     assert_eq!(leading["incumbent_terms_total"], DebugValue::Counter(1));
@@ -48,7 +48,7 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     assert!(matches!(&leading["incumbent_takeover_seconds"],
         DebugValue::Histogram(all) if all.len() == 1));
     assert!(!leading.contains_key("incumbent_renewal_seconds"), "nothing is renewed");
-    let resumed = stand().await;
+    let resumed = campaign().await;
     let leading = seen(&snapshotter, "my-app", "measured-pod");
     assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));
     assert_eq!(leading["incumbent_terms_total"], DebugValue::Counter(0), "no other term");

@@ -1,4 +1,4 @@
-//! client-go's campaigners, as processes of their own.
+//! client-go's candidates, as processes of their own.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a campaigner with ReleaseOnCancel and the timing 5 s, 4 s, 1 s.
+    /// Starts a candidate with ReleaseOnCancel and the timing 5 s, 4 s, 1 s.
     pub async fn start<K: Kind>(env: &TestEnv<K>, identity: &str) -> Self {
         Self::start_with(env, &env.kubeconfig, identity).await
     }
@@ -42,7 +42,7 @@ impl Peer {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .expect("client-go's campaigner");
+            .expect("client-go's candidate");
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         Self { process, lines }
     }
@@ -60,7 +60,7 @@ impl Peer {
                     return;
                 }
             }
-            panic!("client-go's campaigner has ended before it said {wanted:?}");
+            panic!("client-go's candidate has ended before it said {wanted:?}");
         })
         .await;
     }
@@ -68,7 +68,7 @@ impl Peer {
     /// Ends it as an operator does; it releases its lock.
     pub async fn stop(mut self) {
         self.signal("TERM").await;
-        soon("client-go's campaigner ends", self.process.wait()).await.unwrap();
+        soon("client-go's candidate ends", self.process.wait()).await.unwrap();
     }
 
     /// Kills it.

@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_fields_of_a_lease_are_those_of_client_go() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
     let held = eventually("a renewal", async || {
         let record = env.record().await?;
@@ -36,16 +36,16 @@ async fn the_fields_of_a_lease_are_those_of_client_go() {
     assert_eq!(released["leaseDurationSeconds"], 1);
     assert_eq!(released["acquireTime"], released["renewTime"]);
     assert_eq!(released["leaseTransitions"], 0);
-    let next = env.stand("next").await;
+    let next = env.campaign("next").await;
     drop(leads(&next).await);
     assert_eq!(env.record().await.unwrap()["leaseTransitions"], 1);
 }
 
-/// The same in the annotation of older campaigners, whose times are in seconds.
+/// The same in the annotation of older candidates, whose times are in seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_fields_of_an_annotation_are_those_of_client_go() {
     let env = TestEnv::<InConfigMap>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let held = env.record().await.unwrap();
     let keys: Vec<_> = held.as_object().unwrap().keys().map(String::as_str).collect();
@@ -80,13 +80,13 @@ async fn what_is_left<K: Kind>() {
         .await
         .unwrap();
     let record = env.record().await.unwrap();
-    assert_eq!(record["holderIdentity"], "ours", "client-go's campaigners must wait as well");
+    assert_eq!(record["holderIdentity"], "ours", "client-go's candidates must wait as well");
     assert_eq!(record["leaseDurationSeconds"], 4);
     let Ok(Reading::Found(found)) = lock.read("my_app", LEASE).await else { panic!() };
     assert_eq!(found.content, Content::Vacant(Tombstone::Released { by, left }));
 }
 
-/// Who stops while it still waits for an earlier holder passes on what is left, to client-go's campaigners too.
+/// Who stops while it still waits for an earlier holder passes on what is left, to client-go's candidates too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_passes_on_the_remaining_cool_down() {
     what_is_left::<InLease>().await;
@@ -103,7 +103,7 @@ async fn an_existing_object_is_used_and_keeps_its_other_fields() {
         "data": { "theirs": "stays" },
     });
     env.post(&path, &object).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     ours.stop().await;
     let object = env.object().await.unwrap();
@@ -115,7 +115,7 @@ async fn an_existing_object_is_used_and_keeps_its_other_fields() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn events_name_the_new_leader() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(1)).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     ours.stop().await;
     let uid = env.object().await.unwrap()["metadata"]["uid"].clone();

@@ -1,4 +1,4 @@
-//! Between one campaigner of client-go and the API server, in plain HTTP: it can cut that one off alone, in more than one way.
+//! Between one candidate of client-go and the API server, in plain HTTP: it can cut that one off alone, in more than one way.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// `identity`: of the campaigner, by which its renewals are known.
+    /// `identity`: of the candidate, by which its renewals are known.
     pub async fn start(server: kube::Client, identity: &'static str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().unwrap().port();

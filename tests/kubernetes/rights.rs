@@ -116,7 +116,7 @@ async fn the_documented_role_has_no_unneeded_right() {
     })
     .await;
     // Without it the candidate polls, and campaigns all the same.
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     drop(crate::conformance::leads(&ours).await);
 }
 
@@ -130,7 +130,7 @@ async fn a_candidate_without_rights_names_the_missing_one() {
     env.send("PUT", &path, "application/json", body).await.unwrap();
     let lock = Service::lock(&env).await;
     eventually("the rights are gone", async || lock.read("my_app", LEASE).await.err()).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let mut changes = ours.changes();
     let failure = change(&mut changes, "it says why", |change| match change {
         incumbent::Change::Trouble(failure) => Some(failure.clone()),

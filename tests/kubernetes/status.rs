@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_eviction_applies_to_the_version_that_was_read() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
     let lock = env.cluster().await.lease_lock();
     let read = async || lock.office(OBJECT, LEASE).await.unwrap().expect("a record");
@@ -85,7 +85,7 @@ async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_reports_existing_and_deleted_elections() {
     let env = TestEnv::<InConfigMap>::new(LEASE).await;
-    let ours = env.stand("ours").await;
+    let ours = env.campaign("ours").await;
     let token = leads(&ours).await.token();
     let admin = incumbent::kubernetes::Cluster::new(env.admin.clone());
     let lock = admin.in_namespace(&*env.namespace).config_map_lock();

@@ -21,7 +21,7 @@ pub fn now() -> u64 {
     u64::try_from(now.as_nanos()).unwrap()
 }
 
-/// A runtime that ends at once, from wherever it is dropped: so a campaigner in it crashes.
+/// A runtime that ends at once, from wherever it is dropped: so a candidate in it crashes.
 pub struct Own(Option<Runtime>);
 
 impl Own {
@@ -61,7 +61,7 @@ pub async fn work(leadership: Leadership, who: String, tell: UnboundedSender<Tic
     }
 }
 
-/// Passes on the ticks of a campaigner of client-go.
+/// Passes on the ticks of a candidate of client-go.
 pub async fn listen(
     mut lines: Lines<BufReader<ChildStdout>>,
     who: String,

@@ -85,8 +85,8 @@ async fn a_candidate_that_never_polls_continues() {
     let leader = new_election("my_app", lock.clone()).identity("first").start().unwrap();
     let _leadership = leads(&leader).await;
     let never = |_: u32, _: f64| Duration::MAX;
-    let stand_by = new_election("my_app", Deaf(lock)).backoff(never).start().unwrap();
-    sees(&stand_by, "first").await;
+    let standby = new_election("my_app", Deaf(lock)).backoff(never).start().unwrap();
+    sees(&standby, "first").await;
     tokio::task::yield_now().await; // it begins to wait
-    assert!(tokio::time::timeout(LEASE / 5, stand_by.won()).await.is_err(), "it stands");
+    assert!(tokio::time::timeout(LEASE / 5, standby.won()).await.is_err(), "it stands");
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use metrics_util::debugging::{DebugValue, Snapshotter};
 
-/// Metrics of one campaigner by name and other labels. Each is reported once: counters start again at zero.
+/// Metrics of one candidate by name and other labels. Each is reported once: counters start again at zero.
 pub fn seen(
     snapshotter: &Snapshotter,
     election: &str,
@@ -28,7 +28,7 @@ pub fn seen(
     seen
 }
 
-/// Of a campaigner that leads, and has renewed, in its first term.
+/// Of a candidate that leads, and has renewed, in its first term.
 pub fn shows_a_leader(seen: &HashMap<String, DebugValue>) {
     assert_eq!(seen["incumbent_leader"], DebugValue::Gauge(1.0.into()));
     assert_eq!(seen["incumbent_terms_total"], DebugValue::Counter(1));

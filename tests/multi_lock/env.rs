@@ -31,7 +31,7 @@ impl Diary {
     }
 }
 
-/// A lock in process as one campaigner reaches it: it can be denied writes and be cut off while others are not.
+/// A lock in process as one candidate reaches it: it can be denied writes and be cut off while others are not.
 #[derive(Clone)]
 pub struct Door {
     pub lock: MemoryLock,
@@ -174,7 +174,7 @@ pub fn memory() -> MemoryLock {
 }
 
 /// A candidate whose work continues until it must stop.
-pub fn campaigner(lock: impl Lock, identity: &str) -> ElectionBuilder {
+pub fn candidate(lock: impl Lock, identity: &str) -> ElectionBuilder {
     working(new_election(NAME, lock).identity(identity).lease(LEASE))
 }
 

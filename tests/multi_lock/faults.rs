@@ -7,7 +7,7 @@ use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, leads, sees, soon};
-use crate::env::{Diary, Door, Failing, NAME, campaigner, memory};
+use crate::env::{Diary, Door, Failing, NAME, candidate, memory};
 
 /// What befalls a lock.
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +35,10 @@ async fn befalls(blow: Blow, struck: usize) {
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let watch = |builder, who: &str| checker.watch(builder, who, won.clone());
-    let first = watch(campaigner(all_of(doors.clone()), "first"), "first").start().unwrap();
+    let first = watch(candidate(all_of(doors.clone()), "first"), "first").start().unwrap();
     assert_eq!(soon("a win", wins.recv()).await.unwrap(), "first");
     let leadership = leads(&first).await;
-    let second = watch(campaigner(all_of(locks.clone()), "second"), "second").start().unwrap();
+    let second = watch(candidate(all_of(locks.clone()), "second"), "second").start().unwrap();
     sees(&second, "first").await;
     match blow {
         Blow::Evicted => drop(locks[struck].evict(NAME)),

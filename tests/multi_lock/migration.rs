@@ -1,4 +1,4 @@
-//! A fleet moves from one lock to another, a campaigner at a time.
+//! A fleet moves from one lock to another, a candidate at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use incumbent::{Election, all_of, best_effort, required};
 use tokio::sync::watch;
 
 use crate::conformance::{leads, soon};
-use crate::env::{campaigner, memory};
+use crate::env::{candidate, memory};
 
 /// Who works, and whether two ever did.
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct Floor {
 impl Floor {
     fn start(self: &Arc<Self>, lock: impl Lock, identity: &str) -> Election {
         let floor = Arc::clone(self);
-        campaigner(lock, identity)
+        candidate(lock, identity)
             .on_won(move |leadership| {
                 let floor = Arc::clone(&floor);
                 async move {
@@ -50,7 +50,7 @@ impl Floor {
     }
 }
 
-/// One step of the way: the locks of a campaigner that has been upgraded.
+/// One step of the way: the locks of a candidate that has been upgraded.
 type Step = fn(&MemoryLock, &MemoryLock) -> Vec<Member>;
 
 const STEPS: [Step; 5] = [
@@ -61,7 +61,7 @@ const STEPS: [Step; 5] = [
     |_, b| vec![required(b.clone())],
 ];
 
-/// From A alone to B alone, campaigner by campaigner: each step shares a required lock with the one before it.
+/// From A alone to B alone, candidate by candidate: each step shares a required lock with the one before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_fleet_moves_from_one_lock_to_another_and_never_has_two_leaders() {
     for turn in 0..4 {
@@ -91,7 +91,7 @@ async fn a_fleet_moves_from_one_lock_to_another_and_never_has_two_leaders() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_may_lead_without_a_common_required_lock() {
     let (a, b) = (memory(), memory());
-    let (old, new) = (campaigner(a, "old").start().unwrap(), campaigner(b, "new").start().unwrap());
+    let (old, new) = (candidate(a, "old").start().unwrap(), candidate(b, "new").start().unwrap());
     let _leads = leads(&old).await;
     let _leads_as_well = leads(&new).await;
     assert!(old.is_leader() && new.is_leader(), "which is why \"any of\" is not offered");

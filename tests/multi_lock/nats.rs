@@ -7,7 +7,7 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, Election, all_of, best_effort, required};
 
 use crate::conformance::{LEASE, Service, change, leads, sees, soon};
-use crate::env::{NAME, campaigner, held, memory};
+use crate::env::{NAME, candidate, held, memory};
 use crate::nats_env::{BUCKET, TestEnv};
 use crate::suite;
 
@@ -98,7 +98,7 @@ async fn trouble(election: &Election) -> LockErrorKind {
 async fn a_paused_server_ends_the_term_where_it_is_required() {
     let (memory, nats) = (memory(), TestEnv::with_ttl(LEASE).await);
     let both = all_of([required(memory.clone()), required(nats.lock().await)]);
-    let election = campaigner(both, "only").start().unwrap();
+    let election = candidate(both, "only").start().unwrap();
     let leadership = leads(&election).await;
     nats.server.pause();
     let loss = soon("the end", leadership.ended()).await;
@@ -113,7 +113,7 @@ async fn a_paused_server_ends_the_term_where_it_is_required() {
 async fn a_best_effort_server_that_restarts_costs_no_term() {
     let (memory, nats) = (memory(), TestEnv::with_ttl(LEASE).await);
     let both = all_of([required(memory.clone()), best_effort(nats.lock().await)]);
-    let election = campaigner(both, "only").start().unwrap();
+    let election = candidate(both, "only").start().unwrap();
     let leadership = leads(&election).await;
     assert!(leadership.tokens()[1].is_some());
     nats.server.kill();
@@ -145,14 +145,14 @@ async fn a_bucket_that_is_missing_is_reported_and_handled_as_chosen() {
     js.delete_key_value(BUCKET).await.expect("a deletion");
     let strict = memory();
     let needs_it = all_of([required(strict.clone()), required(lock)]);
-    let needs_it = campaigner(needs_it, "strict").start().unwrap();
+    let needs_it = candidate(needs_it, "strict").start().unwrap();
     trouble(&needs_it).await;
-    let lenient = campaigner(all_of([required(memory()), best_effort(other)]), "lenient");
+    let lenient = candidate(all_of([required(memory()), best_effort(other)]), "lenient");
     let lenient = lenient.start().unwrap();
     drop(leads(&lenient).await);
     assert!(lenient.trouble().is_some());
     // Who needs no bucket leads by the other lock meanwhile.
-    let plain = campaigner(strict, "plain").start().unwrap();
+    let plain = candidate(strict, "plain").start().unwrap();
     drop(leads(&plain).await);
     sees(&needs_it, "plain").await;
     assert!(!needs_it.is_leader());

@@ -7,7 +7,7 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, won};
-use crate::env::{Diary, Door, Failing, NAME, campaigner, held, memory};
+use crate::env::{Diary, Door, Failing, NAME, candidate, held, memory};
 
 const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
 
@@ -28,7 +28,7 @@ fn pair() -> Pair {
 #[tokio::test]
 async fn locks_are_taken_in_order_and_released_in_reverse() {
     let Pair { doors, diary, .. } = pair();
-    let election = campaigner(all_of(doors), "only").start().unwrap();
+    let election = candidate(all_of(doors), "only").start().unwrap();
     let mut changes = election.changes();
     won(&mut changes).await;
     assert_eq!(diary.take(), ["a took", "b took"]);
@@ -45,7 +45,7 @@ async fn a_later_lock_is_released_when_an_earlier_one_is_lost_before_the_term() 
     let Pair { locks: [a, b], doors, diary } = pair();
     b.overwrite(NAME, "somebody");
     b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
-    let election = campaigner(all_of(doors), "only").start().unwrap();
+    let election = candidate(all_of(doors), "only").start().unwrap();
     held(&b, Some("only")).await;
     assert!(!election.is_leader());
     a.evict(NAME);
@@ -57,7 +57,7 @@ async fn a_later_lock_is_released_when_an_earlier_one_is_lost_before_the_term() 
 async fn each_lock_has_its_token_and_the_deadline_is_the_earlier_one() {
     let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
     b.overwrite("another", "somebody"); // so that revisions differ
-    let election = campaigner(all_of([to_a.clone(), to_b.clone()]), "only").start().unwrap();
+    let election = candidate(all_of([to_a.clone(), to_b.clone()]), "only").start().unwrap();
     let leadership = leads(&election).await;
     let token = |lock: &MemoryLock| {
         let lock = lock.clone();
@@ -122,7 +122,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
     for kind in [LockErrorKind::Unavailable, LockErrorKind::Unknown, LockErrorKind::Misconfigured] {
         let Pair { locks: [a, _], doors: [to_a, to_b], .. } = pair();
         to_b.fail(Failing::All(kind));
-        let election = campaigner(all_of([to_a, to_b.clone()]), "only").start().unwrap();
+        let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
         let mut changes = election.changes();
         let trouble = change(&mut changes, "the trouble is told", |change| match change {
             Change::Trouble(failure) => Some(failure.clone()),
@@ -133,7 +133,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
         assert_eq!(&*trouble.message, "lock 2 of 2 (required): so the test wants it");
         assert_eq!(election.trouble(), Some(trouble));
         // Others, who do not need the second, lead by the first meanwhile.
-        let other = campaigner(a.clone(), "other").start().unwrap();
+        let other = candidate(a.clone(), "other").start().unwrap();
         drop(leads(&other).await);
         assert!(!election.is_leader());
         to_b.fail(Failing::Nothing);
@@ -148,7 +148,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
 async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
     let Pair { locks: [a, _], doors: [to_a, to_b], diary } = pair();
     to_b.fail(Failing::Writes(LockErrorKind::Denied));
-    let election = campaigner(all_of([to_a, to_b.clone()]), "only").start().unwrap();
+    let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
     let mut changes = election.changes();
     let denied = |change: &Change| match change {
         Change::Trouble(failure) => Some(failure.kind),
@@ -156,7 +156,7 @@ async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
     };
     let kind = change(&mut changes, "the trouble is told", denied).await;
     assert_eq!(kind, LockErrorKind::Denied);
-    let other = campaigner(a, "other").start().unwrap();
+    let other = candidate(a, "other").start().unwrap();
     drop(leads(&other).await);
     sees(&election, "other").await;
     other.stop().await;
@@ -176,7 +176,7 @@ async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
         let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
         to_b.fail(fails);
         let lock = all_of([required(to_a), best_effort(to_b.clone())]);
-        let election = campaigner(lock, "only").start().unwrap();
+        let election = candidate(lock, "only").start().unwrap();
         let leadership = leads(&election).await;
         assert_eq!(leadership.tokens()[1], None);
         let trouble = election.trouble().expect("it is reported");
@@ -210,10 +210,10 @@ async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
         if writes_denied {
             to_b.fail(Failing::Writes(LockErrorKind::Denied));
         }
-        let rival = campaigner(b.clone(), "rival").start().unwrap();
+        let rival = candidate(b.clone(), "rival").start().unwrap();
         drop(leads(&rival).await);
         let lock = all_of([required(to_a), best_effort(to_b)]);
-        let election = campaigner(lock, "only").start().unwrap();
+        let election = candidate(lock, "only").start().unwrap();
         held(&a, Some("only")).await;
         held(&a, None).await; // it has given back what it held in vain
         assert!(rival.is_leader() && !election.is_leader());
@@ -227,9 +227,9 @@ async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
     let Pair { locks: [_, b], doors: [to_a, to_b], .. } = pair();
     to_b.fail(OUT_OF_REACH);
     let election =
-        campaigner(all_of([required(to_a), best_effort(to_b.clone())]), "only").start().unwrap();
+        candidate(all_of([required(to_a), best_effort(to_b.clone())]), "only").start().unwrap();
     let leadership = leads(&election).await;
-    let rival = campaigner(b, "rival").start().unwrap();
+    let rival = candidate(b, "rival").start().unwrap();
     drop(leads(&rival).await);
     to_b.fail(Failing::Nothing);
     let loss = soon("the end", leadership.ended()).await;
@@ -240,7 +240,7 @@ async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
 async fn a_best_effort_lock_may_come_first() {
     let Pair { locks: [_, b], doors: [to_a, to_b], diary } = pair();
     let lock = || all_of([best_effort(to_a.clone()), required(to_b.clone())]);
-    let election = campaigner(lock(), "first").start().unwrap();
+    let election = candidate(lock(), "first").start().unwrap();
     let leadership = leads(&election).await;
     assert_eq!(diary.take(), ["a took", "b took"]);
     assert_eq!(Some(leadership.token()), leadership.tokens()[1], "of the first required one");
@@ -248,7 +248,7 @@ async fn a_best_effort_lock_may_come_first() {
     election.stop().await;
     assert_eq!(diary.take(), ["b released", "a released"]);
     to_a.fail(OUT_OF_REACH);
-    let election = campaigner(lock(), "second").start().unwrap();
+    let election = candidate(lock(), "second").start().unwrap();
     drop(leads(&election).await);
     assert_eq!(b.holder(NAME).as_deref(), Some("second"));
 }
@@ -263,8 +263,8 @@ async fn candidates_with_different_orders_do_not_deadlock() {
     let q = [Door::new(&b, "b", &diary), Door::new(&a, "a", &diary)];
     p[1].fail(stuck);
     q[1].fail(stuck);
-    let first = campaigner(all_of(p.clone()), "p").start().unwrap();
-    let second = campaigner(all_of(q.clone()), "q").start().unwrap();
+    let first = candidate(all_of(p.clone()), "p").start().unwrap();
+    let second = candidate(all_of(q.clone()), "q").start().unwrap();
     held(&a, Some("p")).await;
     held(&b, Some("q")).await;
     p[1].fail(Failing::Nothing);
@@ -282,13 +282,13 @@ async fn candidates_with_different_orders_do_not_deadlock() {
 async fn a_candidate_on_one_lock_does_not_block_one_on_both() {
     let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
     to_b.fail(OUT_OF_REACH);
-    let sees_one = campaigner(all_of([to_a, to_b]), "sees one").start().unwrap();
+    let sees_one = candidate(all_of([to_a, to_b]), "sees one").start().unwrap();
     let mut changes = sees_one.changes();
     let trouble = |change: &Change| matches!(change, Change::Trouble(_)).then_some(());
     if sees_one.trouble().is_none() {
         change(&mut changes, "the trouble is told", trouble).await;
     }
-    let sees_both = campaigner(all_of([a.clone(), b]), "sees both").start().unwrap();
+    let sees_both = candidate(all_of([a.clone(), b]), "sees both").start().unwrap();
     drop(leads(&sees_both).await);
     assert!(!sees_one.is_leader());
 }

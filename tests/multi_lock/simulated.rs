@@ -112,7 +112,7 @@ impl World {
         let keeping =
             [Keeping::LeavesMarkers, [Keeping::LeavesMarkers, Keeping::Forever][random.usize(..2)]];
         let server = |keeping| Server::new(LEASE, keeping, LEASE * 2);
-        let stand = |who: u64, kind, seed, ppm| Standing {
+        let campaign = |who: u64, kind, seed, ppm| Standing {
             kind,
             machine: machine(kind, keeping, who, seed),
             life: 0,
@@ -128,7 +128,7 @@ impl World {
         let fleet = (0..4).map(|who| {
             let kind = KINDS[random.usize(..KINDS.len())];
             let ppm = random.i64(-900..900);
-            stand(who, kind, random.u64(..), ppm)
+            campaign(who, kind, random.u64(..), ppm)
         });
         let fleet = fleet.collect::<Vec<_>>();
         let (servers, queue) = (keeping.map(server), BTreeMap::new());

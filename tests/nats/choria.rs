@@ -1,4 +1,4 @@
-//! A fleet shared with campaigners that behave as Choria's do.
+//! A fleet shared with candidates that behave as Choria's do.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ impl Ledger {
     }
 }
 
-/// A campaigner that does on the wire what go-choria's provider does without back-off: create, plain update at 0.75 of the
+/// A candidate that does on the wire what go-choria's provider does without back-off: create, plain update at 0.75 of the
 /// TTL, win 200 ms after the first update, give up on any error.
 fn choria_like(kv: kv::Store, identity: &'static str, ledger: Arc<Ledger>) -> JoinHandle<()> {
     tokio::spawn(async move {

@@ -87,7 +87,7 @@ async fn junk_in_the_entry_supersedes_and_expires() {
     office.gets_filled_again().await;
 }
 
-/// A value of another campaigner, headers and all, is another holder.
+/// A value of another candidate, headers and all, is another holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_of_another_holder_supersedes() {
     let mut office = Office::open().await;
@@ -103,7 +103,7 @@ async fn an_entry_of_another_holder_supersedes() {
     office.gets_filled_again().await;
 }
 
-/// Headers that no campaigner of ours would write change nothing but the holder.
+/// Headers that no candidate of ours would write change nothing but the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_headers_are_survived() {
     let mut office = Office::open().await;

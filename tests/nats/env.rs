@@ -41,7 +41,7 @@ impl TestEnv {
         lock_at(&self.server.url()).await
     }
 
-    pub async fn campaigner(&self, identity: &str) -> ElectionBuilder {
+    pub async fn candidate(&self, identity: &str) -> ElectionBuilder {
         working(new_election("my_app", self.lock().await).identity(identity))
     }
 
@@ -51,10 +51,10 @@ impl TestEnv {
     }
 
     pub async fn start(&self, identity: &str) -> Election {
-        self.campaigner(identity).await.start().expect("a start")
+        self.candidate(identity).await.start().expect("a start")
     }
 
-    /// A campaigner behind a proxy.
+    /// A candidate behind a proxy.
     pub async fn start_at(&self, url: &str, identity: &str) -> Election {
         let lock = lock_at(url).await;
         working(new_election("my_app", lock).identity(identity)).start().expect("a start")

@@ -36,7 +36,7 @@ async fn a_create_that_landed_and_whose_reply_was_lost_wins() {
     let leadership = leads(&election).await;
     assert!(
         leadership.token().0 > stands.sequence,
-        "the term began over the campaigner's own entry"
+        "the term began over the candidate's own entry"
     );
     assert!(leadership.is_valid());
 }
@@ -98,7 +98,7 @@ async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
     drop(leads(&second).await);
 }
 
-/// A create that arrives after its campaigner has given it up is found, and adopted or left to expire: the entry is
+/// A create that arrives after its candidate has given it up is found, and adopted or left to expire: the entry is
 /// not blocked by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_create_blocks_no_candidate() {

@@ -1,4 +1,4 @@
-//! Campaigners that may do less than everything.
+//! Candidates that may do less than everything.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
 /// Exactly what a Choria broker gives its clients.
 const CHORIA: &str = r#"authorization { users = [
     { user: admin, password: pw }
-    { user: campaigner, password: pw, permissions: {
+    { user: candidate, password: pw, permissions: {
         publish: ["$KV.CHORIA_LEADER_ELECTION.>", "$JS.API.STREAM.INFO.KV_CHORIA_LEADER_ELECTION"]
         subscribe: ["_INBOX.>"]
     } }

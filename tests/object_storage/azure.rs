@@ -1,4 +1,4 @@
-//! What Azurite answers in Azure's own words, and how a campaigner of Azure finds its account.
+//! What Azurite answers in Azure's own words, and how a candidate of Azure finds its account.
 
 use std::process::Command;
 

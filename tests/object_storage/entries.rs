@@ -51,7 +51,7 @@ async fn foreign_objects_are_kept_on_azure() {
     what_others_wrote_stays::<Azure>().await;
 }
 
-/// What no campaigner has written is not taken for an election.
+/// What no candidate has written is not taken for an election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_that_is_not_an_entry_is_left_alone() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -59,7 +59,7 @@ async fn an_object_that_is_not_an_entry_is_left_alone() {
         env.put(body.clone()).await;
         let error = env.bucket().lock().read("my_app", TIMEOUT).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
-        let stands = env.stand("c1");
+        let stands = env.campaign("c1");
         eventually("it says what is wrong", async || stands.trouble()).await;
         stands.stop().await;
         assert_eq!(env.object().await, Some(body));
@@ -69,7 +69,7 @@ async fn an_object_that_is_not_an_entry_is_left_alone() {
 /// Tokens grow when the object is deleted, by who has seen it and by who has not.
 async fn tokens_grow_over_a_deletion<K: Kind>() {
     let env = TestEnv::<K>::new(LEASE).await;
-    let first = env.stand("first");
+    let first = env.campaign("first");
     let token = leads(&first).await.token();
     env.delete().await;
     let again = eventually("it leads again", async || {
@@ -81,7 +81,7 @@ async fn tokens_grow_over_a_deletion<K: Kind>() {
     drop(again);
     first.stop().await;
     env.delete().await;
-    let newcomer = env.stand("newcomer");
+    let newcomer = env.campaign("newcomer");
     assert!(leads(&newcomer).await.token() > token);
 }
 
@@ -105,11 +105,11 @@ async fn tokens_grow_over_a_deletion_on_azure() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_restored_object_is_noticed() {
     let env = TestEnv::<S3>::new(LEASE).await;
-    let first = env.stand("first");
+    let first = env.campaign("first");
     drop(leads(&first).await);
     let old = env.object().await.unwrap();
     first.stop().await;
-    let second = env.stand("second");
+    let second = env.campaign("second");
     let token = leads(&second).await.token();
     let mut changes = second.changes();
     let set_back = Instant::now();
@@ -125,7 +125,7 @@ async fn a_restored_object_is_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_older_entry_of_the_same_candidate_is_not_its_term() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
-    let only = env.stand("only");
+    let only = env.campaign("only");
     let token = leads(&only).await.token();
     let old = env.object().await.unwrap();
     eventually("a renewal", async || env.object().await.filter(|object| *object != old)).await;
@@ -142,7 +142,7 @@ async fn every_write_has_its_own_content() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let mut changes = 0;
     for _ in 0..2 {
-        let only = env.stand("only");
+        let only = env.campaign("only");
         let mut leadership = leads(&only).await;
         let mut deadline = leadership.deadline();
         for _ in 0..2 {
@@ -154,7 +154,7 @@ async fn every_write_has_its_own_content() {
         only.stop().await;
     }
     let written = env.proxy.requests().into_iter().filter(|r| r.method() == "PUT");
-    // Each campaigner tries once, with two writes without a holder, whether conditions are checked.
+    // Each candidate tries once, with two writes without a holder, whether conditions are checked.
     let mut bodies: Vec<_> = written
         .inspect(|r| {
             let condition = r.header("if-match").or(r.header("if-none-match"));
@@ -177,7 +177,7 @@ async fn a_paused_leader_does_not_overwrite_its_successor() {
     let process = Process::start(&env, "blocked").await;
     let old = leads(&process.election).await;
     let blocked = process.block();
-    let next = env.stand("next");
+    let next = env.campaign("next");
     let leadership = leads(&next).await;
     drop(blocked);
     soon("the loss", old.ended()).await;
@@ -190,7 +190,7 @@ async fn a_paused_leader_does_not_overwrite_its_successor() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_operator_evicts_conditionally() {
     let env = TestEnv::<S3>::new(LEASE).await;
-    let only = env.stand("only");
+    let only = env.campaign("only");
     drop(leads(&only).await);
     let mut changes = only.changes();
     let lock = env.bucket().lock();

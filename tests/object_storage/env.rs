@@ -65,7 +65,7 @@ impl<K: Kind> TestEnv<K> {
         working(builder.lease(self.lease).backoff(often))
     }
 
-    pub fn stand(&self, identity: &str) -> Election {
+    pub fn campaign(&self, identity: &str) -> Election {
         self.describe(identity).start().expect("a start")
     }
 
@@ -82,7 +82,7 @@ impl<K: Kind> TestEnv<K> {
         }
     }
 
-    /// Writes over the object without asking what is there, as no campaigner does.
+    /// Writes over the object without asking what is there, as no candidate does.
     pub async fn put(&self, body: Vec<u8>) {
         self.store.put(&self.path(), body.into()).await.unwrap();
     }
@@ -98,7 +98,7 @@ impl<K: Kind> TestEnv<K> {
     }
 }
 
-/// A write of one and the same campaigner.
+/// A write of one and the same candidate.
 pub fn write(number: u64) -> Write {
     Write {
         expected: None,
@@ -132,7 +132,7 @@ impl<K: Kind> Service for TestEnv<K> {
 
     /// Nothing reports a change before the next poll, or the leader's next renewal. Renewals come more often here than a real
     /// store takes them, so that a leader notices its eviction before another candidate can have led.
-    async fn campaigner(&self, identity: &str) -> ElectionBuilder {
+    async fn candidate(&self, identity: &str) -> ElectionBuilder {
         self.describe(identity).renewal(Duration::from_millis(100))
     }
 

@@ -127,7 +127,7 @@ async fn a_write_keeps_its_revision_with_and_without_a_version_id() {
 async fn a_slow_store_gets_a_leader_in_the_end() {
     let env = TestEnv::<S3>::new(LEASE).await;
     env.proxy.always("PUT", HttpFault::Delay(LEASE / 8 * 3 / 5));
-    let only = env.stand("only");
+    let only = env.campaign("only");
     drop(leads(&only).await);
 }
 
@@ -152,7 +152,7 @@ async fn keys_are_not_shown_in_errors() {
 async fn a_short_pause_of_the_store_costs_nothing() {
     let lease = Duration::from_secs(8);
     let env = TestEnv::<S3>::alone(lease).await;
-    let only = env.stand("only");
+    let only = env.campaign("only");
     let leadership = leads(&only).await;
     let before = leadership.deadline();
     let stood = soon("a renewal", leadership.renewed(before)).await.unwrap();
@@ -220,7 +220,7 @@ async fn an_election_continues_after_a_killed_store() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_without_the_right_to_write_stops_in_time() {
     let env = TestEnv::<S3>::new(LEASE).await;
-    let only = env.stand("only");
+    let only = env.campaign("only");
     let leadership = leads(&only).await;
     let denied = s3_error("403 Forbidden", "AccessDenied", "not any more");
     env.proxy.always("PUT", HttpFault::Respond(denied));
@@ -237,7 +237,7 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
     let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
     let checker = Arc::new(ExclusionChecker::default());
     let (told, mut wins) = mpsc::unbounded_channel();
-    let campaigners: Vec<_> = (0..5)
+    let candidates: Vec<_> = (0..5)
         .map(|i| {
             let name = format!("c{i}");
             let described = env.describe(&name).renewal(Duration::from_millis(300));
@@ -266,7 +266,7 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
         }
         match draw(12) {
             0 => env.delete_if_there().await,
-            1 => campaigners[draw(5) as usize].resign(),
+            1 => candidates[draw(5) as usize].resign(),
             2 => env.put(of_go(unix_ms(), "mallory", Duration::ZERO)).await,
             _ => {}
         }
@@ -276,12 +276,12 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
         }
     }
     env.proxy.clear();
-    for campaigner in &campaigners {
-        campaigner.resign();
+    for candidate in &candidates {
+        candidate.resign();
     }
     while wins.try_recv().is_ok() {}
     soon("somebody leads when it is over", wins.recv()).await.unwrap();
-    drop(campaigners);
+    drop(candidates);
     println!("seed {seed}");
     checker.verdict();
 }

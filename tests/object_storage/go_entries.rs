@@ -1,4 +1,4 @@
-//! Entries as Go's campaigners write them. With the campaigners themselves: `vimeo`.
+//! Entries as Go's candidates write them. With the candidates themselves: `vimeo`.
 
 use incumbent::lock::{Lock, Reading};
 use incumbent::{Change, observe};
@@ -13,7 +13,7 @@ async fn a_go_leader_is_waited_for() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     let written = Instant::now();
     env.put(of_go(7, "go", LEASE)).await;
-    let ours = env.stand("ours");
+    let ours = env.campaign("ours");
     sees(&ours, "go").await;
     drop(leads(&ours).await);
     assert!(written.elapsed() >= LEASE * 2, "{:?}", written.elapsed());
@@ -24,7 +24,7 @@ async fn a_go_leader_is_waited_for() {
 async fn a_repeated_number_is_another_entry() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     env.put(of_go(0, "go", LEASE)).await;
-    let ours = env.stand("ours");
+    let ours = env.campaign("ours");
     sees(&ours, "go").await;
     let mut last = Instant::now();
     for turn in 0..6 {
@@ -80,7 +80,7 @@ async fn an_evicted_go_leader_is_waited_for_by_newcomers() {
     let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
     lock.evict("my_app", record.revision, TIMEOUT).await.unwrap();
     let evicted = Instant::now();
-    let ours = env.stand("ours");
+    let ours = env.campaign("ours");
     drop(leads(&ours).await);
     assert!(evicted.elapsed() >= LEASE * 2, "{:?}", evicted.elapsed());
 }

@@ -1,4 +1,4 @@
-//! The kinds of stores, as a campaigner and an administrator reach them.
+//! The kinds of stores, as a candidate and an administrator reach them.
 
 use std::future::Future;
 use std::io;
@@ -31,7 +31,7 @@ pub trait Kind: Send + Sync + Sized + 'static {
 
     /// The one server of all tests that do not break it.
     fn shared() -> &'static OnceCell<Arc<StoreServer>>;
-    /// As a campaigner reaches it.
+    /// As a candidate reaches it.
     fn bucket(port: u16) -> Bucket;
     /// As its administrator does.
     fn store(port: u16) -> Arc<dyn ObjectStore>;
@@ -145,7 +145,7 @@ impl Kind for Azure {
     }
 }
 
-/// An entry as vimeo's campaigners write it.
+/// An entry as vimeo's candidates write it.
 pub fn of_go(number: u64, leader: &str, expires_in: Duration) -> Vec<u8> {
     fn varint(bytes: &mut Vec<u8>, mut number: u64) {
         while number >= 0x80 {

@@ -1,4 +1,4 @@
-//! In one election with the campaigners of vimeo/leaderelection.
+//! In one election with the candidates of vimeo/leaderelection.
 //!
 //! Where their module is not available these tests print that, and pass.
 
@@ -42,7 +42,7 @@ impl Peer {
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()
-            .expect("vimeo's campaigner");
+            .expect("vimeo's candidate");
         let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
         let (tell, lines) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -54,7 +54,7 @@ impl Peer {
     }
 
     async fn says(&mut self, wanted: &str) -> Instant {
-        soon(&format!("vimeo's campaigner says {wanted:?}"), async {
+        soon(&format!("vimeo's candidate says {wanted:?}"), async {
             loop {
                 let (at, line) = self.lines.recv().await.expect("it runs");
                 if line == wanted {
@@ -93,7 +93,7 @@ async fn leadership_moves_both_ways() {
     for turn in 0..2 {
         let mut go = Peer::start(&program, &env, "go");
         go.says("won").await;
-        let ours = env.stand("ours");
+        let ours = env.campaign("ours");
         sees(&ours, "go").await;
         let said = ours.leader().and_then(|leader| leader.advertisement).expect("an address");
         assert_eq!(said.address(), "10.0.0.9:1");
@@ -125,7 +125,7 @@ async fn leadership_moves_both_ways() {
     }
 }
 
-/// Where ours crashes, Go's campaigner takes over when the time is over that ours has written.
+/// Where ours crashes, Go's candidate takes over when the time is over that ours has written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_crash_of_ours_is_noticed_by_go_after_the_lease() {
     let Some(program) = program().await else { return };
@@ -149,7 +149,7 @@ async fn a_paused_go_leader_finds_its_successor() {
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let mut go = Peer::start(&program, &env, "go");
     go.says("won").await;
-    let ours = env.stand("ours");
+    let ours = env.campaign("ours");
     sees(&ours, "go").await;
     go.signal("STOP").await;
     let leadership = leads(&ours).await;
@@ -166,7 +166,7 @@ async fn a_mixed_fleet_has_one_leader() {
     let Some(program) = program().await else { return };
     let env = Arc::new(TestEnv::<Gcs>::new(Duration::from_secs(2)).await);
     let (told, mut tellings) = mpsc::unbounded_channel::<(Instant, Instant)>();
-    let stand = |name: &str| {
+    let campaign = |name: &str| {
         let told = told.clone();
         let working = move |leadership: incumbent::Leadership| {
             let told = told.clone();
@@ -186,7 +186,7 @@ async fn a_mixed_fleet_has_one_leader() {
     };
     let mut spans: Vec<(Instant, Instant, &str)> = Vec::new();
     for _ in 0..4 {
-        let ours = ["ours-1", "ours-2"].map(stand);
+        let ours = ["ours-1", "ours-2"].map(campaign);
         holder("ours").await;
         let mut go = ["go-1", "go-2"].map(|name| Peer::start(&program, &env, name));
         for _ in 0..4 {
@@ -197,7 +197,7 @@ async fn a_mixed_fleet_has_one_leader() {
             election.stop().await;
         }
         holder("go").await;
-        let ours = ["ours-3", "ours-4"].map(stand);
+        let ours = ["ours-3", "ours-4"].map(campaign);
         tokio::time::sleep(env.lease * 2).await;
         for peer in &mut go {
             peer.process.kill().await.unwrap();
@@ -249,7 +249,7 @@ fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_go_candidate_with_a_fast_clock_supersedes() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
-    let ours = env.stand("ours");
+    let ours = env.campaign("ours");
     let leadership = leads(&ours).await;
     let number = Fields::of(&env.object().await.unwrap()).number(1);
     env.put(crate::env::of_go(number + 1000, "go", LEASE)).await;

@@ -15,7 +15,7 @@ use crate::node::Node;
 
 const LEASE: Duration = Duration::from_secs(1);
 
-fn stand(member: &QuorumPeer) -> Election {
+fn campaign(member: &QuorumPeer) -> Election {
     let builder = new_election("my_app", member.lock()).identity(member.id());
     working(builder).start().expect("a start")
 }
@@ -38,7 +38,7 @@ async fn a_leader_cut_off_from_the_quorum_stops_before_its_successor_leads() {
             member.quorum(3).lease(LEASE).start().expect("a start")
         })
         .collect();
-    let elections: Vec<_> = members.iter().map(stand).collect();
+    let elections: Vec<_> = members.iter().map(campaign).collect();
     for _ in 0..2 {
         let first = leader(&elections).await;
         let mut changes = elections[first].changes();
@@ -83,7 +83,7 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
         member.start().expect("a start")
     };
     let old: Vec<_> = (0..3).map(member).collect();
-    let elections: Vec<_> = old.iter().map(stand).collect();
+    let elections: Vec<_> = old.iter().map(campaign).collect();
     leader(&elections).await;
     network.part(&[0, 0, 1, 1]);
     let replacement = member(3);
@@ -106,7 +106,7 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     network.heal();
     // With one old voter less no group could give it the seat.
     eventually("the replacement votes", async || replacement.votes().then_some(())).await;
-    let again = stand(&replacement);
+    let again = campaign(&replacement);
     elections[1].stop().await;
     old[1].stop().await;
     leader(&[again, elections.into_iter().nth(2).expect("three")]).await;
@@ -118,10 +118,10 @@ async fn every_cool_down_ends() {
         let net = Net::new();
         let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
         let members = [member(1), member(2), member(3)];
-        let stand = |member: &QuorumPeer| {
+        let campaign = |member: &QuorumPeer| {
             new_election("my_app", member.lock()).cool_down(policy).start().unwrap()
         };
-        leader(&members.iter().map(stand).collect::<Vec<_>>()).await;
+        leader(&members.iter().map(campaign).collect::<Vec<_>>()).await;
     }
 }
 
@@ -131,7 +131,7 @@ async fn a_new_member_lists_earlier_leaders() {
     let net = Net::new();
     let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
     let members = [member(1), member(2)];
-    let elections: Vec<_> = members.iter().map(stand).collect();
+    let elections: Vec<_> = members.iter().map(campaign).collect();
     leader(&elections).await;
     assert_eq!(member(3).lock().names(LEASE * 10).await.unwrap(), ["my_app"]);
 }
@@ -143,7 +143,7 @@ async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
     let mut node = Node::start(net.address(1), &peers, 9.0, json!({})).await;
     node.event("elected").await;
     let first = net.ours(2, 1.0).quorum(3).lease(LEASE).start().unwrap();
-    let alone = stand(&first);
+    let alone = campaign(&first);
     let mut changes = alone.changes();
     // One of three answers, however many of Node's are there.
     let trouble = change(&mut changes, "it is told", |change| match change {
@@ -153,7 +153,7 @@ async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
     assert!(trouble.await.starts_with("no quorum"));
     assert!(!alone.is_leader());
     let second = net.ours(3, 2.0).quorum(3).lease(LEASE).start().unwrap();
-    let elections = [alone, stand(&second)];
+    let elections = [alone, campaign(&second)];
     leader(&elections).await;
     node.follows(&node.id.clone()).await;
     for election in &elections {

@@ -275,7 +275,7 @@ impl Harness {
         self.log.iter().any(|(_, action)| matches!(action, Action::Finished))
     }
 
-    /// Whether the server has an entry of this campaigner.
+    /// Whether the server has an entry of this candidate.
     pub fn holds_entry(&self) -> bool {
         self.server.last.as_ref().is_some_and(|last| {
             matches!(&last.record.content, Content::Held(Entry { mark: Some(mark), .. })

@@ -126,7 +126,7 @@ fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it()
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
     ours.choria_peers = true;
     let mut harness = Harness::standing_by_with(ours, capabilities());
-    // Choria's campaigner may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
+    // Choria's candidate may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
     harness.other_writes(SECOND * 14);
     harness.run(Duration::from_millis(10));
     let evicted = harness.now;
@@ -264,7 +264,7 @@ fn a_lock_that_never_answers_does_not_hang_the_campaign() {
     assert!(harness.is_finished(), "{:?}", harness.machine);
 }
 
-/// Where the TTL is short, a Choria campaigner's renewals follow each other by as long as answers take: the last one that was
+/// Where the TTL is short, a Choria candidate's renewals follow each other by as long as answers take: the last one that was
 /// stored may be answered 5 s later, and the next one hang for 5 s more.
 #[test]
 fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_time_out() {
@@ -286,7 +286,7 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
     assert!(led >= renewed + Duration::from_millis(10_750), "{led:?} after {renewed:?}");
 }
 
-/// Choria's candidates do not read the remaining wait in a release: a campaigner whose work would not stop was stopped, released
+/// Choria's candidates do not read the remaining wait in a release: a candidate whose work would not stop was stopped, released
 /// its entry, and one of Choria's led beside that work.
 #[test]
 fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {

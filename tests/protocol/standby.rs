@@ -244,7 +244,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
         chorias: None,
         client_gos: 0,
         vimeos: 0,
-        campaigners: vec![standing; 1000],
+        candidates: vec![standing; 1000],
         faults: Vec::new(),
     };
     let mut world = World::new(&scenario, false);

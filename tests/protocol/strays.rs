@@ -42,7 +42,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 }
 
 /// A create hung, was repeated and won. When that term was over, and another holder had been deleted, the first
-/// one landed: nothing was known of it any more, and its campaigner led at once, beside that other one.
+/// one landed: nothing was known of it any more, and its candidate led at once, beside that other one.
 #[test]
 fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
     let (mut harness, hangs) = leading_with_a_create_under_way();

@@ -61,13 +61,13 @@ impl TestEnv {
     }
 
     /// A role that the documentation's rights are given to.
-    pub fn campaigner(&self) -> String {
+    pub fn candidate(&self) -> String {
         format!("campaigner_{}", self.database)
     }
 
     /// The lock with the least rights, on tables that an administrator has made.
-    pub async fn lock_of_campaigner(&self) -> PostgresLock {
-        let role = self.campaigner();
+    pub async fn lock_of_candidate(&self) -> PostgresLock {
+        let role = self.candidate();
         self.open().await;
         let exists = format!("SELECT FROM pg_roles WHERE rolname = '{role}'");
         if self.admin(&exists).await.is_empty() {
@@ -81,8 +81,8 @@ impl TestEnv {
         Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
     }
 
-    /// A campaigner with connections of its own, whose work continues until it must stop.
-    pub async fn stand(&self, identity: &str) -> Election {
+    /// A candidate with connections of its own, whose work continues until it must stop.
+    pub async fn campaign(&self, identity: &str) -> Election {
         self.stand_with(identity, self.postgres_lock().await)
     }
 

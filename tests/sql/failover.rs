@@ -66,7 +66,7 @@ impl Pair {
         Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
     }
 
-    pub fn stand(&self, identity: &str, lock: PostgresLock) -> Election {
+    pub fn campaign(&self, identity: &str, lock: PostgresLock) -> Election {
         let builder = new_election("my_app", lock).identity(identity).lease(self.env.lease);
         working(builder).start().expect("a start")
     }
@@ -80,14 +80,14 @@ async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token(
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
-    let mut campaigners = Vec::new();
+    let mut candidates = Vec::new();
     for identity in ["a", "b", "c"] {
         let lock = pair.lock_through(&proxy).await;
         let builder = new_election("my_app", lock).identity(identity).lease(LEASE);
         let election = checker.watch(builder, identity, won.clone()).start().unwrap();
-        campaigners.push(election);
+        candidates.push(election);
     }
-    let of = |name: &str| campaigners.iter().find(|c| c.identity() == name).unwrap();
+    let of = |name: &str| candidates.iter().find(|c| c.identity() == name).unwrap();
     let first = soon("a leader", wins.recv()).await.unwrap();
     pair.replica_has_a_holder().await;
     pair.replica.pause(); // and misses what follows
@@ -152,7 +152,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     assert!(create().await.is_some_and(|answer| answer.is_ok()));
 }
 
-/// Of a campaigner that has found nothing.
+/// Of a candidate that has found nothing.
 fn first_write() -> Write {
     let write = WriteId { nonce: Nonce(7), number: 1 };
     Write {
@@ -172,11 +172,11 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
-    let leader = pair.stand("leader", lock);
+    let leader = pair.campaign("leader", lock);
     let leadership = crate::conformance::leads(&leader).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
-    let stand_by = pair.stand("stand-by", lock);
-    sees(&stand_by, "leader").await;
+    let standby = pair.campaign("standby", lock);
+    sees(&standby, "leader").await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
     let before = leadership.deadline();
@@ -184,7 +184,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     assert!(leadership.is_valid());
     drop(leadership);
     leader.stop().await;
-    drop(crate::conformance::leads(&stand_by).await);
+    drop(crate::conformance::leads(&standby).await);
 }
 
 /// The old primary goes on beside the new one. Without a replica that confirms, it confirms no renewal either.
@@ -220,9 +220,9 @@ async fn a_surviving_old_primary_keeps_its_leader_with_asynchronous_replicas() {
         FaultProxy::start(pair.env.server.port()).await,
         FaultProxy::start(pair.env.server.port()).await,
     );
-    let first = pair.stand("old", pair.lock_through(&old).await);
+    let first = pair.campaign("old", pair.lock_through(&old).await);
     drop(crate::conformance::leads(&first).await);
-    let second = pair.stand("new", pair.lock_through(&new).await);
+    let second = pair.campaign("new", pair.lock_through(&new).await);
     sees(&second, "old").await;
     pair.replica_takes_over(&new);
     drop(crate::conformance::leads(&second).await);

@@ -34,8 +34,8 @@ impl FileEnv {
         Sqlite::open_with(self.path(), tables).await.expect("a file").lock()
     }
 
-    /// A campaigner with connections of its own, whose work continues until it must stop.
-    pub async fn stand(&self, identity: &str) -> Election {
+    /// A candidate with connections of its own, whose work continues until it must stop.
+    pub async fn campaign(&self, identity: &str) -> Election {
         let lock = self.sqlite_lock().await;
         working(new_election("my_app", lock).identity(identity).lease(self.lease))
             .start()

@@ -13,7 +13,7 @@ use sqlx::Row;
 
 use crate::conformance::{leads, soon};
 use crate::file::FileEnv;
-use crate::sqlite::Campaigner;
+use crate::sqlite::Candidate;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -32,11 +32,11 @@ fn may_mount(what: &str) -> bool {
     may
 }
 
-fn with_mounted(what: &Path, at: &Path, env: &FileEnv, number: usize) -> Campaigner {
+fn with_mounted(what: &Path, at: &Path, env: &FileEnv, number: usize) -> Candidate {
     let [what, at_text] = [what, at].map(|path| path.to_str().expect("a plain path"));
     let by = [&MOUNTED[..], &[what, at_text]].concat();
     let elections = if at.starts_with("/proc") { env.path() } else { at.to_owned() };
-    Campaigner::start_by(&by, env, number, elections)
+    Candidate::start_by(&by, env, number, elections)
 }
 
 /// Containers of LXC, systemd-nspawn and others have a boot identifier of their own each. They are on one machine all the same.
@@ -53,7 +53,7 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_oth
         with_mounted(&identifier, shown, &env, number)
     };
     let first = start(0);
-    eventually("the first leads", async || (Campaigner::wins(&env).len() == 1).then_some(())).await;
+    eventually("the first leads", async || (Candidate::wins(&env).len() == 1).then_some(())).await;
     let _second = start(1);
     // A candidate that took the lease for over would acquire it within the first of these renewals.
     eventually("it leads on", async || {
@@ -63,9 +63,8 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_oth
     })
     .await;
     first.process.signal(Signal::KILL);
-    eventually("the second leads", async || (Campaigner::wins(&env).len() == 2).then_some(()))
-        .await;
-    let log = Campaigner::log(&env);
+    eventually("the second leads", async || (Candidate::wins(&env).len() == 2).then_some(())).await;
+    let log = Candidate::log(&env);
     assert!(!log.contains("overlap"), "{log}");
 }
 
@@ -73,7 +72,7 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_oth
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_linked_file_is_refused_under_all_its_names() {
     let env = FileEnv::new(LEASE);
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let other = env.directory.path().join("other.db");
     fs::hard_link(env.path(), &other).unwrap();

@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let env = TestEnv::new(LEASE).await;
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let row = env.row().await.expect("a row");
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
@@ -35,7 +35,7 @@ async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let row = env.row().await.expect("a row that stays");
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
     assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     let leadership = leads(&second).await;
     let row = env.row().await.expect("a row");
     assert_eq!(row.get::<i32, _>("transitions"), 1);
@@ -46,9 +46,9 @@ async fn the_row_shows_the_leader_its_start_and_its_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn killed_backends_cost_no_term_and_hints_return() {
     let env = TestEnv::new(LEASE).await;
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     sees(&second, "first").await;
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -67,9 +67,9 @@ async fn killed_backends_cost_no_term_and_hints_return() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_killed_server_costs_no_term_within_the_lease() {
     let env = TestEnv::alone(Duration::from_secs(20)).await;
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     sees(&second, "first").await;
     for _ in 0..2 {
         let before = leadership.deadline();
@@ -91,10 +91,10 @@ async fn a_killed_server_costs_no_term_within_the_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_server_costs_no_term_within_the_lease_only() {
     let env = TestEnv::alone(LEASE).await;
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let mut changes = first.changes();
     let leadership = leads(&first).await;
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     sees(&second, "first").await;
     env.server.pause();
     tokio::time::sleep(LEASE / 3).await;
@@ -138,7 +138,7 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_third_writer_supersedes_and_revisions_still_grow() {
     let env = TestEnv::new(LEASE).await;
-    let election = env.stand("only").await;
+    let election = env.campaign("only").await;
     let mut last = 0;
     for turn in 0..3 {
         let leadership = leads(&election).await;
@@ -156,10 +156,10 @@ async fn a_third_writer_supersedes_and_revisions_still_grow() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     let env = TestEnv::new(LEASE).await;
-    let election = env.stand_with("only", env.lock_of_campaigner().await);
+    let election = env.stand_with("only", env.lock_of_candidate().await);
     let mut changes = election.changes();
     let leadership = leads(&election).await;
-    let role = env.campaigner();
+    let role = env.candidate();
     env.admin(&format!("REVOKE UPDATE ON incumbent_elections FROM {role}")).await;
     let loss = soon("the end", leadership.ended()).await;
     let Cause::Denied { error } = &loss.cause else { panic!("{:?}", loss.cause) };
@@ -174,7 +174,7 @@ async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_least_rights_are_enough() {
     let env = TestEnv::new(LEASE).await;
-    let role = env.campaigner();
+    let role = env.candidate();
     env.admin(&format!("CREATE ROLE {role} LOGIN")).await;
     let url = env.server.url_as(&role, &env.database);
     let error = Postgres::connect(&url).await.unwrap_err();
@@ -191,7 +191,7 @@ async fn the_least_rights_are_enough() {
         error.to_string(),
         format!("there are no tables of elections at {place}: run deploy/postgres.sql")
     );
-    let lock = env.lock_of_campaigner().await;
+    let lock = env.lock_of_candidate().await;
     let (first, second) = (env.stand_with("first", lock.clone()), env.stand_with("second", lock));
     let leader = eventually("one leads", async || {
         [&first, &second].into_iter().find(|election| election.is_leader())
@@ -208,7 +208,7 @@ async fn the_least_rights_are_enough() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn dropped_tables_are_reported_and_end_the_term() {
     let env = TestEnv::new(LEASE).await;
-    let election = env.stand("only").await;
+    let election = env.campaign("only").await;
     let leadership = leads(&election).await;
     let token = leadership.token();
     env.admin("DROP TABLE incumbent_elections").await;
@@ -292,7 +292,7 @@ async fn a_reply_that_is_lost_costs_no_term() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_locked_row_ends_the_term_and_leaves_no_backends_behind() {
     let env = TestEnv::new(LEASE).await;
-    let election = env.stand("only").await;
+    let election = env.campaign("only").await;
     let leadership = leads(&election).await;
     let mut connection = PgConnection::connect(&env.url()).await.unwrap();
     let lock = "BEGIN; SELECT FROM incumbent_elections FOR UPDATE";

@@ -23,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let env = FileEnv::new(LEASE);
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let row = env.row().await.expect("a row");
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
@@ -37,7 +37,7 @@ async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let row = env.row().await.expect("a row that stays");
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
     assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     let leadership = leads(&second).await;
     let row = env.row().await.expect("a row");
     assert_eq!(row.get::<i64, _>("transitions"), 1);
@@ -48,33 +48,33 @@ async fn the_row_shows_the_leader_its_start_and_its_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn killed_processes_are_replaced_and_at_most_one_leads() {
     let env = FileEnv::new(Duration::from_secs(1));
-    let mut campaigners: Vec<_> = (0..5).map(|i| Campaigner::start(&env, i)).collect();
+    let mut candidates: Vec<_> = (0..5).map(|i| Candidate::start(&env, i)).collect();
     let mut killed = Vec::new();
     for turn in 0..4 {
         let leader = eventually("another leads", async || {
-            let wins = Campaigner::wins(&env);
+            let wins = Candidate::wins(&env);
             let last = wins.last().filter(|_| wins.len() > turn)?.clone();
             (!killed.contains(&last.0)).then_some(last.0)
         })
         .await;
-        let index = campaigners.iter().position(|c| c.identity == leader).unwrap();
-        campaigners.swap_remove(index).process.signal(Signal::KILL);
+        let index = candidates.iter().position(|c| c.identity == leader).unwrap();
+        candidates.swap_remove(index).process.signal(Signal::KILL);
         killed.push(leader);
     }
-    eventually("the last leads", async || (Campaigner::wins(&env).len() > 4).then_some(())).await;
-    let log = Campaigner::log(&env);
+    eventually("the last leads", async || (Candidate::wins(&env).len() > 4).then_some(())).await;
+    let log = Candidate::log(&env);
     assert!(!log.contains("overlap"), "{log}");
-    let tokens: Vec<u64> = Campaigner::wins(&env).into_iter().map(|(_, token)| token).collect();
+    let tokens: Vec<u64> = Candidate::wins(&env).into_iter().map(|(_, token)| token).collect();
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-/// A campaigner in a process of its own, whose work holds a lock of the kernel's that dies with it.
-pub struct Campaigner {
+/// A candidate in a process of its own, whose work holds a lock of the kernel's that dies with it.
+pub struct Candidate {
     identity: String,
     pub process: Process,
 }
 
-impl Campaigner {
+impl Candidate {
     fn start(env: &FileEnv, number: usize) -> Self {
         Self::start_by(&[], env, number, env.path())
     }
@@ -170,9 +170,9 @@ async fn a_file_that_cannot_be_written_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     let env = FileEnv::new(Duration::from_secs(30));
-    let first = env.stand("first").await;
+    let first = env.campaign("first").await;
     let leadership = leads(&first).await;
-    let second = env.stand("second").await;
+    let second = env.campaign("second").await;
     sees(&second, "first").await;
     let aside = env.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
@@ -198,7 +198,7 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     let env = FileEnv::new(LEASE);
-    let election = env.stand("only").await;
+    let election = env.campaign("only").await;
     let leadership = leads(&election).await;
     let token = leadership.token();
     let other = env.directory.path().join("other.db");
@@ -220,7 +220,7 @@ async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_restored_backup_repeats_no_token() {
     let env = FileEnv::new(LEASE);
-    let election = env.stand("only").await;
+    let election = env.campaign("only").await;
     let backup = env.directory.path().join("backup.db");
     drop(leads(&election).await);
     env.admin(&format!("VACUUM INTO '{}'", backup.display())).await;
@@ -267,5 +267,5 @@ async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
     for (revision, boot_ms) in [(4, now() + 60_000), (5, now() - 60_000)] {
         assert!(held(write(revision, "another-start", boot_ms, "2001-01-01T00:00:00Z").await));
     }
-    drop(leads(&env.stand("after").await).await); // who has watched it
+    drop(leads(&env.campaign("after").await).await); // who has watched it
 }

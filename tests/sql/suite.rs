@@ -35,17 +35,17 @@ mod operators {
     async fn lists_and_evicts<S: Service>(service: &S) {
         let patience = Duration::from_secs(5);
         let lock = service.lock().await;
-        let stand = |name: &str, lock| {
+        let campaign = |name: &str, lock| {
             let builder =
                 new_election(name, lock).identity("it's \\me").advertise("10.0.0.3:50051");
             working(builder).start().unwrap()
         };
-        let election = stand("my_app", service.lock().await);
+        let election = campaign("my_app", service.lock().await);
         let leadership = leads(&election).await;
-        let other = stand("quote's", service.lock().await);
+        let other = campaign("quote's", service.lock().await);
         drop(leads(&other).await);
         assert_eq!(lock.names(patience).await.unwrap(), ["my_app", "quote's"]);
-        let observer = service.campaigner("observer").await.start().unwrap();
+        let observer = service.candidate("observer").await.start().unwrap();
         sees(&observer, "it's \\me").await;
         let seen =
             observer.leader().and_then(|leader| leader.advertisement).expect("it says where");

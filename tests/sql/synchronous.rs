@@ -50,7 +50,7 @@ fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write 
 async fn a_renewal_that_no_replica_has_extends_no_term() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
-    let leader = pair.stand("leader", synchronous_lock(&pair).await);
+    let leader = pair.campaign("leader", synchronous_lock(&pair).await);
     let leadership = leads(&leader).await;
     pair.replica.pause();
     let url = pair.env.url();

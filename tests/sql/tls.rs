@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::conformance::{LEASE, leads, sees, working};
 
-/// A server that knows its users by their certificates, and what a campaigner has in its files.
+/// A server that knows its users by their certificates, and what a candidate has in its files.
 struct Secured {
     server: PostgresServer,
     files: TempDir,
@@ -64,13 +64,13 @@ const OURS: &str = "sslcert=@ours.pem&sslkey=@ours.key";
 async fn an_election_is_held_and_heard_over_tls() {
     let secured = Secured::start().await;
     let query = format!("sslmode=verify-full&sslrootcert=@ca.pem&{OURS}");
-    let stand = async |identity: &str| {
+    let campaign = async |identity: &str| {
         let lock = secured.connect("127.0.0.1", &query).await.unwrap().lock();
         working(new_election("my_app", lock).identity(identity).lease(LEASE)).start().unwrap()
     };
-    let first = stand("first").await;
+    let first = campaign("first").await;
     let token = leads(&first).await.token();
-    let second = stand("second").await;
+    let second = campaign("second").await;
     sees(&second, "first").await;
     first.stop().await;
     assert!(leads(&second).await.token() > token);

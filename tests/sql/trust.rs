@@ -106,7 +106,7 @@ async fn a_forged_notification_ends_no_term() {
 async fn roles_with_different_server_views_see_the_same_row() {
     let env = TestEnv::new(LEASE).await;
     let told = env.postgres_lock().await;
-    let untold = env.lock_of_campaigner().await;
+    let untold = env.lock_of_candidate().await;
     env.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await;
     told.write("my_app", first_write(1)).await.expect("a first write");
     assert!(matches!(found(&untold).await, Content::Held(_)));

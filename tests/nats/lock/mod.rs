@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Creates an entry on a cluster, which may be without a leader for a moment: a campaigner tries again, too.
+/// Creates an entry on a cluster, which may be without a leader for a moment: a candidate tries again, too.
 async fn tried_again(lock: &NatsLock, name: &str) -> Revision {
     eventually("a create on the cluster", async || {
         match lock.write(name, entry(1, 1, None)).await {
@@ -42,7 +42,7 @@ async fn bucket_on(server: &Server) -> Bucket {
     Bucket::create_or_open(server.connect().await, BucketConfig::new("B").ttl(TTL)).await.unwrap()
 }
 
-/// A write of campaigner `nonce`, its `number`th, whose entry lives as long as the bucket's TTL.
+/// A write of candidate `nonce`, its `number`th, whose entry lives as long as the bucket's TTL.
 fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
     Write {
         expected,

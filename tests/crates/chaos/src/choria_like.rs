@@ -1,4 +1,4 @@
-//! A process that stands in an election as go-choria's campaigner does without back-off: it creates, plainly updates every
+//! A process that stands in an election as go-choria's candidate does without back-off: it creates, plainly updates every
 //! 0.75 of the TTL, leads 200 ms after its first update, and gives up on any error. A request may take five seconds.
 //!
 //! Nothing revokes its leadership while a request hangs, so it leads until then. What is known of it ends there: a
@@ -12,7 +12,7 @@ use async_nats::jetstream::{self, kv};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, timeout};
 
-use crate::campaigner::Options;
+use crate::candidate::Options;
 use crate::journal::{Event, Writer, now};
 
 /// How long a request may hang: the default of Choria's client.
@@ -32,7 +32,7 @@ pub async fn run(options: Options) {
     let log = Writer::open(&options.log, &options.identity).expect("the log of the run");
     log.write(Event::Started { election: options.election.clone(), ours: false });
     let ttl = Duration::from_millis(options.lease);
-    let mut campaigner = Campaigner {
+    let mut candidate = Candidate {
         key: options.election.clone(),
         value: options.identity.clone(),
         interval: ttl * 3 / 4,
@@ -40,7 +40,7 @@ pub async fn run(options: Options) {
         office: Arc::default(),
         log: log.clone(),
     };
-    let office = Arc::clone(&campaigner.office);
+    let office = Arc::clone(&candidate.office);
     let claims = log.clone();
     std::thread::spawn(move || {
         loop {
@@ -53,10 +53,10 @@ pub async fn run(options: Options) {
         }
     });
     tokio::select! {
-        () = campaigner.run(&options) => {}
+        () = candidate.run(&options) => {}
         _ = terminate.recv() => {}
     }
-    campaigner.lose("stopped");
+    candidate.lose("stopped");
     log.write(Event::Stopped);
 }
 
@@ -75,7 +75,7 @@ struct Held {
     revision: u64,
 }
 
-struct Campaigner {
+struct Candidate {
     key: String,
     value: String,
     interval: Duration,
@@ -84,7 +84,7 @@ struct Campaigner {
     log: Writer,
 }
 
-impl Campaigner {
+impl Candidate {
     async fn run(&mut self, options: &Options) {
         let kv = open(options).await;
         let mut every = tokio::time::interval(self.interval);

@@ -1,4 +1,4 @@
-//! The servers, the campaigners and the network of a run, and how to wait for what they do.
+//! The servers, the candidates and the network of a run, and how to wait for what they do.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::admin::{Admin, insist};
 use crate::checker::Checker;
-use crate::fleet::{Campaigner, Kind, Orders};
+use crate::fleet::{Candidate, Kind, Orders};
 use crate::journal::{Event, Tail, Writer, now};
 use crate::net::{Need, Net, Node};
 use crate::run::Options;
@@ -19,7 +19,7 @@ use crate::{clock, fenced_store};
 
 /// How many servers there are.
 pub const SERVERS: usize = 3;
-/// How many campaigners of ours; the one like Choria's comes after them.
+/// How many candidates of ours; the one like Choria's comes after them.
 pub const OURS: usize = 5;
 /// The bucket of all elections.
 const BUCKET: &str = "CHAOS";
@@ -31,13 +31,13 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Everything that runs. Fields are dropped in this order: processes before their network.
 #[derive(Debug)]
 pub struct TestEnv {
-    /// The campaigners: ours, then the one like Choria's.
-    pub fleet: Vec<Campaigner>,
+    /// The candidates: ours, then the one like Choria's.
+    pub fleet: Vec<Candidate>,
     /// The servers.
     pub servers: Vec<Server>,
     /// The network.
     pub net: Net,
-    /// What campaigners are told.
+    /// What candidates are told.
     pub orders: Orders,
     /// The end of the log that we write.
     pub log: Writer,
@@ -89,7 +89,7 @@ impl TestEnv {
         admin.make_bucket().await?;
         let lease = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);
         Ok(Self {
-            fleet: (0..=OURS).map(|index| Campaigner::new(index, index < OURS)).collect(),
+            fleet: (0..=OURS).map(|index| Candidate::new(index, index < OURS)).collect(),
             servers,
             net,
             orders: Orders {
@@ -129,7 +129,7 @@ impl TestEnv {
     ///
     /// # Errors
     ///
-    /// Where a campaigner does not end, or does not start.
+    /// Where a candidate does not end, or does not start.
     pub async fn new_fleet(&mut self, kind: Kind) -> io::Result<()> {
         self.dismiss().await?;
         self.rounds += 1;
@@ -138,15 +138,15 @@ impl TestEnv {
         self.start_fleet()
     }
 
-    /// Starts the campaigners of the fleet that do not run.
+    /// Starts the candidates of the fleet that do not run.
     ///
     /// # Errors
     ///
     /// Those of starting them.
     pub fn start_fleet(&mut self) -> io::Result<()> {
-        for campaigner in &mut self.fleet {
-            if campaigner.is_ours() || self.orders.kind == Kind::Choria {
-                campaigner.start(&self.net, &self.orders)?;
+        for candidate in &mut self.fleet {
+            if candidate.is_ours() || self.orders.kind == Kind::Choria {
+                candidate.start(&self.net, &self.orders)?;
             }
         }
         Ok(())
@@ -156,14 +156,14 @@ impl TestEnv {
     ///
     /// # Errors
     ///
-    /// Where a campaigner does not end within a minute.
+    /// Where a candidate does not end within a minute.
     pub async fn dismiss(&mut self) -> io::Result<()> {
-        for campaigner in &self.fleet {
-            campaigner.terminate();
+        for candidate in &self.fleet {
+            candidate.terminate();
         }
         let fleet = &mut self.fleet;
-        insist("all campaigners to stop", async || {
-            fleet.iter_mut().all(Campaigner::has_ended).then_some(())
+        insist("all candidates to stop", async || {
+            fleet.iter_mut().all(Candidate::has_ended).then_some(())
         })
         .await?;
         self.glance()
@@ -206,7 +206,7 @@ impl TestEnv {
         if Duration::from_nanos(now().saturating_sub(t)) > FRESH {
             return None;
         }
-        self.fleet.iter().position(|campaigner| campaigner.is_up() && campaigner.name() == who)
+        self.fleet.iter().position(|candidate| candidate.is_up() && candidate.name() == who)
     }
 
     /// Waits until somebody that `may` has led for a second without a break; answers who. None when `limit` has passed.
@@ -217,7 +217,7 @@ impl TestEnv {
     pub async fn await_leader(
         &mut self,
         limit: Duration,
-        may: impl Fn(&Campaigner) -> bool,
+        may: impl Fn(&Candidate) -> bool,
     ) -> io::Result<Option<usize>> {
         let end = Instant::now() + limit;
         let mut since: Option<(usize, Instant)> = None;
@@ -290,22 +290,21 @@ impl TestEnv {
         server_named(&name)
     }
 
-    /// A campaigner of ours that runs and is not `leader`.
+    /// A candidate of ours that runs and is not `leader`.
     pub fn standby(&mut self, leader: usize) -> Option<usize> {
         let others: Vec<_> =
             (0..OURS).filter(|index| *index != leader && self.fleet[*index].is_up()).collect();
         self.rng.choice(others)
     }
 
-    /// Cuts a campaigner off from every server.
+    /// Cuts a candidate off from every server.
     ///
     /// # Errors
     ///
     /// Where that cannot be done.
-    pub fn isolate(&mut self, campaigner: usize) -> io::Result<()> {
-        (0..SERVERS).try_for_each(|server| {
-            self.net.part(Node::Campaigner(campaigner), Node::Server(server))
-        })
+    pub fn isolate(&mut self, candidate: usize) -> io::Result<()> {
+        (0..SERVERS)
+            .try_for_each(|server| self.net.part(Node::Candidate(candidate), Node::Server(server)))
     }
 
     /// Writes a mark into the log.
@@ -313,7 +312,7 @@ impl TestEnv {
         self.log.write(event);
     }
 
-    /// The last lines that a server and the campaigners said.
+    /// The last lines that a server and the candidates said.
     pub fn complaints(&self) -> Vec<(PathBuf, String)> {
         let files = self.servers.iter().map(Server::log).chain(
             self.fleet.iter().map(|one| self.orders.directory.join(format!("{}.err", one.name()))),

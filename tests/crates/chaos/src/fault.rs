@@ -16,7 +16,7 @@ pub enum Fault {
     AnswersLost,
     /// What is sent to the leader arrives; what it sends does not.
     RequestsLost,
-    /// The server that leads the stream is cut off from the other servers, not from campaigners.
+    /// The server that leads the stream is cut off from the other servers, not from candidates.
     StreamLeaderAlone,
     /// The same one way: the others are heard, and do not hear.
     StreamLeaderMute,
@@ -45,11 +45,11 @@ pub enum Fault {
     },
     /// SIGKILL to the leader, and a new process.
     LeaderKilled,
-    /// SIGKILL to a stand-by, and a new process.
+    /// SIGKILL to a standby, and a new process.
     StandbyKilled,
     /// SIGSTOP to the leader, and SIGCONT.
     LeaderPaused,
-    /// SIGSTOP to all stand-bys but one, and SIGCONT.
+    /// SIGSTOP to all standbys but one, and SIGCONT.
     StandbysPaused,
     /// SIGTERM to the leader, and a new process.
     LeaderTerminated,
@@ -61,13 +61,13 @@ pub enum Fault {
     KeyDeletedLeaderPaused,
     /// An administrator deletes the bucket, and makes it again at once.
     BucketDeleted,
-    /// An administrator deletes the bucket, and a campaigner that starts after a lease makes it again.
-    BucketMadeByCampaigner,
-    /// A campaigner like Choria's leads, and an administrator deletes the key.
+    /// An administrator deletes the bucket, and a candidate that starts after a lease makes it again.
+    BucketCreatedByCandidate,
+    /// A candidate like Choria's leads, and an administrator deletes the key.
     ChoriaEvicted,
-    /// A campaigner like Choria's leads, and is killed.
+    /// A candidate like Choria's leads, and is killed.
     ChoriaKilled,
-    /// A campaigner like Choria's leads, and reaches no server.
+    /// A candidate like Choria's leads, and reaches no server.
     ChoriaAlone,
     /// The leader reaches no server, so it cannot hear what happens to its entry.
     LeaderAloneAnd(Second),
@@ -82,7 +82,7 @@ pub enum Second {
     BucketDeleted,
     /// The wall clock of the server that leads the stream is stepped forward, so that it expires the entry early.
     ClockForward,
-    /// The stand-bys stand still as well, so that they have not heard the last renewals.
+    /// The standbys stand still as well, so that they have not heard the last renewals.
     StandbysPaused,
 }
 
@@ -150,7 +150,7 @@ const fn of_servers(name: &'static str, fault: Fault, tenths: (u32, u32)) -> Ent
     Entry { name, fault, fleets: ALL, needs: &[], tenths, servers: true }
 }
 
-const fn of_campaigners(
+const fn of_candidates(
     name: &'static str,
     fault: Fault,
     fleets: &'static [Kind],
@@ -208,34 +208,34 @@ pub const TABLE: &[Entry] = &[
         tenths: LONG,
         ..of_clock("clock forward, leader alone", true, false)
     },
-    of_campaigners("leader killed", Fault::LeaderKilled, ALL, EITHER),
-    of_campaigners("stand-by killed", Fault::StandbyKilled, ALL, EITHER),
-    of_campaigners("leader paused, short", Fault::LeaderPaused, ALL, SHORT),
-    of_campaigners("leader paused, long", Fault::LeaderPaused, ALL, LONG),
-    of_campaigners("stand-bys paused, long", Fault::StandbysPaused, ALL, LONG),
-    of_campaigners(
-        "stand-bys paused, leader alone",
+    of_candidates("leader killed", Fault::LeaderKilled, ALL, EITHER),
+    of_candidates("standby killed", Fault::StandbyKilled, ALL, EITHER),
+    of_candidates("leader paused, short", Fault::LeaderPaused, ALL, SHORT),
+    of_candidates("leader paused, long", Fault::LeaderPaused, ALL, LONG),
+    of_candidates("standbys paused, long", Fault::StandbysPaused, ALL, LONG),
+    of_candidates(
+        "standbys paused, leader alone",
         Fault::LeaderAloneAnd(Second::StandbysPaused),
         ALL,
         LONG,
     ),
-    of_campaigners("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
-    of_campaigners("key deleted", Fault::KeyDeleted, ALL, SHORT),
+    of_candidates("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
+    of_candidates("key deleted", Fault::KeyDeleted, ALL, SHORT),
     // Beside Choria's there is no promise for a forced delete that the leader cannot hear of, nor for a bucket of which
     // whoever makes it vouches that nobody leads.
-    of_campaigners("key deleted, leader alone", Fault::KeyDeletedLeaderAlone, OURS, LONG),
-    of_campaigners("key deleted, leader paused", Fault::KeyDeletedLeaderPaused, OURS, EITHER),
-    of_campaigners("bucket deleted", Fault::BucketDeleted, OURS, LONG),
-    of_campaigners(
+    of_candidates("key deleted, leader alone", Fault::KeyDeletedLeaderAlone, OURS, LONG),
+    of_candidates("key deleted, leader paused", Fault::KeyDeletedLeaderPaused, OURS, EITHER),
+    of_candidates("bucket deleted", Fault::BucketDeleted, OURS, LONG),
+    of_candidates(
         "bucket deleted, leader alone",
         Fault::LeaderAloneAnd(Second::BucketDeleted),
         OURS,
         LONG,
     ),
-    of_campaigners("bucket made by campaigner", Fault::BucketMadeByCampaigner, OURS, LONG),
-    of_campaigners("Choria evicted", Fault::ChoriaEvicted, CHORIA, LONG),
-    of_campaigners("Choria killed", Fault::ChoriaKilled, CHORIA, EITHER),
-    of_campaigners("Choria alone", Fault::ChoriaAlone, CHORIA, LONG),
+    of_candidates("bucket created by candidate", Fault::BucketCreatedByCandidate, OURS, LONG),
+    of_candidates("Choria evicted", Fault::ChoriaEvicted, CHORIA, LONG),
+    of_candidates("Choria killed", Fault::ChoriaKilled, CHORIA, EITHER),
+    of_candidates("Choria alone", Fault::ChoriaAlone, CHORIA, LONG),
 ];
 
 /// The fault of a name.

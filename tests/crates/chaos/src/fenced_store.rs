@@ -11,7 +11,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
-use crate::campaigner::Options;
+use crate::candidate::Options;
 
 /// A write.
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// That of a campaigner.
+    /// That of a candidate.
     pub fn new(options: &Options) -> Self {
         Self {
             path: options.fenced_store.clone(),

@@ -1,4 +1,4 @@
-//! The campaigners' processes.
+//! The candidates' processes.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Which campaigner is to be started, and for what.
+/// Which candidate is to be started, and for what.
 #[derive(Debug, Clone)]
 pub struct Orders {
     /// This very program.
@@ -48,16 +48,16 @@ pub struct Orders {
     pub kind: Kind,
 }
 
-/// One campaigner. Dropping it kills it.
+/// One candidate. Dropping it kills it.
 #[derive(Debug)]
-pub struct Campaigner {
+pub struct Candidate {
     index: usize,
     ours: bool,
     paused: bool,
     process: Option<Process>,
 }
 
-impl Campaigner {
+impl Candidate {
     /// One that does not run yet.
     pub fn new(index: usize, ours: bool) -> Self {
         Self { index, ours, paused: false, process: None }
@@ -71,7 +71,7 @@ impl Campaigner {
 
     /// Its place.
     pub fn node(&self) -> Node {
-        Node::Campaigner(self.index)
+        Node::Candidate(self.index)
     }
 
     /// Whether it is one of ours.
@@ -95,7 +95,7 @@ impl Campaigner {
         }
         let file = |name: &str| orders.directory.join(name).display().to_string();
         let words = [
-            if self.ours { "campaigner" } else { "choria-like" }.to_owned(),
+            if self.ours { "candidate" } else { "choria-like" }.to_owned(),
             format!("--urls={}", net.urls(self.index).join(",")),
             format!("--bucket={}", orders.bucket),
             format!("--election={}", orders.election),

@@ -1,6 +1,6 @@
 //! Attacks elections on a real cluster of nats-servers, and checks that nobody ever leads beside another.
 //!
-//! - [`run`]: three servers, five campaigners of ours (and in some rounds one that behaves as Choria's do), each a process in
+//! - [`run`]: three servers, five candidates of ours (and in some rounds one that behaves as Choria's do), each a process in
 //!   a network namespace of its own; one [`fault`] after the other.
 //! - [`journal`]: the one log that all of them write to, on one clock.
 //! - [`history`]: what the protocol of each process took in and returned, and the same replayed.
@@ -13,7 +13,7 @@
 
 pub mod admin;
 pub mod attack;
-pub mod campaigner;
+pub mod candidate;
 pub mod checker;
 pub mod choria_like;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! The program of the chaos harness: the harness itself, and the campaigners that it starts.
+//! The program of the chaos harness: the harness itself, and the candidates that it starts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use incumbent_chaos::fault::{Entry, TABLE, named};
-use incumbent_chaos::{campaigner, choria_like, history, run, table};
+use incumbent_chaos::{candidate, choria_like, history, run, table};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Attacks elections on a real cluster, and checks that nobody ever leads beside another.
@@ -36,10 +36,10 @@ enum Command {
     },
     /// Stands in an election, as the harness says.
     #[command(hide = true)]
-    Campaigner(campaigner::Options),
-    /// The same as Choria's campaigners do it.
+    Candidate(candidate::Options),
+    /// The same as Choria's candidates do it.
     #[command(hide = true)]
-    ChoriaLike(campaigner::Options),
+    ChoriaLike(candidate::Options),
 }
 
 #[derive(clap::Args)]
@@ -81,7 +81,7 @@ async fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     match Cli::parse().command {
-        Command::Campaigner(options) => campaigner::run(options).await,
+        Command::Candidate(options) => candidate::run(options).await,
         Command::ChoriaLike(options) => choria_like::run(options).await,
         Command::List => {
             for entry in TABLE {

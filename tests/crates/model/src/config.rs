@@ -22,9 +22,9 @@ pub enum Fault {
     Delete,
     /// The entry is gone without a trace, as where the bucket was made anew: only where the lock does not vouch for emptiness.
     Vanish,
-    /// A campaigner resigns.
+    /// A candidate resigns.
     Resign,
-    /// A campaigner stops. It may come back at any later time.
+    /// A candidate stops. It may come back at any later time.
     Stop,
     /// The work of a leader does not stop when it is told to.
     Stuck,
@@ -54,7 +54,7 @@ impl Fault {
 pub struct Config {
     /// For people.
     pub name: &'static str,
-    /// Each campaigner's lease.
+    /// Each candidate's lease.
     pub leases: Vec<Duration>,
     /// The lock's longest lease.
     pub ttl: Duration,
@@ -64,7 +64,7 @@ pub struct Config {
     pub markers: bool,
     /// Whether the lock was made before the time in which a lease could have been held.
     pub old: bool,
-    /// Whether campaigners hear what is stored. Any of it may get lost, at no cost.
+    /// Whether candidates hear what is stored. Any of it may get lost, at no cost.
     pub hints: bool,
     /// How many faults a run may have.
     pub faults: u8,
@@ -78,17 +78,17 @@ pub struct Config {
     pub late: u8,
     /// No further than this many ticks.
     pub horizon: Option<u32>,
-    /// The orders in which campaigners that are set up alike may stand.
+    /// The orders in which candidates that are set up alike may stand.
     pub(crate) orders: Vec<Vec<usize>>,
 }
 
 impl Config {
-    /// `campaigners` with equal leases of a second, which is `ticks` ticks.
-    pub fn equal(name: &'static str, campaigners: usize, ticks: u32, faults: u8) -> Self {
+    /// `candidates` with equal leases of a second, which is `ticks` ticks.
+    pub fn equal(name: &'static str, candidates: usize, ticks: u32, faults: u8) -> Self {
         let second = Duration::from_secs(1);
         Self {
             name,
-            leases: vec![second; campaigners],
+            leases: vec![second; candidates],
             ttl: second,
             tick: tick(second, ticks),
             markers: true,
@@ -100,14 +100,14 @@ impl Config {
             delay: 2,
             late: 0,
             horizon: None,
-            orders: orders(&vec![second; campaigners]),
+            orders: orders(&vec![second; candidates]),
         }
     }
 
     /// Leases of one second and of one and a half, on a lock that allows the longer; `ticks` is for half a second.
-    pub fn mixed(name: &'static str, campaigners: usize, ticks: u32, faults: u8) -> Self {
+    pub fn mixed(name: &'static str, candidates: usize, ticks: u32, faults: u8) -> Self {
         let longer = Duration::from_millis(1500);
-        let mut config = Self::equal(name, campaigners, 2, faults);
+        let mut config = Self::equal(name, candidates, 2, faults);
         config.leases[0] = longer;
         config.orders = orders(&config.leases);
         config.ttl = longer;

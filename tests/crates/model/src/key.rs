@@ -2,7 +2,7 @@
 //!
 //! Everything that a state consists of is taken down as words. Revisions and tokens are then replaced by their rank among
 //! those that still stand somewhere, the numbers of writes by theirs among those of the same process, and processes by their
-//! rank among those of the same campaigner: nothing compares them otherwise. Campaigners that are set up alike
+//! rank among those of the same candidate: nothing compares them otherwise. Candidates that are set up alike
 //! may change places.
 
 use std::hash::{DefaultHasher, Hasher};
@@ -19,12 +19,12 @@ enum Word {
     Write(u64, u64),
 }
 
-/// The nonce of a campaigner's `life`th process.
+/// The nonce of a candidate's `life`th process.
 pub fn nonce(who: usize, life: u8) -> Nonce {
     Nonce((who as u64 + 1) << 8 | u64::from(life))
 }
 
-/// The words of a state, in parts: the first is the lock's, then one for each campaigner, then one for each message.
+/// The words of a state, in parts: the first is the lock's, then one for each candidate, then one for each message.
 #[derive(Debug, Default)]
 pub struct Key {
     words: Vec<Word>,
@@ -139,7 +139,7 @@ impl Key {
         self.plain(10 + failure.kind as u64);
     }
 
-    /// The least of what the state comes to with its campaigners in any of these orders: each names the campaigner
+    /// The least of what the state comes to with its candidates in any of these orders: each names the candidate
     /// that stands first, second and so on.
     pub fn finish(&self, orders: &[Vec<usize>]) -> u64 {
         let names = Names::of(&self.words);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use incumbent_model::{Bounds, explore, large, small};
 
-const USAGE: &str = "incumbent-model [--campaigners N] [--depth D] [--minutes M] [--small]
-Explores elections of N (2) campaigners to depth D (no bound), for M (5) minutes in all; with --small those that the tests explore.";
+const USAGE: &str = "incumbent-model [--candidates N] [--depth D] [--minutes M] [--small]
+Explores elections of N (2) candidates to depth D (no bound), for M (5) minutes in all; with --small those that the tests explore.";
 
 /// The number that follows the option `name`.
 fn number(args: &[String], name: &str) -> Result<Option<usize>, String> {
@@ -19,13 +19,13 @@ fn number(args: &[String], name: &str) -> Result<Option<usize>, String> {
 fn run() -> Result<bool, String> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let few = args.iter().position(|arg| arg == "--small").map(|at| args.remove(at)).is_some();
-    let known = ["--campaigners", "--depth", "--minutes"];
+    let known = ["--candidates", "--depth", "--minutes"];
     if let Some(other) = args.iter().step_by(2).find(|arg| !known.contains(&arg.as_str())) {
         return Err(format!("{other} is unknown\n{USAGE}"));
     }
-    let campaigners = number(&args, "--campaigners")?.unwrap_or(2);
-    if !(2..=4).contains(&campaigners) {
-        return Err("campaigners: 2 to 4".to_owned());
+    let candidates = number(&args, "--candidates")?.unwrap_or(2);
+    if !(2..=4).contains(&candidates) {
+        return Err("candidates: 2 to 4".to_owned());
     }
     let depth = number(&args, "--depth")?.and_then(NonZeroUsize::new);
     let minutes = number(&args, "--minutes")?.unwrap_or(5);
@@ -33,7 +33,7 @@ fn run() -> Result<bool, String> {
     let elections: Vec<_> = if few {
         small()
     } else {
-        large(campaigners).into_iter().map(|config| (config, None)).collect()
+        large(candidates).into_iter().map(|config| (config, None)).collect()
     };
     for (at, (config, least)) in elections.iter().enumerate() {
         let depth = depth.or(least.and_then(NonZeroUsize::new));

@@ -21,11 +21,11 @@ pub fn small() -> Vec<(Config, Option<usize>)> {
 }
 
 /// What takes minutes.
-pub fn large(campaigners: usize) -> Vec<Config> {
-    if campaigners > 2 {
+pub fn large(candidates: usize) -> Vec<Config> {
+    if candidates > 2 {
         return vec![
-            Config::equal("any one fault", campaigners, 2, 1),
-            striking(Config::equal("deleted and paused", campaigners, 2, 2), &[Delete, Pause]),
+            Config::equal("any one fault", candidates, 2, 1),
+            striking(Config::equal("deleted and paused", candidates, 2, 2), &[Delete, Pause]),
         ];
     }
     let mut late = Config::equal("any one fault, all late", 2, 3, 1);

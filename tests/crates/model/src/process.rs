@@ -1,4 +1,4 @@
-//! One campaigner: its process, with a production machine in it, and what it has told.
+//! One candidate: its process, with a production machine in it, and what it has told.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::key::{Key, nonce};
 use crate::lock::Time;
 
-/// How often a stand-by polls where no hints come: each tick that the jitter allows.
+/// How often a standby polls where no hints come: each tick that the jitter allows.
 fn poll(_attempt: u32, _random: f64) -> Duration {
     Duration::from_millis(20)
 }
@@ -70,7 +70,7 @@ fn copy(campaign: &Campaign) -> Machine {
     Machine(Mutex::new(campaign.fork(*SEED, Box::new(poll))))
 }
 
-/// A campaigner.
+/// A candidate.
 pub struct Process {
     pub who: usize,
     /// Which process this is, counted from 1; 0 before the first.
@@ -108,7 +108,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// The clock that all campaigners read: they never exchange an instant, so its origin means nothing.
+/// The clock that all candidates read: they never exchange an instant, so its origin means nothing.
 pub fn local(now: Time) -> Instant {
     Instant::from_origin(ORIGIN + now)
 }

@@ -1,4 +1,4 @@
-//! A state of the model: the lock, the campaigners and what is under way between them.
+//! A state of the model: the lock, the candidates and what is under way between them.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

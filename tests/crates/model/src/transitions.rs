@@ -40,7 +40,7 @@ pub struct Sights {
     pub terms: AtomicU64,
     /// Entries created over nothing, over a release, over an expiry's marker, over a delete.
     pub creates: [AtomicU64; 4],
-    /// Concessions that a campaigner heard.
+    /// Concessions that a candidate heard.
     pub concessions: AtomicU64,
 }
 

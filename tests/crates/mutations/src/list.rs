@@ -249,7 +249,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
-        name: "a Choria campaigner is waited for like one of ours",
+        name: "a Choria candidate is waited for like one of ours",
         edits: &[edit(
             "src/protocol/vacancy.rs",
             "with_drift(next_renewal.saturating_add(CHORIA_HANGS))",

@@ -7,7 +7,7 @@ use incumbent::lock::Token;
 
 use crate::server::Time;
 
-/// More requests than this in a second of one campaigner are a loop without a delay.
+/// More requests than this in a second of one candidate are a loop without a delay.
 const REQUESTS_A_SECOND: usize = 60;
 /// More wake-ups than this in a second are one too.
 const WAKES_A_SECOND: usize = 400;
@@ -36,7 +36,7 @@ struct Seat {
 #[derive(Debug, Default)]
 pub struct Checker {
     seats: Vec<Seat>,
-    /// Seats of campaigners that are not of this library: leading or not.
+    /// Seats of candidates that are not of this library: leading or not.
     peers: Vec<bool>,
     last_token: Option<Token>,
     /// Whether every term must have a greater token: not where the lock forgets what it has given out.
@@ -52,7 +52,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    pub fn new(campaigners: usize, peers: usize, tokens_grow: bool) -> Self {
+    pub fn new(candidates: usize, peers: usize, tokens_grow: bool) -> Self {
         let seat = || Seat {
             term: Term::None,
             zombie_until: Time::ZERO,
@@ -60,7 +60,7 @@ impl Checker {
             wakes: VecDeque::new(),
         };
         Self {
-            seats: (0..campaigners).map(|_| seat()).collect(),
+            seats: (0..candidates).map(|_| seat()).collect(),
             peers: vec![false; peers],
             tokens_grow,
             ..Self::default()
@@ -98,7 +98,7 @@ impl Checker {
         matches!(self.seats[who].term, Term::Leading { .. })
     }
 
-    /// Whether anybody leads, a campaigner that is not of this library included.
+    /// Whether anybody leads, a candidate that is not of this library included.
     pub fn has_leader(&self) -> bool {
         (0..self.seats.len()).any(|who| self.is_leading(who)) || self.peers.contains(&true)
     }
@@ -109,7 +109,7 @@ impl Checker {
         }
         for other in (0..self.seats.len()).filter(|other| *other != who) {
             if self.leads(other, now) {
-                self.fail(format!("campaigners {who} and {other} both lead"));
+                self.fail(format!("candidates {who} and {other} both lead"));
             }
         }
     }
@@ -117,17 +117,17 @@ impl Checker {
     pub fn begin(&mut self, who: usize, now: Time, token: Token, deadline: Time) {
         self.terms += 1;
         if self.seats[who].term != Term::None {
-            self.fail(format!("campaigner {who} begins a term within a term"));
+            self.fail(format!("candidate {who} begins a term within a term"));
         }
         if now < self.seats[who].zombie_until && now >= self.excused_until {
-            self.fail(format!("campaigner {who} leads beside its own work that would not stop"));
+            self.fail(format!("candidate {who} leads beside its own work that would not stop"));
         }
         if deadline <= now {
-            self.fail(format!("campaigner {who} begins after its deadline"));
+            self.fail(format!("candidate {who} begins after its deadline"));
         }
         let promised = self.tokens_grow && now >= self.excused_until;
         if promised && self.last_token.is_some_and(|last| token <= last) {
-            self.fail(format!("token {token} of campaigner {who} is no greater than the last"));
+            self.fail(format!("token {token} of candidate {who} is no greater than the last"));
         }
         self.last_token = if promised { Some(token) } else { self.last_token.max(Some(token)) };
         self.seats[who].term = Term::Leading { deadline };
@@ -137,7 +137,7 @@ impl Checker {
     pub fn extend(&mut self, who: usize, now: Time, deadline: Time) {
         match self.seats[who].term {
             Term::Leading { deadline: before } if now < before && deadline >= before => {}
-            term => self.fail(format!("campaigner {who} extends {term:?} at {now:?}")),
+            term => self.fail(format!("candidate {who} extends {term:?} at {now:?}")),
         }
         self.seats[who].term = Term::Leading { deadline };
         self.sole(who, now);
@@ -146,7 +146,7 @@ impl Checker {
     pub fn end(&mut self, who: usize) {
         match self.seats[who].term {
             Term::Leading { deadline } => self.seats[who].term = Term::Stopping { deadline },
-            term => self.fail(format!("campaigner {who} ends a term that is {term:?}")),
+            term => self.fail(format!("candidate {who} ends a term that is {term:?}")),
         }
     }
 
@@ -156,7 +156,7 @@ impl Checker {
                 self.seats[who].zombie_until = self.seats[who].zombie_until.max(deadline);
             }
             Term::Stopping { .. } => {}
-            term => self.fail(format!("campaigner {who} ended a term that is {term:?}")),
+            term => self.fail(format!("candidate {who} ended a term that is {term:?}")),
         }
         self.seats[who].term = Term::None;
     }
@@ -183,29 +183,29 @@ impl Checker {
         self.beside_peers(now);
     }
 
-    /// No campaigner of ours leads beside one of theirs, not even one that is cut off: its deadline is sooner than theirs can
+    /// No candidate of ours leads beside one of theirs, not even one that is cut off: its deadline is sooner than theirs can
     /// win.
     pub fn beside_peers(&mut self, now: Time) {
         if self.peers.contains(&true)
             && let Some(who) = (0..self.seats.len()).find(|who| self.leads(*who, now))
         {
-            self.fail(format!("campaigner {who} leads beside one that is not of this library"));
+            self.fail(format!("candidate {who} leads beside one that is not of this library"));
         }
     }
 
     pub fn request(&mut self, who: usize, now: Time, gives_up: bool) {
         self.requests += 1;
         if gives_up && self.seats[who].term != Term::None {
-            self.fail(format!("campaigner {who} gives up its entry before its work has ended"));
+            self.fail(format!("candidate {who} gives up its entry before its work has ended"));
         }
         if too_many(&mut self.seats[who].requests, now, REQUESTS_A_SECOND) {
-            self.fail(format!("campaigner {who} sends requests without a delay"));
+            self.fail(format!("candidate {who} sends requests without a delay"));
         }
     }
 
     pub fn wake(&mut self, who: usize, now: Time) {
         if too_many(&mut self.seats[who].wakes, now, WAKES_A_SECOND) {
-            self.fail(format!("campaigner {who} wakes without a delay"));
+            self.fail(format!("candidate {who} wakes without a delay"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A campaigner that behaves like go-choria's.
+//! A candidate that behaves like go-choria's.
 //!
 //! It campaigns every 0.75 of the bucket's TTL, or more often with a back-off, creates or plainly updates, is told that it won 200 ms after its next
 //! successful renewal, and gives up on any error. A request may hang for five seconds.

@@ -1,4 +1,4 @@
-//! A campaigner that behaves like client-go's, on a lock that frees nothing by itself.
+//! A candidate that behaves like client-go's, on a lock that frees nothing by itself.
 //!
 //! It looks every retry period. A record that it has not seen before begins a wait of as many whole seconds as the record says,
 //! on its own clock; then it writes over it, and leads from the answer on. When it could not renew for a retry period and its

@@ -1,4 +1,4 @@
-//! What goes wrong in the world, and what go-choria's campaigners do in it.
+//! What goes wrong in the world, and what go-choria's candidates do in it.
 
 use std::time::Duration;
 
@@ -20,23 +20,23 @@ fn millis(ms: u16) -> Duration {
 impl World {
     /// Has `fault` happen now.
     pub fn inflict(&mut self, fault: &Fault) {
-        let fleet = self.campaigners.len();
+        let fleet = self.candidates.len();
         let now = self.now;
         match *fault {
             Fault::Crash { who, back_ms } if who < fleet => {
-                self.campaigners[who].crash();
-                self.campaigners[who].life += 1;
+                self.candidates[who].crash();
+                self.candidates[who].life += 1;
                 self.checker.gone(who);
                 self.after(millis(back_ms), SimEvent::Start { who });
             }
             Fault::Pause { who, for_ms } if who < fleet => {
-                let campaigner = &mut self.campaigners[who];
-                campaigner.paused_until = campaigner.paused_until.max(now + millis(for_ms));
+                let candidate = &mut self.candidates[who];
+                candidate.paused_until = candidate.paused_until.max(now + millis(for_ms));
             }
             Fault::Freeze { who, for_ms } if who < fleet => {
-                let campaigner = &mut self.campaigners[who];
-                if !campaigner.is_paused(now) {
-                    campaigner.freeze(now, millis(for_ms));
+                let candidate = &mut self.candidates[who];
+                if !candidate.is_paused(now) {
+                    candidate.freeze(now, millis(for_ms));
                     self.checker.set_on(who, now, millis(for_ms));
                     // It may believe for as long in a term that has been over for as long as it stood still.
                     let lasts = self.server.bucket_ttl.mul_f64(1.01);
@@ -44,25 +44,25 @@ impl World {
                 }
             }
             Fault::Cut { who, out, back, for_ms } if who < fleet => {
-                self.campaigners[who].knows_cut = self.random.bool();
-                let (campaigner, until) = (&mut self.campaigners[who], now + millis(for_ms));
+                self.candidates[who].knows_cut = self.random.bool();
+                let (candidate, until) = (&mut self.candidates[who], now + millis(for_ms));
                 if out {
-                    campaigner.cut_out_until = campaigner.cut_out_until.max(until);
+                    candidate.cut_out_until = candidate.cut_out_until.max(until);
                 }
                 if back {
-                    campaigner.cut_in_until = campaigner.cut_in_until.max(until);
+                    candidate.cut_in_until = candidate.cut_in_until.max(until);
                 }
             }
             Fault::Suspend { who, for_ms } if who < fleet => {
                 let reconnects = self.millis(1..600);
-                let campaigner = &mut self.campaigners[who];
+                let candidate = &mut self.candidates[who];
                 let wakes = now + millis(for_ms);
-                campaigner.paused_until = campaigner.paused_until.max(wakes);
-                campaigner.cut_out_until = campaigner.cut_out_until.max(wakes + reconnects);
-                campaigner.cut_in_until = campaigner.cut_in_until.max(wakes + reconnects);
+                candidate.paused_until = candidate.paused_until.max(wakes);
+                candidate.cut_out_until = candidate.cut_out_until.max(wakes + reconnects);
+                candidate.cut_in_until = candidate.cut_in_until.max(wakes + reconnects);
             }
-            Fault::Stop { who } if who < fleet && self.campaigners[who].machine.is_some() => {
-                self.campaigners[who].stopping_since.get_or_insert(now);
+            Fault::Stop { who } if who < fleet && self.candidates[who].machine.is_some() => {
+                self.candidates[who].stopping_since.get_or_insert(now);
                 self.inside(who, Event::Stop);
             }
             Fault::RollingRestart { every_ms } => {
@@ -75,10 +75,10 @@ impl World {
                 self.inside(who, Event::WorkEnded { panicked });
             }
             Fault::Denied { who, for_ms } if who < fleet => {
-                self.campaigners[who].denied_until = now + millis(for_ms);
+                self.candidates[who].denied_until = now + millis(for_ms);
             }
             Fault::Hearing { who, coverage } if who < fleet => {
-                self.campaigners[who].setup.coverage = coverage;
+                self.candidates[who].setup.coverage = coverage;
                 self.inside(who, Event::Hint(Hint::Coverage(coverage)));
             }
             Fault::Look { who } if who < fleet => self.inside(who, Event::Hint(Hint::Look)),
@@ -175,19 +175,19 @@ impl World {
 
     /// Something that the process itself is told.
     fn inside(&mut self, who: usize, event: Event) {
-        let life = self.campaigners[who].life;
+        let life = self.candidates[who].life;
         self.after(Duration::ZERO, SimEvent::Inside { who, life, event });
     }
 
     /// All faults cease.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
-        for (who, campaigner) in self.campaigners.iter_mut().enumerate() {
-            let not_frozen = campaigner.resume(self.now);
+        for (who, candidate) in self.candidates.iter_mut().enumerate() {
+            let not_frozen = candidate.resume(self.now);
             self.checker.set_back(who, self.now, not_frozen);
-            campaigner.cut_out_until = self.now;
-            campaigner.cut_in_until = self.now;
-            campaigner.denied_until = self.now;
+            candidate.cut_out_until = self.now;
+            candidate.cut_in_until = self.now;
+            candidate.denied_until = self.now;
         }
         for choria in &mut self.chorias {
             choria.cut_until = self.now;

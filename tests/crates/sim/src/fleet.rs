@@ -7,7 +7,7 @@ use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use proptest::prelude::*;
 
-use crate::campaigner::Standing;
+use crate::candidate::Standing;
 use crate::choria::Pace;
 use crate::scenario::{Fault, STORM, Scenario};
 use crate::server::Keeping;
@@ -19,7 +19,7 @@ pub enum Fleet {
     Plain,
     /// Leases, policies, rights and hearing of all kinds.
     Mixed,
-    /// Two of Choria's campaigners among ours.
+    /// Two of Choria's candidates among ours.
     Choria,
     /// The same with a back-off, which lets them win sooner. Nobody deletes the entry: no rule of ours makes that safe
     /// beside them.
@@ -34,12 +34,12 @@ pub enum Fleet {
     SteppedRows,
     /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
     Forgetful,
-    /// Two of client-go's campaigners among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
+    /// Two of client-go's candidates among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
     /// without a wait.
     ClientGo,
     /// On an object of a bucket, which is deleted, overwritten and set back.
     Objects,
-    /// Two of vimeo/leaderelection's campaigners among ours, on an object. Their clocks differ by as much as both allow for; nobody
+    /// Two of vimeo/leaderelection's candidates among ours, on an object. Their clocks differ by as much as both allow for; nobody
     /// deletes the object, writes over it or sets it back: theirs do not wait then.
     Vimeo,
     /// On rows of a database that fails over to replicas, which lack up to three acknowledged writes.
@@ -207,7 +207,7 @@ fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
         )
 }
 
-/// By how much a wall clock is ahead, and whether the campaigner has its lock in common with others.
+/// By how much a wall clock is ahead, and whether the candidate has its lock in common with others.
 fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
     if !fleet.is_on_objects() {
         return Just((0, false)).boxed();
@@ -349,13 +349,13 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
         prop::collection::vec(standing(fleet), fleet_sizes),
         prop::collection::vec((0..storm_ms, fault(fleet)), 0..60),
     )
-        .prop_map(move |(seed, ttl_ms, keeping, old_bucket, mut campaigners, mut faults)| {
+        .prop_map(move |(seed, ttl_ms, keeping, old_bucket, mut candidates, mut faults)| {
             faults.sort_by_key(|(at, _)| *at);
             let bucket_ttl = Duration::from_millis(ttl_ms);
             if fleet == Fleet::Forgetful {
                 // Two leases by the slowest clock: the forgotten holder may still renew over whoever was given its revision.
                 let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
-                campaigners.iter_mut().for_each(|campaigner| campaigner.cool_down = leases);
+                candidates.iter_mut().for_each(|candidate| candidate.cool_down = leases);
             }
             if fleet == Fleet::Tampered {
                 // Who does not hear cannot know better.
@@ -368,11 +368,11 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 });
                 // The wall clocks agree as well as Go's promise asks for; else not at all, or exactly.
                 let skew = bucket_ttl.as_millis() as i16 / 4;
-                for campaigner in &mut campaigners {
-                    campaigner.wall_ms = match fleet {
-                        Fleet::Vimeo => campaigner.wall_ms.clamp(-skew, skew),
+                for candidate in &mut candidates {
+                    candidate.wall_ms = match fleet {
+                        Fleet::Vimeo => candidate.wall_ms.clamp(-skew, skew),
                         _ if old_bucket => 0,
-                        _ => campaigner.wall_ms * 10,
+                        _ => candidate.wall_ms * 10,
                     };
                 }
             }
@@ -391,7 +391,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 chorias: fleet.chorias(),
                 client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
                 vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
-                campaigners,
+                candidates,
                 faults,
             }
         })

@@ -4,7 +4,7 @@
 //! A [`Schedule`] names a fleet and a seed, and everything follows from the two. [`run()`] plays it out and checks at each
 //! step what must hold whatever happens; [`Schedule::shrink`] finds a smaller one that fails as well.
 
-mod campaigner;
+mod candidate;
 mod checker;
 mod choria;
 mod clientgo;
@@ -24,7 +24,7 @@ mod world;
 // The library's own sources in `objects` find its words under this name.
 use incumbent::lock;
 
-pub use campaigner::Standing;
+pub use candidate::Standing;
 pub use fleet::Fleet;
 pub use objects::LoneLock;
 pub use run::{Report, Violation, bound, run};

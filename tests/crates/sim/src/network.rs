@@ -1,4 +1,4 @@
-//! What lies between the campaigners and the server, and what the server does with what arrives.
+//! What lies between the candidates and the server, and what the server does with what arrives.
 
 use std::time::Duration;
 
@@ -38,24 +38,24 @@ impl World {
     pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {
         let gives_up = matches!(request, Request::Release(_) | Request::Concede(_));
         self.checker.request(who, self.now, gives_up);
-        let local = self.campaigners[who].local(self.now);
-        let campaigner = &mut self.campaigners[who];
-        let life = campaigner.life;
-        campaigner.request = Some(id);
+        let local = self.candidates[who].local(self.now);
+        let candidate = &mut self.candidates[who];
+        let life = candidate.life;
+        candidate.request = Some(id);
         let timeout = match &request {
             Request::Read { timeout } => *timeout,
             Request::Write(write) => {
                 self.checker.creates += u64::from(write.mark.token.is_none());
-                campaigner.sent.insert(write.mark.write.number, local);
-                if let (None, Some(history)) = (write.expected, campaigner.empty_on) {
-                    campaigner.rests_on.insert((life, id), history);
+                candidate.sent.insert(write.mark.write.number, local);
+                if let (None, Some(history)) = (write.expected, candidate.empty_on) {
+                    candidate.rests_on.insert((life, id), history);
                 }
                 write.timeout
             }
             Request::Release(release) => release.timeout,
             Request::Concede(_) => Duration::from_micros(200),
         };
-        let (cut, knows_cut) = (self.now < campaigner.cut_out_until, campaigner.knows_cut);
+        let (cut, knows_cut) = (self.now < candidate.cut_out_until, candidate.knows_cut);
         let lost = |answer, from_server| SimEvent::Answer { who, life, id, answer, from_server };
         if cut && knows_cut {
             let failure = failure(LockErrorKind::Unavailable, "not connected");
@@ -87,11 +87,11 @@ impl World {
         if !self.server.is_up(self.now) {
             return;
         }
-        let denied = self.now < self.campaigners[who].denied_until;
+        let denied = self.now < self.candidates[who].denied_until;
         let writes = matches!(request, Request::Write(_) | Request::Release(_));
         // A row of a replica's that lacks it now may have been there meanwhile.
         let history = self.server.history;
-        let rests_on = self.campaigners[who].rests_on.get(&(life, id));
+        let rests_on = self.candidates[who].rests_on.get(&(life, id));
         let rests_elsewhere = rests_on.is_some_and(|on| *on != history);
         let (answer, stored) = if denied && writes {
             let failure = failure(LockErrorKind::Denied, "permissions violation");
@@ -112,15 +112,15 @@ impl World {
             )
         });
         if matches!(answer, Answer::Read(Ok(Reading::Empty { .. }))) {
-            self.campaigners[who].found_empty_on.insert((life, id), history);
+            self.candidates[who].found_empty_on.insert((life, id), history);
         }
         let acknowledged = !(stored && self.server.lacks_its_replica(self.now));
         if stored {
             if let Request::Write(write) = &request
                 && acknowledged
-                && self.campaigners[who].life == life
+                && self.candidates[who].life == life
             {
-                self.campaigners[who].applied(write.mark.write.number);
+                self.candidates[who].applied(write.mark.write.number);
             }
             self.stored();
         }
@@ -158,15 +158,15 @@ impl World {
     }
 
     pub(super) fn tell(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
-        for who in 0..self.campaigners.len() {
-            let coverage = self.campaigners[who].setup.coverage;
+        for who in 0..self.candidates.len() {
+            let coverage = self.candidates[who].setup.coverage;
             let Some(hint) = hint(coverage).filter(|_| coverage != Coverage::None) else {
                 continue;
             };
             let copies = self.copies();
             for _ in 0..copies {
                 if let Some(after) = self.passage(0.15) {
-                    let (life, hint) = (self.campaigners[who].life, hint.clone());
+                    let (life, hint) = (self.candidates[who].life, hint.clone());
                     self.after(after, SimEvent::Hint { who, life, hint });
                 }
             }

@@ -13,7 +13,7 @@ use crate::world::World;
 ///
 /// An entry that nobody renews lives for a TTL and 2 ms for each second of it twice (the drift of a cool-down that it covers),
 /// or for as long as a policy of [`CoolDown::For`] asks; its marker or a tombstone keeps those out who may not read for a
-/// TTL more; the winner then cools down for a TTL, for what its policy says, or for what Choria's campaigners need. On top
+/// TTL more; the winner then cools down for a TTL, for what its policy says, or for what Choria's candidates need. On top
 /// come hold-back, the slack of a silent lock, the longest poll, and the time in which what was sent before the faults
 /// ceased still arrives.
 pub fn bound(scenario: &Scenario) -> Duration {
@@ -23,7 +23,7 @@ pub fn bound(scenario: &Scenario) -> Duration {
         CoolDown::Campaign => ttl,
         _ => Duration::ZERO,
     };
-    let fleet = &scenario.campaigners;
+    let fleet = &scenario.candidates;
     let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
     let hold_back = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
     // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of Choria.
@@ -41,7 +41,7 @@ pub fn bound(scenario: &Scenario) -> Duration {
 pub struct Report {
     /// Terms of ours during the storm.
     pub terms: u64,
-    /// Terms of campaigners that are not of this library during the storm.
+    /// Terms of candidates that are not of this library during the storm.
     pub peer_terms: u64,
     /// How long the world went on.
     pub simulated: Duration,
@@ -89,8 +89,8 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
         if world.checker.terms != before || !world.checker.has_leader() {
             world.checker.fail("the leader does not stay though all is well".to_owned());
         }
-        if let Some(who) = world.campaigners.iter().position(|c| c.stopping_since.is_some()) {
-            world.checker.fail(format!("campaigner {who} does not come to its end"));
+        if let Some(who) = world.candidates.iter().position(|c| c.stopping_since.is_some()) {
+            world.checker.fail(format!("candidate {who} does not come to its end"));
         }
     }
     let violation = world.checker.violation.take();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::lock::Coverage;
 
-use crate::campaigner::Standing;
+use crate::candidate::Standing;
 use crate::choria::Pace;
 use crate::server::Keeping;
 
@@ -112,7 +112,7 @@ pub enum Fault {
     SetBack {
         by: u8,
     },
-    /// Of a campaigner that is not of this library.
+    /// Of a candidate that is not of this library.
     PeerCrash {
         which: usize,
     },
@@ -138,13 +138,13 @@ pub struct Scenario {
     pub old_bucket: bool,
     /// Whether acknowledged writes survive a failover, since a replica has them.
     pub synchronous: bool,
-    /// Two of Choria's campaigners stand as well.
+    /// Two of Choria's candidates stand as well.
     pub chorias: Option<Pace>,
-    /// So many of client-go's campaigners stand as well.
+    /// So many of client-go's candidates stand as well.
     pub client_gos: usize,
-    /// So many of vimeo/leaderelection's campaigners stand as well.
+    /// So many of vimeo/leaderelection's candidates stand as well.
     pub vimeos: usize,
-    pub campaigners: Vec<Standing>,
+    pub candidates: Vec<Standing>,
     /// When, in milliseconds, and what.
     pub faults: Vec<(u32, Fault)>,
 }

@@ -57,7 +57,7 @@ pub struct Stored {
     pub expires: Time,
     /// Whether it leaves no marker when its time has come.
     unmarked: bool,
-    /// On which history of the server its last campaigner wrote.
+    /// On which history of the server its last candidate wrote.
     history: u64,
 }
 

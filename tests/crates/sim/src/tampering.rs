@@ -28,7 +28,7 @@ impl World {
     pub(super) fn replay_release(&mut self) {
         let Some(release) = self.server.last_release.clone() else { return };
         let held = self.server.last.as_ref().and_then(|last| holder(&last.record.content));
-        let leads = self.campaigners.iter().enumerate().any(|(who, it)| {
+        let leads = self.candidates.iter().enumerate().any(|(who, it)| {
             let nonce = it.machine.as_ref().map(|machine| machine.settings().nonce);
             self.checker.is_leading(who) && nonce.is_some() && nonce == held
         });
@@ -50,18 +50,18 @@ impl World {
         self.tampered_until = window;
         let last = self.server.last_revision();
         let now = self.now;
-        let uninformed = |it: &crate::campaigner::Campaigner| {
+        let uninformed = |it: &crate::candidate::Candidate| {
             let hears = it.setup.coverage == Coverage::Full && now >= it.cut_in_until;
             it.machine.is_some() && (!hears || it.is_paused(now) || it.newest != last)
         };
-        if self.campaigners.iter().any(uninformed) {
+        if self.candidates.iter().any(uninformed) {
             self.checker.excuse(window);
         }
     }
 
     fn tell_at_once(&mut self, hint: &Hint) {
-        for who in 0..self.campaigners.len() {
-            let (life, hint) = (self.campaigners[who].life, hint.clone());
+        for who in 0..self.candidates.len() {
+            let (life, hint) = (self.candidates[who].life, hint.clone());
             self.after(Duration::ZERO, SimEvent::Hint { who, life, hint });
         }
     }

@@ -3,7 +3,7 @@
 use incumbent::lock::{Content, Entry, Hint, Reading, Record, Request, Revision, Tombstone};
 use incumbent::protocol::{Action, Answer, Failure};
 
-use crate::campaigner::Campaigner;
+use crate::candidate::Candidate;
 
 pub fn request(request: &Request) -> String {
     match request {
@@ -80,7 +80,7 @@ pub fn hint(hint: &Hint) -> String {
 }
 
 /// In the world's time, which is not what `of`'s clock shows.
-pub fn action(action: &Action, of: &Campaigner) -> String {
+pub fn action(action: &Action, of: &Candidate) -> String {
     let seconds = |instant| format!("{:.6}", of.real(instant).as_secs_f64());
     match action {
         Action::Request { id, request: asked } => format!("-> #{id} {}", request(asked)),

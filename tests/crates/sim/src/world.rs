@@ -8,7 +8,7 @@ use fastrand::Rng;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
 use incumbent::protocol::{Action, Answer, Event, State};
 
-use crate::campaigner::Campaigner;
+use crate::candidate::Candidate;
 use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
@@ -26,7 +26,7 @@ pub struct World {
     queue: BinaryHeap<Scheduled>,
     order: u64,
     pub server: Server,
-    pub campaigners: Vec<Campaigner>,
+    pub candidates: Vec<Candidate>,
     pub(super) chorias: Vec<Choria>,
     pub(super) client_gos: Vec<ClientGo>,
     pub(super) vimeos: Vec<Vimeo>,
@@ -47,12 +47,12 @@ impl World {
     pub fn new(scenario: &Scenario, with_history: bool) -> Self {
         let mut random = Rng::with_seed(scenario.seed);
         let ttl = scenario.bucket_ttl;
-        let campaigners: Vec<_> = scenario
-            .campaigners
+        let candidates: Vec<_> = scenario
+            .candidates
             .iter()
             .map(|setup| {
                 let origin = Duration::from_secs(random.u64(3600..1_000_000));
-                Campaigner::new(setup.clone(), origin, ttl, scenario.chorias.is_some())
+                Candidate::new(setup.clone(), origin, ttl, scenario.chorias.is_some())
             })
             .collect();
         let chorias: Vec<_> = (0..if scenario.chorias.is_some() { 2 } else { 0 })
@@ -75,8 +75,8 @@ impl World {
             queue: BinaryHeap::new(),
             order: 0,
             server: Server::new(ttl, scenario.keeping, age),
-            checker: Checker::new(campaigners.len(), peers, !scenario.forgets()),
-            campaigners,
+            checker: Checker::new(candidates.len(), peers, !scenario.forgets()),
+            candidates,
             chorias,
             client_gos,
             vimeos,
@@ -91,7 +91,7 @@ impl World {
         // By the same lot, as no lock asks for both.
         world.server.per_write_ttl = scenario.per_write_ttl;
         world.server.dates_foreign = scenario.per_write_ttl;
-        for who in 0..world.campaigners.len() {
+        for who in 0..world.candidates.len() {
             let after = world.millis(0..200);
             world.after(after, SimEvent::Start { who });
         }
@@ -153,7 +153,7 @@ impl World {
     fn capabilities(&self, who: usize) -> Capabilities {
         Capabilities {
             longest_lease: self.server.bucket_ttl,
-            reads: self.campaigners[who].setup.reads,
+            reads: self.candidates[who].setup.reads,
             empty_is_proof: self.server.vouches()
                 && self.scenario.keeping.frees()
                 && self.scenario.old_bucket,
@@ -170,21 +170,21 @@ impl World {
         | SimEvent::Replied { who, .. }
         | SimEvent::AskAgain { who, .. }
         | SimEvent::Answer { who, .. } = &what
-            && self.campaigners[*who].is_paused(self.now)
+            && self.candidates[*who].is_paused(self.now)
         {
-            let resumes = self.campaigners[*who].paused_until - self.now;
+            let resumes = self.candidates[*who].paused_until - self.now;
             return self.after(resumes, what);
         }
         match what {
             SimEvent::Start { who } => self.start(who),
             SimEvent::Wake { who, life, wake } => {
-                if self.campaigners[who].life == life && self.campaigners[who].wake == wake {
+                if self.candidates[who].life == life && self.candidates[who].wake == wake {
                     self.checker.wake(who, self.now);
                     self.feed(who, Event::Wake);
                 }
             }
             SimEvent::Inside { who, life, event } => {
-                if self.campaigners[who].life != life {
+                if self.candidates[who].life != life {
                     return;
                 }
                 match event {
@@ -199,33 +199,31 @@ impl World {
                 self.feed(who, event);
             }
             SimEvent::Hint { who, life, hint } => {
-                let campaigner = &self.campaigners[who];
-                if campaigner.life == life && self.now >= campaigner.cut_in_until {
+                let candidate = &self.candidates[who];
+                if candidate.life == life && self.now >= candidate.cut_in_until {
                     self.log(|| format!("c{who} hears {}", trace::hint(&hint)));
                     let told = told_revision(&hint);
-                    self.campaigners[who].newest = self.campaigners[who].newest.max(told);
+                    self.candidates[who].newest = self.candidates[who].newest.max(told);
                     self.feed(who, Event::Hint(hint));
                 }
             }
             SimEvent::Request { who, life, id, request } => self.serve(who, life, id, request),
             SimEvent::Answer { who, life, id, answer, from_server } => {
-                let campaigner = &mut self.campaigners[who];
-                let cut = from_server && self.now < campaigner.cut_in_until;
+                let candidate = &mut self.candidates[who];
+                let cut = from_server && self.now < candidate.cut_in_until;
                 // A second copy comes through, and a late answer too: they must be ignored.
-                if campaigner.life == life
-                    && !cut
-                    && (from_server || campaigner.request == Some(id))
+                if candidate.life == life && !cut && (from_server || candidate.request == Some(id))
                 {
-                    if campaigner.request == Some(id)
+                    if candidate.request == Some(id)
                         && matches!(answer, Answer::Read(Ok(Reading::Empty { .. })))
                     {
-                        campaigner.empty_on = campaigner.found_empty_on.get(&(life, id)).copied();
+                        candidate.empty_on = candidate.found_empty_on.get(&(life, id)).copied();
                     }
-                    if campaigner.request == Some(id) {
-                        campaigner.newest = campaigner.newest.max(answered_revision(&answer));
+                    if candidate.request == Some(id) {
+                        candidate.newest = candidate.newest.max(answered_revision(&answer));
                     }
-                    campaigner.request = campaigner.request.filter(|open| *open != id);
-                    campaigner.exchange = None;
+                    candidate.request = candidate.request.filter(|open| *open != id);
+                    candidate.exchange = None;
                     self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
                     self.feed(who, Event::Answered { id, answer });
                 }
@@ -255,14 +253,14 @@ impl World {
     }
 
     fn start(&mut self, who: usize) {
-        if self.campaigners[who].machine.is_some() {
+        if self.candidates[who].machine.is_some() {
             return;
         }
         let lock = self.capabilities(who);
         let (seed, choria) = (self.scenario.seed, self.scenario.chorias.is_some());
-        self.campaigners[who].start(who, seed, choria, lock);
-        let shares = self.campaigners[who].setup.shares;
-        self.campaigners[who].room = if shares { self.shared.clone() } else { Arc::default() };
+        self.candidates[who].start(who, seed, choria, lock);
+        let shares = self.candidates[who].setup.shares;
+        self.candidates[who].room = if shares { self.shared.clone() } else { Arc::default() };
         if let Some(store) = self.store.as_mut().filter(|_| !shares) {
             store.newcomer(who);
         }
@@ -271,9 +269,9 @@ impl World {
         }
         self.log(|| format!("c{who} starts"));
         self.feed(who, Event::Start);
-        let coverage = self.campaigners[who].setup.coverage;
+        let coverage = self.candidates[who].setup.coverage;
         if coverage != Coverage::None {
-            let (after, life) = (self.millis(0..50), self.campaigners[who].life);
+            let (after, life) = (self.millis(0..50), self.candidates[who].life);
             let hint = Hint::Coverage(coverage);
             self.after(after, SimEvent::Hint { who, life, hint });
         }
@@ -281,8 +279,8 @@ impl World {
 
     /// Hands a machine an event, and does what it answers.
     pub(super) fn feed(&mut self, who: usize, event: Event) {
-        let now = self.campaigners[who].local(self.now);
-        let Some(machine) = &mut self.campaigners[who].machine else { return };
+        let now = self.candidates[who].local(self.now);
+        let Some(machine) = &mut self.candidates[who].machine else { return };
         machine.handle(now, event);
         let mut actions = Vec::new();
         while let Some(action) = machine.poll_action() {
@@ -295,11 +293,11 @@ impl World {
         if (state == State::Leader) != self.checker.is_leading(who) {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
-        let campaigner = &mut self.campaigners[who];
-        campaigner.wake += 1;
-        let (life, serial) = (campaigner.life, campaigner.wake);
+        let candidate = &mut self.candidates[who];
+        candidate.wake += 1;
+        let (life, serial) = (candidate.life, candidate.wake);
         if let Some(wake) = wake {
-            let at = campaigner.real(wake);
+            let at = candidate.real(wake);
             let late = match self.random.u8(..) {
                 0..4 if !self.calm => self.millis(0..80),
                 _ => Duration::from_micros(self.random.u64(1..300)),
@@ -311,11 +309,11 @@ impl World {
 
     fn perform(&mut self, who: usize, action: Action) {
         if self.history.is_some() {
-            let told = trace::action(&action, &self.campaigners[who]);
+            let told = trace::action(&action, &self.candidates[who]);
             self.log(|| format!("c{who} {told}"));
         }
-        let life = self.campaigners[who].life;
-        let unruly = !self.calm && self.random.u8(..) < self.campaigners[who].setup.unruly;
+        let life = self.candidates[who].life;
+        let unruly = !self.calm && self.random.u8(..) < self.candidates[who].setup.unruly;
         match action {
             Action::Request { id, request } => self.send(who, id, request),
             Action::Begin { token, deadline } => {
@@ -334,13 +332,13 @@ impl World {
             }
             Action::End { by, .. } => {
                 self.checker.end(who);
-                let grace = self.campaigners[who].real(by).saturating_sub(self.now);
+                let grace = self.candidates[who].real(by).saturating_sub(self.now);
                 let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
                 let event = Event::Ended { work_stopped: !unruly };
                 self.after(after, SimEvent::Inside { who, life, event });
             }
             Action::Finished => {
-                self.campaigners[who].crash();
+                self.candidates[who].crash();
                 self.checker.gone(who);
                 let after = self.millis(0..1500);
                 self.after(after, SimEvent::Start { who });
@@ -351,8 +349,8 @@ impl World {
 
     /// Whether the last token was lost, and cannot be known to whoever begins a term.
     fn judge_token(&mut self, who: usize) {
-        let clocks_agree = self.campaigners.iter().all(|it| it.setup.wall_ms == 0);
-        let Campaigner { knew, asked, .. } = self.campaigners[who];
+        let clocks_agree = self.candidates.iter().all(|it| it.setup.wall_ms == 0);
+        let Candidate { knew, asked, .. } = self.candidates[who];
         if let (Some(store), Some(last)) = (&self.store, self.checker.last_token())
             && store.excuses_token(last, knew, asked, clocks_agree)
         {
@@ -362,11 +360,11 @@ impl World {
 
     /// The deadline in the world's time, after seeing that a write entitles to it.
     fn entitled(&mut self, who: usize, deadline: incumbent::clock::Instant) -> Time {
-        let campaigner = &self.campaigners[who];
-        let lease = campaigner.timing.lease();
-        if campaigner.entitled_from.is_none_or(|from| deadline > from + lease) {
-            self.checker.fail(format!("no write entitles campaigner {who} to {deadline:?}"));
+        let candidate = &self.candidates[who];
+        let lease = candidate.timing.lease();
+        if candidate.entitled_from.is_none_or(|from| deadline > from + lease) {
+            self.checker.fail(format!("no write entitles candidate {who} to {deadline:?}"));
         }
-        campaigner.real(deadline)
+        candidate.real(deadline)
     }
 }

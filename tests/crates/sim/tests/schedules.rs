@@ -148,7 +148,7 @@ fn a_quiet_hour_costs_the_renewals_of_one_leader() {
             chorias: None,
             client_gos: 0,
             vimeos: 0,
-            campaigners: vec![standing(coverage); 5],
+            candidates: vec![standing(coverage); 5],
             faults: Vec::new(),
         };
         let mut world = World::new(&scenario, false);

@@ -93,12 +93,12 @@ impl Fleet {
     pub fn start(program: &Path, plan: &Plan, urls: &[String]) -> std::io::Result<Self> {
         let book = Book {
             terms: vec![Vec::new(); plan.elections],
-            costs: vec![Cost::default(); plan.campaigners],
+            costs: vec![Cost::default(); plan.candidates],
             ..Book::default()
         };
         let book = Arc::new(Mutex::new(book));
         let (mut workers, mut readers) = (Vec::new(), Vec::new());
-        for number in 0..plan.campaigners {
+        for number in 0..plan.candidates {
             let mut child = Command::new(program)
                 .arg("work")
                 .args(["--urls", &urls.join(",")])

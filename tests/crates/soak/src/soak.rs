@@ -13,9 +13,9 @@ use crate::fleet::{Cost, Fleet};
 pub struct Plan {
     #[arg(long, default_value_t = 1000)]
     pub elections: usize,
-    /// Campaigners in each election: so many processes.
+    /// Candidates in each election: so many processes.
     #[arg(long, default_value_t = 20)]
-    pub campaigners: usize,
+    pub candidates: usize,
     /// The TTL of the bucket, in seconds.
     #[arg(long, default_value_t = 30)]
     pub ttl: u64,
@@ -167,7 +167,7 @@ fn leaks(samples: &[Cost], plan: &Plan) -> Vec<String> {
         (after > before + tolerated(before))
             .then(|| format!("{what} grew from {before} to {after}"))
     };
-    let workers = plan.campaigners as u64;
+    let workers = plan.candidates as u64;
     [
         // Reconnects come and go: a task or two, a socket, in each process.
         grows("tasks", &|cost| cost.tasks as u64, &|_| 2 * workers),
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        Plan { elections: 10, campaigners: 2, ttl: 30, minutes: 1.0, quiet: 1 }
+        Plan { elections: 10, candidates: 2, ttl: 30, minutes: 1.0, quiet: 1 }
     }
 
     fn cost(n: usize) -> Cost {

@@ -1,4 +1,4 @@
-//! One process: a campaigner in each of many elections, on one connection.
+//! One process: a candidate in each of many elections, on one connection.
 
 use std::alloc::System;
 use std::fs;

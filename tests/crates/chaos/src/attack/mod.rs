@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::env::{OURS, SERVERS, TestEnv};
 use crate::fault::{Fault, Which};
-use crate::fleet::{Campaigner, Kind};
+use crate::fleet::{Candidate, Kind};
 use crate::net::Node;
 use crate::server::Server;
 
@@ -27,10 +27,10 @@ pub enum Wound {
     Disk(usize),
     /// A server's clock is off; whether it has to be restarted when that ends.
     Clock(usize, bool),
-    /// A campaigner is down.
-    CampaignerDown(usize),
-    /// A campaigner stands still.
-    CampaignerPaused(usize),
+    /// A candidate is down.
+    CandidateDown(usize),
+    /// A candidate stands still.
+    CandidatePaused(usize),
 }
 
 /// Does a fault; answers what is to be undone, and whom it struck.
@@ -85,7 +85,7 @@ pub async fn begin(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
         | Fault::KeyDeletedLeaderAlone
         | Fault::KeyDeletedLeaderPaused
         | Fault::BucketDeleted
-        | Fault::BucketMadeByCampaigner => entries(env, fault).await,
+        | Fault::BucketCreatedByCandidate => entries(env, fault).await,
         Fault::ChoriaEvicted | Fault::ChoriaKilled | Fault::ChoriaAlone => choria(env, fault).await,
         Fault::LeaderAloneAnd(second) => pair::begin(env, second).await,
     }
@@ -113,10 +113,10 @@ pub async fn heal(env: &mut TestEnv, wounds: &[Wound]) -> io::Result<()> {
                     restart(env, server).await?;
                 }
             }
-            Wound::CampaignerDown(index) => {
+            Wound::CandidateDown(index) => {
                 env.fleet[index].start(&env.net, &env.orders)?;
             }
-            Wound::CampaignerPaused(index) => env.fleet[index].resume(),
+            Wound::CandidatePaused(index) => env.fleet[index].resume(),
         }
     }
     Ok(())
@@ -138,14 +138,14 @@ async fn pick(env: &mut TestEnv, which: Which) -> io::Result<usize> {
 /// A leader of ours. Where the one like Choria's leads, its key is deleted until one of ours does: they hear of it first.
 async fn leader(env: &mut TestEnv) -> io::Result<usize> {
     for _ in 0..3 {
-        if let Some(leader) = env.await_leader(PATIENCE / 3, Campaigner::is_ours).await? {
+        if let Some(leader) = env.await_leader(PATIENCE / 3, Candidate::is_ours).await? {
             return Ok(leader);
         }
         if env.orders.kind == Kind::Choria {
             env.admin.delete_key(&env.orders.election).await?;
         }
     }
-    Err(io::Error::other("no campaigner of ours came to lead, to begin with"))
+    Err(io::Error::other("no candidate of ours came to lead, to begin with"))
 }
 
 /// A renewal and its answer are about a kilobyte: from unpleasant to hardly any.
@@ -155,7 +155,7 @@ fn slowness(env: &mut TestEnv) -> u32 {
 
 async fn leaders_network(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, String)> {
     let leader = leader(env).await?;
-    let node = Node::Campaigner(leader);
+    let node = Node::Candidate(leader);
     let mut struck = env.fleet[leader].name();
     match fault {
         Fault::LeaderAlone => env.isolate(leader)?,
@@ -167,7 +167,7 @@ async fn leaders_network(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wou
                 env.net.part(Node::Server(near), Node::Server(server))?;
             }
             for other in (0..=OURS).filter(|other| *other != leader) {
-                env.net.part(Node::Campaigner(other), Node::Server(near))?;
+                env.net.part(Node::Candidate(other), Node::Server(near))?;
             }
         }
         Fault::AnswersLost => {
@@ -254,17 +254,17 @@ async fn processes(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
     match fault {
         Fault::LeaderKilled => {
             env.fleet[leader].kill(&env.log);
-            Ok((vec![Wound::CampaignerDown(leader)], struck))
+            Ok((vec![Wound::CandidateDown(leader)], struck))
         }
         Fault::LeaderPaused => {
             env.fleet[leader].pause();
-            Ok((vec![Wound::CampaignerPaused(leader)], struck))
+            Ok((vec![Wound::CandidatePaused(leader)], struck))
         }
         Fault::LeaderTerminated => {
             env.fleet[leader].terminate();
             for _ in 0..1000 {
                 if env.fleet[leader].has_ended() {
-                    return Ok((vec![Wound::CampaignerDown(leader)], struck));
+                    return Ok((vec![Wound::CandidateDown(leader)], struck));
                 }
                 env.pass(Duration::from_millis(20)).await?;
             }
@@ -272,17 +272,17 @@ async fn processes(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
         }
         Fault::StandbyKilled => {
             let Some(standby) = env.standby(leader) else {
-                return Err(io::Error::other("no stand-by"));
+                return Err(io::Error::other("no standby"));
             };
             env.fleet[standby].kill(&env.log);
-            Ok((vec![Wound::CampaignerDown(standby)], env.fleet[standby].name()))
+            Ok((vec![Wound::CandidateDown(standby)], env.fleet[standby].name()))
         }
         _ => {
             let spared = env.standby(leader);
             let mut wounds = Vec::new();
             for index in (0..OURS).filter(|index| *index != leader && Some(*index) != spared) {
                 env.fleet[index].pause();
-                wounds.push(Wound::CampaignerPaused(index));
+                wounds.push(Wound::CandidatePaused(index));
             }
             Ok((wounds, format!("all but {struck} and one")))
         }
@@ -300,14 +300,14 @@ async fn entries(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, Str
         }
         Fault::KeyDeletedLeaderPaused => {
             env.fleet[leader].pause();
-            vec![Wound::CampaignerPaused(leader)]
+            vec![Wound::CandidatePaused(leader)]
         }
         Fault::BucketDeleted => {
             env.admin.delete_bucket().await?;
             env.admin.make_bucket().await?;
             return Ok((Vec::new(), struck));
         }
-        Fault::BucketMadeByCampaigner => {
+        Fault::BucketCreatedByCandidate => {
             env.admin.delete_bucket().await?;
             // Until nobody can lead: who makes a bucket vouches for that.
             env.pass(env.lease() + Duration::from_millis(500)).await?;
@@ -324,22 +324,22 @@ async fn entries(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, Str
     Ok((wounds, struck))
 }
 
-/// Theirs come to lead where no stand-by of ours is there to hear of the vacancy first.
+/// Theirs come to lead where no standby of ours is there to hear of the vacancy first.
 async fn choria(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, String)> {
     let theirs = OURS;
     for index in 0..OURS {
         env.fleet[index].terminate();
     }
     for _ in 0..1500 {
-        if env.fleet[..OURS].iter_mut().all(Campaigner::has_ended) {
+        if env.fleet[..OURS].iter_mut().all(Candidate::has_ended) {
             break;
         }
         env.pass(Duration::from_millis(20)).await?;
     }
-    let led = env.await_leader(PATIENCE, |campaigner| !campaigner.is_ours()).await?;
+    let led = env.await_leader(PATIENCE, |candidate| !candidate.is_ours()).await?;
     env.start_fleet()?;
     if led != Some(theirs) {
-        return Err(io::Error::other("the campaigner like Choria's never came to lead"));
+        return Err(io::Error::other("the candidate like Choria's never came to lead"));
     }
     let settling = env.lease().mul_f64(env.rng.f64());
     env.pass(settling).await?;
@@ -347,7 +347,7 @@ async fn choria(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, Stri
     match fault {
         Fault::ChoriaKilled => {
             env.fleet[theirs].kill(&env.log);
-            Ok((vec![Wound::CampaignerDown(theirs)], struck))
+            Ok((vec![Wound::CandidateDown(theirs)], struck))
         }
         Fault::ChoriaAlone => {
             env.isolate(theirs)?;

@@ -1,4 +1,4 @@
-//! Everybody on the loopback interface, and a proxy on each campaigner's way to each server.
+//! Everybody on the loopback interface, and a proxy on each candidate's way to each server.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,17 +11,17 @@ use super::{Listeners, Node, listeners_at, url};
 #[derive(Debug)]
 pub struct Loopback {
     ports: Vec<[Port; 3]>,
-    /// By campaigner, then by server.
+    /// By candidate, then by server.
     proxies: Vec<Vec<Proxy>>,
 }
 
 impl Loopback {
-    pub(super) fn new(servers: usize, campaigners: usize) -> Self {
+    pub(super) fn new(servers: usize, candidates: usize) -> Self {
         let ports: Vec<_> =
             (0..servers).map(|_| [Port::pick(), Port::pick(), Port::pick()]).collect();
         let proxy =
             |ports: &[Port; 3]| Proxy::start((Ipv4Addr::LOCALHOST, ports[0].number()).into());
-        let proxies = (0..campaigners).map(|_| ports.iter().map(proxy).collect()).collect();
+        let proxies = (0..candidates).map(|_| ports.iter().map(proxy).collect()).collect();
         Self { ports, proxies }
     }
 
@@ -29,8 +29,8 @@ impl Loopback {
         listeners_at(Ipv4Addr::LOCALHOST, self.ports[server].each_ref().map(Port::number))
     }
 
-    pub(super) fn urls(&self, campaigner: usize) -> Vec<String> {
-        self.proxies[campaigner]
+    pub(super) fn urls(&self, candidate: usize) -> Vec<String> {
+        self.proxies[candidate]
             .iter()
             .map(|proxy| match proxy.address() {
                 std::net::SocketAddr::V4(address) => url(address),
@@ -40,16 +40,16 @@ impl Loopback {
     }
 
     pub(super) fn cut(&self, from: Node, to: Node) -> io::Result<()> {
-        let (campaigner, server, way) = match (from, to) {
-            (Node::Campaigner(campaigner), Node::Server(server)) => {
-                (campaigner, server, Way::ToServer)
+        let (candidate, server, way) = match (from, to) {
+            (Node::Candidate(candidate), Node::Server(server)) => {
+                (candidate, server, Way::ToServer)
             }
-            (Node::Server(server), Node::Campaigner(campaigner)) => {
-                (campaigner, server, Way::ToClient)
+            (Node::Server(server), Node::Candidate(candidate)) => {
+                (candidate, server, Way::ToClient)
             }
             _ => return Err(io::Error::other(format!("nothing stands between {from} and {to}"))),
         };
-        self.proxies[campaigner][server].flow(way, Flow::Lose);
+        self.proxies[candidate][server].flow(way, Flow::Lose);
         Ok(())
     }
 

@@ -20,15 +20,15 @@ pub use namespaces::{Namespaces, sweep};
 pub enum Node {
     /// A nats-server.
     Server(usize),
-    /// A campaigner, of ours or like Choria's.
-    Campaigner(usize),
+    /// A candidate, of ours or like Choria's.
+    Candidate(usize),
 }
 
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(index) => write!(f, "s{index}"),
-            Self::Campaigner(index) => write!(f, "c{index}"),
+            Self::Candidate(index) => write!(f, "c{index}"),
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct Listeners {
 pub enum Net {
     /// Everybody in a network namespace of its own, on a bridge.
     Namespaces(Namespaces),
-    /// Everybody on the loopback interface, with a proxy between each campaigner and each server.
+    /// Everybody on the loopback interface, with a proxy between each candidate and each server.
     Loopback(Loopback),
 }
 
@@ -73,18 +73,18 @@ impl Net {
     /// `program` is this one.
     pub fn new(
         servers: usize,
-        campaigners: usize,
+        candidates: usize,
         loopback: bool,
         program: &Path,
     ) -> (Self, String) {
         let fall_back = |why: String| {
             let told = format!("network: the loopback interface and proxies, as {why}");
-            (Self::Loopback(Loopback::new(servers, campaigners)), told)
+            (Self::Loopback(Loopback::new(servers, candidates)), told)
         };
         if loopback {
             return fall_back("asked for".to_owned());
         }
-        match Namespaces::new(servers, campaigners, program) {
+        match Namespaces::new(servers, candidates, program) {
             Ok(namespaces) => {
                 let told = namespaces.describe();
                 (Self::Namespaces(namespaces), told)
@@ -101,11 +101,11 @@ impl Net {
         }
     }
 
-    /// The servers' URLs, as a campaigner is to use them.
-    pub fn urls(&self, campaigner: usize) -> Vec<String> {
+    /// The servers' URLs, as a candidate is to use them.
+    pub fn urls(&self, candidate: usize) -> Vec<String> {
         match self {
             Self::Namespaces(net) => net.urls(),
-            Self::Loopback(net) => net.urls(campaigner),
+            Self::Loopback(net) => net.urls(candidate),
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    pub(super) fn new(servers: usize, campaigners: usize, program: &Path) -> io::Result<Self> {
+    pub(super) fn new(servers: usize, candidates: usize, program: &Path) -> io::Result<Self> {
         let mut net = Self {
             run: std::process::id(),
             subnet: free_subnet()?,
@@ -51,7 +51,7 @@ impl Namespaces {
         let gateway = format!("{}/24", net.address_of(1));
         ip(&["addr", "add", &gateway, "dev", &bridge])?;
         ip(&["link", "set", &bridge, "up"])?;
-        let nodes = (0..servers).map(Node::Server).chain((0..campaigners).map(Node::Campaigner));
+        let nodes = (0..servers).map(Node::Server).chain((0..candidates).map(Node::Candidate));
         for node in nodes {
             net.nodes.push(node); // before it is made, so that half of one is removed, too
             net.add(node)?;
@@ -237,7 +237,7 @@ impl Namespaces {
     fn address(&self, node: Node) -> Ipv4Addr {
         let last = match node {
             Node::Server(index) => 11 + index,
-            Node::Campaigner(index) => 101 + index,
+            Node::Candidate(index) => 101 + index,
         };
         self.address_of(u8::try_from(last).unwrap_or(u8::MAX))
     }

@@ -154,7 +154,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Simulation],
     },
     Mutation {
-        name: "object store: Go's campaigners are told of no allowance for skew",
+        name: "object store: Go's candidates are told of no allowance for skew",
         edits: &[edit(
             "src/backends/object_storage/vimeo_timing.rs",
             "life => life.saturating_add(self.skew),",

@@ -11,7 +11,7 @@ use super::http::{Asked, Reply};
 use super::known::{Before, Election, Known};
 use super::store::{Body, Object, Said, Store, Version};
 use super::vimeo_timing::Terms;
-use crate::campaigner::Campaigner;
+use crate::candidate::Candidate;
 use crate::event::SimEvent;
 use crate::server::{Time, failed, failure};
 use crate::trace;
@@ -46,8 +46,8 @@ pub struct Exchange {
 
 impl World {
     /// Whose locks cannot tell that this version, which says so, is not the last.
-    pub(super) fn unaware(fleet: &[Campaigner], version: Version, to: Revision) -> Vec<usize> {
-        let cannot_tell = |it: &Campaigner| {
+    pub(super) fn unaware(fleet: &[Candidate], version: Version, to: Revision) -> Vec<usize> {
+        let cannot_tell = |it: &Candidate| {
             let election = &it.room.election;
             election.newest().is_none_or(|newest| newest <= to)
                 || election.known().is_some_and(|known| known.version == version)
@@ -60,12 +60,12 @@ impl World {
     }
 
     fn wall(&self, who: usize) -> Duration {
-        Store::wall(self.now, self.campaigners[who].setup.wall_ms)
+        Store::wall(self.now, self.candidates[who].setup.wall_ms)
     }
 
     pub(crate) fn room_asks(&mut self, who: usize, id: u64, request: Request, timeout: Duration) {
         let by = self.now + timeout;
-        let room = Arc::clone(&self.campaigners[who].room);
+        let room = Arc::clone(&self.candidates[who].room);
         let exchange = Exchange {
             id,
             request,
@@ -78,7 +78,7 @@ impl World {
             trials: 0,
         };
         let expected = expected(&exchange.request);
-        self.campaigners[who].exchange = Some(exchange);
+        self.candidates[who].exchange = Some(exchange);
         match (expected, room.election.known()) {
             (None, _) | (Some(Some(_)), None) => self.room_sends(who),
             (Some(Some(_)), known) => self.room_puts(who, known),
@@ -90,9 +90,9 @@ impl World {
     fn room_puts(&mut self, who: usize, known: Option<Known<Version>>) {
         let (now, wall) = (self.now, self.wall(who));
         let terms = self.store().terms;
-        let campaigner = &mut self.campaigners[who];
-        let room = Arc::clone(&campaigner.room);
-        let Some(exchange) = &mut campaigner.exchange else { return };
+        let candidate = &mut self.candidates[who];
+        let room = Arc::clone(&candidate.room);
+        let Some(exchange) = &mut candidate.exchange else { return };
         if Some(known.as_ref().map(|known| known.revision)) != expected(&exchange.request) {
             return self.room_fails(who, LockErrorKind::Conflict, "written by somebody else");
         }
@@ -107,9 +107,9 @@ impl World {
 
     /// Sends the HTTP request that is next.
     pub(crate) fn room_sends(&mut self, who: usize) {
-        let cut = self.now < self.campaigners[who].cut_out_until;
-        let life = self.campaigners[who].life;
-        let Some(exchange) = &mut self.campaigners[who].exchange else { return };
+        let cut = self.now < self.candidates[who].cut_out_until;
+        let life = self.candidates[who].life;
+        let Some(exchange) = &mut self.candidates[who].exchange else { return };
         exchange.attempt += 1;
         let (id, attempt, asked) = (exchange.id, exchange.attempt, exchange.asked.clone());
         // What stands between may send it twice.
@@ -134,7 +134,7 @@ impl World {
         if !self.server.is_up(now) {
             return;
         }
-        let denied = now < self.campaigners[who].denied_until;
+        let denied = now < self.candidates[who].denied_until;
         let (busy_until, status, retry_after) = self.store().busy;
         let conflicts = now < busy_until && status == 409;
         let busy = now < busy_until && !conflicts;
@@ -182,11 +182,11 @@ impl World {
         }
         let Said::Held(_, mark, _) = &body.said else { return };
         let number = mark.write.number;
-        if self.campaigners[who].life == life {
-            self.campaigners[who].applied(number);
+        if self.candidates[who].life == life {
+            self.candidates[who].applied(number);
         }
         if mark.token.is_none() {
-            (self.campaigners[who].knew, self.campaigners[who].asked) = (newest, sent);
+            (self.candidates[who].knew, self.candidates[who].asked) = (newest, sent);
         }
     }
 
@@ -199,16 +199,16 @@ impl World {
         attempt: u32,
         reply: Reply,
     ) {
-        let campaigner = &self.campaigners[who];
-        let awaited = campaigner.request == Some(id)
-            && campaigner.exchange.as_ref().is_some_and(|it| it.id == id && it.attempt == attempt);
-        if campaigner.life != life || self.now < campaigner.cut_in_until || !awaited {
+        let candidate = &self.candidates[who];
+        let awaited = candidate.request == Some(id)
+            && candidate.exchange.as_ref().is_some_and(|it| it.id == id && it.attempt == attempt);
+        if candidate.life != life || self.now < candidate.cut_in_until || !awaited {
             return;
         }
-        let room = Arc::clone(&campaigner.room);
+        let room = Arc::clone(&candidate.room);
         let (terms, wall) = (self.store().terms, self.wall(who));
         let (now, hashed) = (self.now, self.store().hashed);
-        let Some(exchange) = &mut self.campaigners[who].exchange else { return };
+        let Some(exchange) = &mut self.candidates[who].exchange else { return };
         let reads = matches!(exchange.request, Request::Read { .. });
         match reply {
             Reply::Found(None) => {
@@ -284,10 +284,10 @@ impl World {
 
     /// The time is over that the store asked for.
     pub(crate) fn room_asks_again(&mut self, who: usize, life: u32, id: u64, attempt: u32) {
-        let campaigner = &self.campaigners[who];
-        let current = campaigner.exchange.as_ref();
-        if campaigner.life == life
-            && campaigner.request == Some(id)
+        let candidate = &self.candidates[who];
+        let current = candidate.exchange.as_ref();
+        if candidate.life == life
+            && candidate.request == Some(id)
             && current.is_some_and(|it| it.id == id && it.attempt == attempt)
         {
             self.room_sends(who);
@@ -298,7 +298,7 @@ impl World {
     fn room_tries(&mut self, who: usize, over: Option<Version>) {
         let (now, wall) = (self.now, self.wall(who));
         let expiry = wall + self.store().terms.told_of_an_eviction();
-        let Some(exchange) = &mut self.campaigners[who].exchange else { return };
+        let Some(exchange) = &mut self.candidates[who].exchange else { return };
         let Asked::Put { body, newest, .. } = &exchange.asked else { return };
         let body = Body { number: body.number, expiry, said: Said::Nobody };
         exchange.asked = Asked::Put { over, body, newest: *newest, sent: now };
@@ -307,19 +307,19 @@ impl World {
     }
 
     fn room_has_written(&mut self, who: usize) {
-        let campaigner = &mut self.campaigners[who];
-        let Some(exchange) = &mut campaigner.exchange else { return };
+        let candidate = &mut self.candidates[who];
+        let Some(exchange) = &mut candidate.exchange else { return };
         let Some(known) = exchange.stored.take() else { return };
         let answer = match exchange.request {
             Request::Release(_) => Answer::Released(Ok(())),
             _ => Answer::Written(Ok(known.revision)),
         };
-        campaigner.room.election.wrote(known);
+        candidate.room.election.wrote(known);
         self.room_answers(who, answer);
     }
 
     fn room_fails(&mut self, who: usize, kind: LockErrorKind, what: &str) {
-        let Some(exchange) = &self.campaigners[who].exchange else { return };
+        let Some(exchange) = &self.candidates[who].exchange else { return };
         // Something was stored, and the store is being tried out.
         let kind = match kind {
             LockErrorKind::Misconfigured => kind,
@@ -331,8 +331,8 @@ impl World {
     }
 
     fn room_answers(&mut self, who: usize, answer: Answer) {
-        let Some(exchange) = self.campaigners[who].exchange.take() else { return };
-        self.campaigners[who].request = None;
+        let Some(exchange) = self.candidates[who].exchange.take() else { return };
+        self.candidates[who].request = None;
         let id = exchange.id;
         self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
         self.feed(who, Event::Answered { id, answer });

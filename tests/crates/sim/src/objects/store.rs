@@ -37,7 +37,7 @@ pub enum Said {
         by: Nonce,
         left: Duration,
     },
-    /// By a campaigner of vimeo's, or by hand.
+    /// By a candidate of vimeo's, or by hand.
     Named(Arc<str>),
     Nobody,
     /// Nothing that can be read.
@@ -200,7 +200,7 @@ impl Store {
         true
     }
 
-    /// A campaigner starts that knows nothing.
+    /// A candidate starts that knows nothing.
     pub fn newcomer(&mut self, who: usize) {
         self.set_backs.iter_mut().for_each(|it| it.unaware.push(who));
     }

@@ -63,7 +63,7 @@ impl World {
 
     /// Junk is deleted, or what stood there before is put back.
     pub(crate) fn object_is_mended(&mut self, restored: bool) {
-        let (now, fleet) = (self.now, &self.campaigners);
+        let (now, fleet) = (self.now, &self.candidates);
         if let Some(store) = self.store.as_mut().filter(|store| store.is_junk()) {
             store.touched = now;
             let unaware = |version, to| Self::unaware(fleet, version, to);
@@ -75,7 +75,7 @@ impl World {
     }
 
     pub(crate) fn object_is_set_back(&mut self, by: u8) {
-        let (now, fleet) = (self.now, &self.campaigners);
+        let (now, fleet) = (self.now, &self.candidates);
         if let Some(store) = self.store.as_mut().filter(|_| self.server.is_up(now)) {
             store.touched = now;
             store.set_back(now, usize::from(by), |version, to| Self::unaware(fleet, version, to));

@@ -1,4 +1,4 @@
-//! A campaigner that behaves like vimeo/leaderelection's.
+//! A candidate that behaves like vimeo/leaderelection's.
 //!
 //! It goes by wall clocks. A candidate sleeps until the term that stands in the object is over, its allowance for skew and a jitter
 //! besides, and writes over what it has read; what is not there it makes at once. A leader writes when half of its term is left,

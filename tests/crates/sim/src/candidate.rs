@@ -11,7 +11,7 @@ use incumbent::protocol::{Campaign, CoolDown, Settings, Timing, TimingOptions};
 use crate::objects::{Exchange, Room};
 use crate::server::Time;
 
-/// How one campaigner is set up.
+/// How one candidate is set up.
 #[derive(Debug, Clone)]
 pub struct Standing {
     pub lease_ms: u16,
@@ -57,7 +57,7 @@ impl Drifting {
 }
 
 #[derive(Debug)]
-pub struct Campaigner {
+pub struct Candidate {
     pub setup: Standing,
     pub timing: Timing,
     /// `None` while the process is down.
@@ -97,7 +97,7 @@ pub struct Campaigner {
     pub rests_on: HashMap<(u32, u64), u64>,
 }
 
-impl Campaigner {
+impl Candidate {
     pub fn new(setup: Standing, origin: Duration, bucket_ttl: Duration, choria: bool) -> Self {
         let options = TimingOptions {
             lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),

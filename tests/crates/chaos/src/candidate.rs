@@ -24,7 +24,7 @@ const FENCED: u32 = 10;
 /// One write to it of so many is held up on its way, as by a process that stands still between asking and writing.
 const LATE: u32 = 20;
 
-/// What a campaigner is told on its command line.
+/// What a candidate is told on its command line.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// The servers, separated by commas.
@@ -48,7 +48,7 @@ pub struct Options {
     /// The bucket's TTL and the lease, in milliseconds.
     #[arg(long)]
     pub lease: u64,
-    /// Choria's campaigners stand in this election.
+    /// Choria's candidates stand in this election.
     #[arg(long)]
     pub choria_peers: bool,
     /// The server's clock is not believed.
@@ -77,7 +77,7 @@ pub async fn run(options: Options) {
     };
     let campaign = async {
         let lock = open(&options).await;
-        stand(&options, lock, work)
+        campaign(&options, lock, work)
     };
     let election = tokio::select! {
         election = campaign => election,
@@ -130,7 +130,7 @@ async fn open(options: &Options) -> nats::NatsLock {
     }
 }
 
-fn stand(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
+fn campaign(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
     let told = work.log.clone();
     told.write(Event::Started { election: options.election.clone(), ours: true });
     let mut builder = new_election(&options.election, lock)
