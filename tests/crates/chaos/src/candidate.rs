@@ -1,4 +1,4 @@
-//! A process that stands in an election with this library, and tells all that it does.
+//! A process that campaigns with this library, and logs all that it does.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use crate::{fenced_store, history};
 
 /// How often a leader does a piece of work.
 const WORK: Duration = Duration::from_millis(5);
-/// How often it is asked from outside whether it leads.
+/// How often another thread checks whether it leads.
 const CLAIM: Duration = Duration::from_millis(2);
 /// One piece of work of so many is a write to the fenced store.
 const FENCED: u32 = 10;
-/// One write to it of so many is held up on its way, as by a process that stands still between asking and writing.
+/// One write to it of so many is held up on its way, as by a process that is paused between the check and the write.
 const LATE: u32 = 20;
 
-/// What a candidate is told on its command line.
+/// The command line of a candidate.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// The servers, separated by commas.
@@ -48,18 +48,18 @@ pub struct Options {
     /// The bucket's TTL and the lease, in milliseconds.
     #[arg(long)]
     pub lease: u64,
-    /// Choria's candidates stand in this election.
+    /// Choria's candidates take part in this election.
     #[arg(long)]
     pub choria_peers: bool,
     /// The server's clock is not believed.
     #[arg(long)]
     pub strict: bool,
-    /// How often it asks its server for a sign of life, in milliseconds; 0 for the client's own choice.
+    /// The interval of its pings to the server, in milliseconds; 0 for the client's own choice.
     #[arg(long, default_value_t = 0)]
     pub ping: u64,
 }
 
-/// Stands until it is asked to end by SIGTERM.
+/// Campaigns until SIGTERM.
 ///
 /// # Panics
 ///
@@ -88,7 +88,7 @@ pub async fn run(options: Options) {
     };
     let asked = election.clone();
     let claims = log.clone();
-    // Apart from the runtime: who asks gets a true answer even while that is blocked.
+    // Apart from the runtime: the result is right even while that is blocked.
     std::thread::spawn(move || {
         loop {
             let t = now();
@@ -166,7 +166,7 @@ struct Work {
     longest: Duration,
 }
 
-/// Writes what was held up when its time has come, whoever leads by then.
+/// Sends the delayed writes at their times, even after the term.
 async fn deliver(
     mut held_up: UnboundedReceiver<(Instant, u64)>,
     fenced_store: &fenced_store::Address,

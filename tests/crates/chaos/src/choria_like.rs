@@ -1,4 +1,4 @@
-//! A process that stands in an election as go-choria's candidate does without back-off: it creates, plainly updates every
+//! A process that campaigns as go-choria's candidate does without back-off: it creates, plainly updates every
 //! 0.75 of the TTL, leads 200 ms after its first update, and gives up on any error. A request may take five seconds.
 //!
 //! Nothing revokes its leadership while a request hangs, so it leads until then. What is known of it ends there: a
@@ -17,12 +17,12 @@ use crate::journal::{Event, Writer, now};
 
 /// How long a request may hang: the default of Choria's client.
 const HANG: Duration = Duration::from_secs(5);
-/// How long after its first renewal a winner is told.
+/// How long after its first renewal a winner reports "won".
 const SETTLE: Duration = Duration::from_millis(200);
 /// How often it is looked at whether it leads.
 const CLAIM: Duration = Duration::from_millis(2);
 
-/// Stands until it is asked to end by SIGTERM. It leaves its key then, as Choria does.
+/// Campaigns until SIGTERM. It leaves its key then, as Choria does.
 ///
 /// # Panics
 ///
@@ -60,7 +60,7 @@ pub async fn run(options: Options) {
     log.write(Event::Stopped);
 }
 
-/// Whether it leads, for whoever asks.
+/// Whether it leads, for other threads.
 #[derive(Debug, Default)]
 struct Office {
     /// The token of its term; 0 while it does not lead.

@@ -37,7 +37,7 @@ pub struct TestEnv {
     pub servers: Vec<Server>,
     /// The network.
     pub net: Net,
-    /// What candidates are told.
+    /// The orders to candidates.
     pub orders: Orders,
     /// The end of the log that we write.
     pub log: Writer,
@@ -52,7 +52,7 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// Starts the network and the servers, and makes the bucket; says what it found on this machine.
+    /// Starts the network and the servers, and creates the bucket; prints what it found on this machine.
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ impl TestEnv {
         self.fleet.iter().position(|candidate| candidate.is_up() && candidate.name() == who)
     }
 
-    /// Waits until somebody that `may` has led for a second without a break; answers who. None when `limit` has passed.
+    /// Waits until a candidate that `may` has led for a second without a break, and returns it. None when `limit` has passed.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl TestEnv {
         self.log.write(event);
     }
 
-    /// The last lines that a server and the candidates said.
+    /// The last lines of the logs of the servers and the candidates.
     pub fn complaints(&self) -> Vec<(PathBuf, String)> {
         let files = self.servers.iter().map(Server::log).chain(
             self.fleet.iter().map(|one| self.orders.directory.join(format!("{}.err", one.name()))),

@@ -18,7 +18,7 @@ pub enum Fault {
     RequestsLost,
     /// The server that leads the stream is cut off from the other servers, not from candidates.
     StreamLeaderAlone,
-    /// The same one way: the others are heard, and do not hear.
+    /// The same one way: messages of the others arrive, messages to them do not.
     StreamLeaderMute,
     /// The leader's link is slow.
     SlowLeader,
@@ -57,7 +57,7 @@ pub enum Fault {
     KeyDeleted,
     /// An administrator deletes the key while the leader reaches no server.
     KeyDeletedLeaderAlone,
-    /// An administrator deletes the key while the leader stands still.
+    /// An administrator deletes the key while the leader is paused.
     KeyDeletedLeaderPaused,
     /// An administrator deletes the bucket, and makes it again at once.
     BucketDeleted,
@@ -69,7 +69,7 @@ pub enum Fault {
     ChoriaKilled,
     /// A candidate like Choria's leads, and reaches no server.
     ChoriaAlone,
-    /// The leader reaches no server, so it cannot hear what happens to its entry.
+    /// The leader reaches no server, so it cannot learn what happens to its entry.
     LeaderAloneAnd(Second),
 }
 
@@ -82,7 +82,7 @@ pub enum Second {
     BucketDeleted,
     /// The wall clock of the server that leads the stream is stepped forward, so that it expires the entry early.
     ClockForward,
-    /// The standbys stand still as well, so that they have not heard the last renewals.
+    /// The standbys are paused as well, so that they have not received the last renewals.
     StandbysPaused,
 }
 
@@ -115,7 +115,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Within how long of its healing somebody must lead: entries run out, which may take two leases where a winner
+    /// Within how long of its healing there must be a leader: entries run out, which may take two leases where a winner
     /// waits one; servers elect theirs in 4 to 9 s, more than once if votes split, and lost packets are sent again
     /// after as long a silence as the one before. The rest is for machines that do other things as well.
     pub fn bound(&self, kind: Kind, lease: Duration) -> Duration {
@@ -221,8 +221,8 @@ pub const TABLE: &[Entry] = &[
     ),
     of_candidates("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
     of_candidates("key deleted", Fault::KeyDeleted, ALL, SHORT),
-    // Beside Choria's there is no promise for a forced delete that the leader cannot hear of, nor for a bucket of which
-    // whoever makes it vouches that nobody leads.
+    // Beside Choria's there is no promise for a forced delete that the leader cannot learn of, nor for a bucket of which
+    // the creator declares that there is no leader.
     of_candidates("key deleted, leader alone", Fault::KeyDeletedLeaderAlone, OURS, LONG),
     of_candidates("key deleted, leader paused", Fault::KeyDeletedLeaderPaused, OURS, EITHER),
     of_candidates("bucket deleted", Fault::BucketDeleted, OURS, LONG),

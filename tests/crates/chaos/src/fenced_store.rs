@@ -21,7 +21,7 @@ struct Request {
     token: u64,
 }
 
-/// What the store says to a write.
+/// The response of the store to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether it was taken.
@@ -35,7 +35,7 @@ pub struct Answer {
 struct Store(Mutex<HashMap<String, (u64, String)>>);
 
 impl Store {
-    /// A token equal to the greatest is taken from the writer that brought it, and from nobody else.
+    /// A token equal to the greatest is accepted from the writer that sent it first, and from no other.
     fn write(&self, request: &Request) -> Answer {
         let mut store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held = store.entry(request.election.clone()).or_default();

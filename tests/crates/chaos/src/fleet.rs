@@ -79,7 +79,7 @@ impl Candidate {
         self.ours
     }
 
-    /// Whether it neither stands still nor is down.
+    /// Whether it is neither paused nor down.
     pub fn is_up(&self) -> bool {
         self.process.is_some() && !self.paused
     }
@@ -118,7 +118,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Kills it as the kernel would, and says so in the log.
+    /// Kills it as the kernel would, and logs that.
     pub fn kill(&mut self, log: &Writer) {
         let Some(mut process) = self.process.take() else { return };
         if process.ended().is_some() {
@@ -145,7 +145,7 @@ impl Candidate {
         ended
     }
 
-    /// Makes it stand still.
+    /// Pauses it.
     pub fn pause(&mut self) {
         if let Some(process) = &self.process {
             process.pause();

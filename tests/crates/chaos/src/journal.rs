@@ -26,14 +26,14 @@ pub struct Line {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A process stands in an election.
+    /// A process takes part in an election.
     Started {
         /// The election.
         election: String,
         /// Whether it is one of ours: else it behaves as Choria's do.
         ours: bool,
     },
-    /// It was told that it leads.
+    /// It got the callback that it leads.
     Won {
         /// Of which term.
         token: u64,
@@ -43,7 +43,7 @@ pub enum Event {
         /// Of which term.
         token: u64,
     },
-    /// At this instant it answered that it leads, when asked from outside of the work. The instant is read before.
+    /// At this instant it reported that it leads, to a check outside of its work. The instant is read before.
     Claim {
         /// Of which term.
         token: u64,
@@ -59,7 +59,7 @@ pub enum Event {
         /// Whether the writer had the right to lead after the answer, at the instant of this line.
         leads: bool,
     },
-    /// It was told that its term is over.
+    /// It got the callback that its term is over.
     Lost {
         /// Of which term.
         token: u64,
@@ -80,7 +80,7 @@ pub enum Event {
     },
     /// The harness has healed the fault.
     Healed,
-    /// Somebody leads again, and the fault is over.
+    /// There is a leader again, and the fault is over.
     End,
 }
 

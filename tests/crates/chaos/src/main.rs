@@ -9,7 +9,7 @@ use incumbent_chaos::fault::{Entry, TABLE, named};
 use incumbent_chaos::{candidate, choria_like, history, run, table};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Attacks elections on a real cluster, and checks that nobody ever leads beside another.
+/// Attacks elections on a real cluster, and checks that at most one candidate leads at any instant.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -34,7 +34,7 @@ enum Command {
         /// Its address and a port.
         host: std::net::SocketAddr,
     },
-    /// Stands in an election, as the harness says.
+    /// Campaigns in an election for the harness.
     #[command(hide = true)]
     Candidate(candidate::Options),
     /// The same as Choria's candidates do it.
@@ -47,7 +47,7 @@ struct Run {
     /// For how long.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// Decides the order of faults, whom they strike, and all durations. By chance unless told.
+    /// Decides the order of faults, whom they strike, and all durations. Random unless given.
     #[arg(long)]
     seed: Option<u64>,
     /// This fault, once, instead of all; may be given several times. See `list`.

@@ -20,7 +20,7 @@ use crate::server::unmount;
 
 /// How the directories of runs are called, before the id of their process.
 const DIRECTORY: &str = "incumbent-chaos-run-";
-/// How long a new fleet may take until somebody leads.
+/// How long a new fleet may take until it has a leader.
 const FIRST: Duration = Duration::from_secs(60);
 
 /// What a run is to be like.
@@ -152,7 +152,7 @@ async fn within(
         }
     }
     drop(env);
-    // What cannot be run on any such machine is told; so is what the time did not suffice for.
+    // Faults that cannot run on this machine are reported; so are those for which there was no time.
     for entry in TABLE {
         let run = outcome.report.faults.contains_key(entry.name);
         if !run && options.faults.is_empty() {

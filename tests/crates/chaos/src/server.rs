@@ -29,7 +29,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Describes a server, and gives it its disk. `clock` says that its program lets us step its clock.
+    /// Describes a server, and gives it its disk. `clock`: its program lets us step its clock.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    /// Makes it stand still.
+    /// Pauses it.
     pub fn pause(&self) {
         if let Some(process) = &self.process {
             process.pause();

@@ -31,7 +31,7 @@ fn at_most_one_leads_under_cuts_and_kills() {
     attack("1", &[], &faults);
 }
 
-/// Where network namespaces are not allowed, the rest still runs, and what does not is told.
+/// Where network namespaces are not allowed, the rest still runs, and what does not is reported.
 #[test]
 fn at_most_one_leads_on_the_loopback_interface() {
     let faults = ["requests lost", "leader killed", "key deleted, leader alone"];

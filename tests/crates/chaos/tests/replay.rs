@@ -13,7 +13,7 @@ fn program(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_incumbent-chaos")).args(arguments).output().unwrap()
 }
 
-/// The directory of a run that was kept, and what stands in its log.
+/// The directory of a run that was kept, and the contents of its log.
 struct Kept {
     directory: PathBuf,
     lines: Vec<Line>,

@@ -9,7 +9,7 @@ use incumbent_sim::{Keeping, Time};
 use crate::branch::Branch;
 use crate::store::Deed;
 
-/// Who somebody is that does not know this library.
+/// The identity of a writer that does not know this library.
 pub const FOREIGN: &str = "junk";
 
 /// What was done to an election.
@@ -23,19 +23,19 @@ pub enum Act {
     Release(Release),
     /// A conditional delete by an operator.
     Evict(Revision),
-    /// A delete by somebody.
+    /// A delete by an administrator.
     Delete,
     /// The same, by a purge of the key.
     Purge,
     /// What is stored was removed without a trace.
     Vanish,
-    /// A write by somebody else, over what it expects if that is told.
+    /// A write by another program, over a given revision if it has one.
     Put(Content, Option<Revision>),
     /// A write that changes nothing of the entry.
     Touch,
     /// A write that the store must refuse.
     Invalid,
-    /// What somebody does to an object.
+    /// An operation of another program on an object.
     ToObject(Deed),
 }
 
@@ -44,7 +44,7 @@ pub enum Act {
 pub enum Outcome {
     /// What a read found.
     Read(Result<Reading, LockErrorKind>),
-    /// Whether something was stored, and as which revision, where that was told.
+    /// Whether something was stored, and as which revision, where that was returned.
     Stored(Result<Option<Revision>, LockErrorKind>),
 }
 
@@ -75,7 +75,7 @@ impl Branch {
             {
                 return Err(LockErrorKind::Conflict);
             }
-            // The object stays, and its record names nobody; where none does, nothing changes.
+            // The object stays, and its record names no holder; without a holder nothing changes.
             Act::Evict(_) if self.server.keeping == Keeping::Forever => {
                 let deleted = Content::Vacant(Tombstone::Deleted);
                 let last = self.server.last.as_ref().map(|last| &last.record.content);

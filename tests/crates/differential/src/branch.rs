@@ -12,7 +12,7 @@ use crate::model::TOLERANCE;
 use crate::same::same_content;
 use crate::store::{Hearing, Rules};
 
-/// How many writes are kept in mind that were heard and may be told again.
+/// How many received writes are kept because they may be delivered again.
 const MOST_TOLD: usize = 16;
 
 /// One state in which the model may be.
@@ -20,24 +20,24 @@ const MOST_TOLD: usize = 16;
 pub struct Branch {
     /// The model.
     pub server: Server,
-    /// The model of an object and of a lock on it, which stands for the server where there is one.
+    /// The model of an object and of a lock on it, which replaces that of the server.
     pub object: Option<LoneLock>,
     /// The model's revision of each real one.
     names: BTreeMap<Revision, Revision>,
-    /// What a listener has still to be told.
+    /// The hints that a listener has still to receive.
     told: VecDeque<Told>,
     /// By how much later the last write may have been stored than the model has it.
     late: Duration,
 }
 
-/// A write, as a listener is told of it.
+/// A write, as a listener receives it.
 #[derive(Debug, Clone, PartialEq)]
 struct Told {
     record: Record,
     previous: Option<Option<Revision>>,
-    /// From when on it may be told that its life is over.
+    /// From when on its expiry may be delivered.
     over: Option<Time>,
-    /// Whether it was heard; it may be told again.
+    /// Whether it was received; it may be delivered again.
     heard: bool,
 }
 
@@ -95,7 +95,7 @@ impl Branch {
         branch
     }
 
-    /// Whether nothing can tell the two apart.
+    /// Whether the two cannot be distinguished.
     pub fn is_like(&self, other: &Self) -> bool {
         let last = |branch: &Self| {
             let last = branch.server.last.as_ref();
@@ -232,7 +232,7 @@ impl Branch {
         agrees.then_some(branch)
     }
 
-    /// The states after it has told this, next; `after_gap`: or later, if some of it went unheard.
+    /// The states after it has delivered this, next; `after_gap`: or later, if some hints were lost.
     pub fn tells(
         &self,
         at: Time,
@@ -266,7 +266,7 @@ impl Branch {
         previous: Option<Option<Revision>>,
         rules: Rules,
     ) -> bool {
-        // The one before may not have been heard.
+        // The one before may not have been received.
         let follows = match (previous, told.previous) {
             (Some(Some(real)), Some(Some(model))) => self.same(real, model),
             (None, _) if rules.hearing == Hearing::Last => true,
@@ -282,12 +282,12 @@ impl Branch {
         self.same_record(record, &told.record, rules)
     }
 
-    /// What was told until now may never be heard.
+    /// Hints sent until now may never be received.
     pub fn is_to_be_looked_at(&mut self) {
         self.told.iter_mut().for_each(|told| told.heard = true);
     }
 
-    /// Whether all that it tells was heard.
+    /// Whether all of its hints were received.
     pub fn is_silent(&self) -> bool {
         self.told.back().is_none_or(|last| last.heard)
     }

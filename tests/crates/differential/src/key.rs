@@ -40,7 +40,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Waits until it hears what the store tells.
+    /// Waits until it receives the hints of the store.
     pub async fn new(store: Arc<dyn Store>, number: u64, seed: u64, began: Instant) -> Self {
         let (sender, hints) = unbounded_channel();
         let sink = HintSink::new(move |hint| drop(sender.send((began.elapsed(), hint))));
@@ -215,7 +215,7 @@ impl Key {
         Ok(())
     }
 
-    /// Takes in what was heard.
+    /// Takes in the received hints.
     fn listen(&mut self) -> Result<(), Difference> {
         while let Ok((at, hint)) = self.hints.try_recv() {
             self.heard(at, hint)?;
@@ -249,7 +249,7 @@ impl Key {
         }
     }
 
-    /// Waits until all was heard that is to be heard.
+    /// Waits until all due hints were received.
     pub async fn settle(&mut self) -> Result<(), Difference> {
         self.listen()?;
         if self.store.rules().hearing == Hearing::Nothing {
@@ -286,7 +286,7 @@ impl Key {
         self.model.loses_server(is_away);
     }
 
-    /// The server is killed: some of what is told may go unheard.
+    /// The server is killed: some hints may be lost.
     pub fn loses_hearing(&mut self) {
         self.model.loses_hearing();
     }
@@ -320,7 +320,7 @@ impl Key {
     }
 }
 
-/// What somebody who does not know this library writes.
+/// The write of a program that does not know this library.
 fn foreign(ttl: Duration) -> Content {
     Content::Held(Entry { identity: FOREIGN.into(), mark: None, life: ttl, advertisement: None })
 }

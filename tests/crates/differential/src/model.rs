@@ -1,4 +1,4 @@
-//! All states in which the model may be, as far as can be told from outside.
+//! All states in which the model may be, as far as an observer can distinguish them.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub struct Model {
     server_away: bool,
 }
 
-/// Whether some of what is told may go unheard.
+/// Whether some hints may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gap {
     None,
     Open,
-    /// Nothing any more after the next that is heard.
+    /// Not any more after the next received hint.
     Closing,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Difference {
 }
 
 impl Model {
-    /// An election that nobody has ever held.
+    /// An election without a holder so far.
     pub fn new(rules: Rules) -> Self {
         let (branches, blur) = (vec![Branch::new(rules)], Duration::ZERO);
         Self { branches, rules, gap: Gap::None, blur, server_away: false }
@@ -83,17 +83,17 @@ impl Model {
         })
     }
 
-    /// Whether the server, while it comes and goes, does nothing and says so; one of Kubernetes knows of no rights at first.
+    /// Whether the server, while it comes and goes, executes nothing and reports that; one of Kubernetes knows of no rights at first.
     fn is_refused_while_away(&self, outcome: &Outcome) -> bool {
         let (Outcome::Read(Err(kind)) | Outcome::Stored(Err(kind))) = outcome else { return false };
         let denies = self.rules.keeping == Keeping::Forever;
         *kind == LockErrorKind::Unavailable || (denies && *kind == LockErrorKind::Denied)
     }
 
-    /// A listener was told of a write, not later than at `at`.
+    /// A listener received a write, not later than at `at`.
     ///
     /// # Errors
-    /// Where no state tells it.
+    /// If no state allows it.
     pub fn hear(
         &mut self,
         at: Time,
@@ -145,7 +145,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a state is left in which all was heard; then the others are given up, unless what is heard next may tell that the
+    /// Whether a state is left in which all was received; then the others are dropped, unless the next hint may show that the
     /// last one was another.
     pub fn settle(&mut self) -> bool {
         let silent = self.branches.iter().any(Branch::is_silent);
@@ -171,7 +171,7 @@ impl Model {
         self.branches.iter().filter_map(Branch::life_ends).max()
     }
 
-    /// What was told until now may never be heard, as a look was suggested instead.
+    /// Hints sent until now may never be received, as a read was suggested instead.
     pub fn is_to_be_looked_at(&mut self) {
         if self.rules.hearing == Hearing::Last {
             self.branches.iter_mut().for_each(Branch::is_to_be_looked_at);
@@ -198,12 +198,12 @@ impl Model {
         }
     }
 
-    /// From now on some of what is told may go unheard.
+    /// From now on some hints may be lost.
     pub fn loses_hearing(&mut self) {
         self.gap = Gap::Open;
     }
 
-    /// All that is told from now on is heard, once more.
+    /// From now on all hints are received again.
     pub fn hears_again(&mut self) {
         if self.gap == Gap::Open {
             self.gap = Gap::Closing;

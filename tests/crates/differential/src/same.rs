@@ -20,7 +20,7 @@ pub fn same_content(real: &Record, model: &Record, rules: Rules) -> bool {
     }
 }
 
-/// The token of a term that begins is its own revision, whether that is said or not.
+/// The token of a term that begins is its own revision, whether that is stated or not.
 fn same_mark(real: Option<&Mark>, model: Option<&Mark>, revision: Revision, rules: Rules) -> bool {
     let whole = |mark: &Mark, since_unix_ms: u64| Mark {
         token: mark.token.or(Some(revision.into())),

@@ -12,7 +12,7 @@ pub trait Store: Debug + Send + Sync {
     /// The lock.
     fn lock(&self) -> &dyn Lock;
 
-    /// The lock that is listened to: one of another process where a lock hears more of others than of itself.
+    /// The lock whose hints are checked: one of another process if a lock gets more hints of others' writes than of its own.
     fn listener(&self) -> &dyn Lock {
         self.lock()
     }
@@ -23,7 +23,7 @@ pub trait Store: Debug + Send + Sync {
     /// What others can do to an election.
     fn deeds(&self) -> &'static [Deed];
 
-    /// Has somebody do it. Answers the revision of what was stored, if anything was and its revision was told.
+    /// Executes it as another program. Returns the revision of what was stored, if anything was and its revision is known.
     fn commit<'a>(
         &'a self,
         name: &'a str,
@@ -48,17 +48,17 @@ pub struct Rules {
     pub keeping: Keeping,
     /// The longest life of an entry.
     pub ttl: Duration,
-    /// Whether a write may say how long it is to be kept.
+    /// Whether a write may set its time to live.
     pub per_write_ttl: bool,
-    /// By how much longer an entry may live than asked, as a read tells it: lives are rounded up.
+    /// By how much longer an entry may live than requested, as a read reports it: lives are rounded up.
     pub slack: Duration,
-    /// What is heard.
+    /// The hints.
     pub hearing: Hearing,
     /// Whether a write may be refused though nothing has changed, while another one is in flight.
     pub refuses_in_flight: bool,
-    /// Whether the store knows when somebody wrote who does not know this library.
+    /// Whether the store knows the time of a write by a program that does not know this library.
     pub dates_foreign: bool,
-    /// Whether an entry says since when its holder leads as that one wrote it, and not by the store's own clock.
+    /// Whether an entry has the start of its term as its holder wrote it, and not by the store's own clock.
     pub keeps_since: bool,
     /// Whether the lock takes an election that it has known for no new one.
     pub remembers: bool,
@@ -87,18 +87,18 @@ impl Rules {
     }
 }
 
-/// Which of the writes a listener hears.
+/// Which of the writes a listener receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hearing {
     /// Every one, once and in order.
     Every,
-    /// The last one; others may be left out, told twice, or late.
+    /// The last one; others may be omitted, repeated, or late.
     Last,
-    /// None, or that there is something to look at.
+    /// None, or that there is something to read.
     Nothing,
 }
 
-/// What somebody does to one election without this library.
+/// An operation on one election without this library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
     /// Deletes the key, as `nats kv del` does.
@@ -121,7 +121,7 @@ pub enum Deed {
     Spoil,
     /// Keeps a copy of an object.
     Save,
-    /// Puts the copy in the place of whatever stands there.
+    /// Replaces the current content with the copy.
     Restore,
     /// Deletes an object, and puts the same content back.
     PutBack,

@@ -36,7 +36,7 @@ fn at(seconds: f64) -> (Duration, Duration) {
     (sent, sent + Duration::from_millis(1))
 }
 
-/// An entry written at 1 s, as revision 70, whose writer asks for `life`.
+/// An entry written at 1 s, as revision 70, whose writer requests `life`.
 fn held(keeping: Keeping, life: Duration) -> Model {
     let mut model = Model::new(rules(keeping));
     let written = Outcome::Stored(Ok(Some(Revision(70))));
@@ -64,7 +64,7 @@ fn an_entry_that_is_freed_before_its_time_is_a_difference() {
     let marker = || finds(record(71, EXPIRED));
     held(Keeping::LeavesMarkers, TTL).observe(at(2.9), &Act::Read, &marker()).unwrap_err();
     held(Keeping::LeavesMarkers, TTL).observe(at(3.1), &Act::Read, &marker()).unwrap();
-    // It asks for more, and is kept for the bucket's TTL: as servers do.
+    // It requests more, and is kept for the bucket's TTL: as servers do.
     held(Keeping::LeavesMarkers, TTL * 6).observe(at(3.1), &Act::Read, &marker()).unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use incumbent_differential::{Options, Store, run, stores};
 use incumbent_test_support::Version;
 
-/// Whatever is done, both say the same.
+/// Both return the same under all operations.
 async fn agree(store: Arc<dyn Store>) {
     let options = Options { operations: 600, seed: 12, elections: 40, steps: 8 };
     let report = run(store, options).await;
@@ -27,7 +27,7 @@ async fn a_bucket_of_three_replicas_does_what_its_model_does() {
     agree(Arc::new(stores::Nats::start(Version::V2_15, true).await)).await;
 }
 
-/// Expiry by the database's clock, rows that stay, what is said by hand, tables that are dropped, and a crash under way.
+/// Expiry by the database's clock, rows that stay, notifications sent by hand, dropped tables, and a crash in flight.
 #[tokio::test]
 async fn a_table_of_postgresql_does_what_its_model_does() {
     agree(Arc::new(stores::Postgres::start().await)).await;

@@ -18,7 +18,7 @@ pub enum Fault {
     Crash,
     /// A process takes no step, for any time.
     Pause,
-    /// Somebody deletes the entry.
+    /// An administrator deletes the entry.
     Delete,
     /// The entry is gone without a trace, as where the bucket was made anew: only where the lock does not vouch for emptiness.
     Vanish,
@@ -26,7 +26,7 @@ pub enum Fault {
     Resign,
     /// A candidate stops. It may come back at any later time.
     Stop,
-    /// The work of a leader does not stop when it is told to.
+    /// The work of a leader does not stop when it must.
     Stuck,
     /// The lock refuses a write as if another had come before it.
     Refusal,
@@ -64,7 +64,7 @@ pub struct Config {
     pub markers: bool,
     /// Whether the lock was made before the time in which a lease could have been held.
     pub old: bool,
-    /// Whether candidates hear what is stored. Any of it may get lost, at no cost.
+    /// Whether candidates get hints of writes. Any hint may be lost, at no cost.
     pub hints: bool,
     /// How many faults a run may have.
     pub faults: u8,
@@ -78,7 +78,7 @@ pub struct Config {
     pub late: u8,
     /// No further than this many ticks.
     pub horizon: Option<u32>,
-    /// The orders in which candidates that are set up alike may stand.
+    /// The permutations of identical candidates.
     pub(crate) orders: Vec<Vec<usize>>,
 }
 
@@ -128,7 +128,7 @@ impl Config {
 
     pub(crate) fn campaign(&self, who: usize, nonce: Nonce) -> Campaign {
         let lease = self.leases[who];
-        // A renewal each tick, where there is room; told to stop a tick before the deadline.
+        // A renewal each tick, where there is room; work must stop a tick before the deadline.
         let close = self.tick.saturating_sub(Duration::from_millis(2));
         let grace = if lease > self.tick * 2 { close } else { lease / 6 };
         let options = TimingOptions {

@@ -1,4 +1,4 @@
-//! One candidate: its process, with a production machine in it, and what it has told.
+//! One candidate: its process, with a production machine in it, and its reports.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,7 +27,7 @@ static SEED: LazyLock<u64> = LazyLock::new(|| {
     (0..).find(early).unwrap_or_default()
 });
 
-/// A term as its holder tells it.
+/// A term as its holder reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Term {
     None,
@@ -177,7 +177,7 @@ impl Process {
         actions
     }
 
-    /// Notes what is asked of the lock.
+    /// Records a request to the lock.
     pub fn asks(&mut self, now: Time, id: u64, request: &Request) {
         let timeout = match request {
             Request::Read { timeout } => *timeout,
@@ -207,14 +207,14 @@ impl Process {
         Some(Event::Answered { id, answer })
     }
 
-    /// Whether what it says of itself is what it has told.
+    /// Whether its state is the one that it reported.
     pub fn is_consistent(&self) -> bool {
         let says =
             self.machine.as_ref().map(|machine| machine.read().state()) == Some(State::Leader);
         says == matches!(self.term, Term::Leading { .. })
     }
 
-    /// Notes what the machine tells of its term.
+    /// Records what the machine reports of its term.
     pub fn tell(&mut self, now: Time, action: &Action) -> Result<(), Breach> {
         self.term = match (action, self.term) {
             (Action::Begin { deadline, .. }, Term::None)

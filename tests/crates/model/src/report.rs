@@ -30,7 +30,7 @@ pub struct Outcome {
     pub name: &'static str,
     /// States generated.
     pub states: usize,
-    /// States told apart.
+    /// Distinct states.
     pub unique: usize,
     /// The most steps from the beginning.
     pub depth: usize,

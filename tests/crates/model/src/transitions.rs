@@ -40,7 +40,7 @@ pub struct Sights {
     pub terms: AtomicU64,
     /// Entries created over nothing, over a release, over an expiry's marker, over a delete.
     pub creates: [AtomicU64; 4],
-    /// Concessions that a candidate heard.
+    /// Step-down notices that a candidate received.
     pub concessions: AtomicU64,
 }
 
@@ -127,7 +127,7 @@ impl State {
         })
     }
 
-    /// Makes a move. What the machines answered is written into `told`, if it is wanted.
+    /// Makes a move. The actions of the machines are appended to `told`, if wanted.
     pub fn make(&mut self, step: Move, sights: &Sights, told: &mut Option<Vec<String>>) {
         match step {
             Move::Tick => self.pass(),
@@ -274,7 +274,7 @@ impl State {
         self.flights.push(Arc::new(Flight { who, life, left: 0, held: false, message }));
     }
 
-    /// Something was stored: tells those who hear.
+    /// Something was stored: delivers hints.
     fn stored(&mut self) {
         let Some(last) = self.lock.last.clone() else { return };
         self.hint(&Hint::Stored { record: last.record, previous: last.previous, age: None });

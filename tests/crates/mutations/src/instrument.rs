@@ -22,7 +22,7 @@ pub enum Instrument {
     Elections,
     /// Elections on several locks.
     Several,
-    /// What objects of Kubernetes say, as they are read and written.
+    /// Records in objects of Kubernetes, read and written.
     Records,
     /// Locks on Kubernetes, against a real API server.
     Objects,
@@ -36,7 +36,7 @@ pub enum Instrument {
     Differential,
 }
 
-/// What an instrument said.
+/// The result of an instrument.
 pub enum Verdict {
     /// It noticed: what, and after how long.
     Noticed(String, Duration),
@@ -189,7 +189,7 @@ impl Instrument {
         }
     }
 
-    /// Lets it look at the sources in `tree`.
+    /// Runs it on the sources in `tree`.
     ///
     /// # Errors
     /// What does not build shows nothing.

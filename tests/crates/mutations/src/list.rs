@@ -15,12 +15,12 @@ use kubernetes::OF_KUBERNETES;
 use locks::OF_LOCKS;
 use models::OF_MODELS;
 
-/// A rule broken: every text of `edits` stands in its file exactly once, and is replaced.
+/// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
 pub struct Mutation {
     /// What is wrong then.
     pub name: &'static str,
     pub edits: &'static [Edit],
-    /// The instruments that must notice, the one to ask first in front.
+    /// The instruments that must notice, the first one to run first.
     pub noticed_by: &'static [Instrument],
 }
 

@@ -28,7 +28,7 @@ pub struct Standing {
     pub unruly: u8,
     /// By how much its wall clock is ahead, in milliseconds: only objects show it.
     pub wall_ms: i16,
-    /// On objects: has its lock in common with the others of whom this is said, as campaigns of one process.
+    /// On objects: shares its lock with the others for which this is set, as elections of one process do.
     pub shares: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Standing {
 struct Drifting {
     origin: Duration,
     ppm: i64,
-    /// For how long it has stood still.
+    /// For how long it has been paused.
     lost: Duration,
 }
 
@@ -66,7 +66,7 @@ pub struct Candidate {
     pub life: u32,
     clock: Drifting,
     pub paused_until: Time,
-    /// The same, as far as its clock stands still meanwhile.
+    /// The same, as far as its clock is stopped meanwhile.
     frozen_until: Time,
     pub cut_out_until: Time,
     pub cut_in_until: Time,
@@ -84,11 +84,11 @@ pub struct Candidate {
     /// Its lock, on objects.
     pub(crate) room: Arc<Room>,
     pub(crate) exchange: Option<Exchange>,
-    /// The newest revision that its lock knew of when it asked for the office.
+    /// The newest revision that its lock knew of when it sent its create.
     pub knew: Option<Revision>,
     /// When that create was sent.
     pub asked: Time,
-    /// The newest revision that it was told of.
+    /// The newest revision that it knows of.
     pub newest: Option<Revision>,
     /// On which history of the server it last found nothing.
     pub empty_on: Option<u64>,
@@ -169,14 +169,14 @@ impl Candidate {
         self.clock.real(local)
     }
 
-    /// It stands still with its clock, which is behind from then on.
+    /// It is paused together with its clock, which is behind from then on.
     pub fn freeze(&mut self, now: Time, span: Duration) {
         self.paused_until = now + span;
         self.frozen_until = now + span;
         self.clock.lost += span;
     }
 
-    /// Whatever has stopped it is over. Answers for how long its clock was to stand still yet.
+    /// It resumes. Returns the rest of the time for which its clock is stopped.
     pub fn resume(&mut self, now: Time) -> Duration {
         self.paused_until = self.paused_until.min(now);
         let left = self.frozen_until.saturating_sub(now);

@@ -98,7 +98,7 @@ impl Checker {
         matches!(self.seats[who].term, Term::Leading { .. })
     }
 
-    /// Whether anybody leads, a candidate that is not of this library included.
+    /// Whether there is a leader, including candidates of other libraries.
     pub fn has_leader(&self) -> bool {
         (0..self.seats.len()).any(|who| self.is_leading(who)) || self.peers.contains(&true)
     }
@@ -161,7 +161,7 @@ impl Checker {
         self.seats[who].term = Term::None;
     }
 
-    /// Its clock is set to stand still for so long: by that clock its term is over as much later.
+    /// Its clock is stopped for so long: by that clock its term is over as much later.
     pub fn set_on(&mut self, who: usize, now: Time, span: Duration) {
         self.seats[who].each_end_after(now, |end| *end += span);
     }

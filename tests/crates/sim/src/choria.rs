@@ -1,6 +1,6 @@
 //! A candidate that behaves like go-choria's.
 //!
-//! It campaigns every 0.75 of the bucket's TTL, or more often with a back-off, creates or plainly updates, is told that it won 200 ms after its next
+//! It campaigns every 0.75 of the bucket's TTL, or more often with a back-off, creates or plainly updates, reports that it won 200 ms after its next
 //! successful renewal, and gives up on any error. A request may hang for five seconds.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::server::Time;
 
 /// How long a request may hang (nats.go's default).
 pub const HANG: Duration = Duration::from_secs(5);
-/// How long after its first renewal a winner is told.
+/// How long after its first renewal a winner reports "won".
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// How often it campaigns.
@@ -67,7 +67,7 @@ impl Choria {
         }
     }
 
-    /// Takes in an answer; `None` is any error. Answers whether it is to be told, in a moment, that it has won.
+    /// Takes in an answer; `None` is any error. Returns whether it is about to report that it has won.
     pub fn answer(&mut self, answer: Option<Revision>) -> bool {
         let Some(revision) = answer else {
             self.lose();

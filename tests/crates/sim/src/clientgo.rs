@@ -1,16 +1,16 @@
 //! A candidate that behaves like client-go's, on a lock that frees nothing by itself.
 //!
-//! It looks every retry period. A record that it has not seen before begins a wait of as many whole seconds as the record says,
+//! It reads every retry period. A record that it has not seen before begins a wait of as many whole seconds as the record states,
 //! on its own clock; then it writes over it, and leads from the answer on. When it could not renew for a retry period and its
-//! renew deadline after the last answer, it looks once more, and empties what stands there. Its work goes on until that is
-//! answered, or has hung for another renew deadline. When it is told to end, its work ends first, and it releases what it holds.
+//! renew deadline after the last response, it reads once more, and empties the record. Its work continues until that is
+//! answered, or has hung for another renew deadline. When it is stopped, its work ends first, and it releases what it holds.
 //! What is not there it makes, at once.
 //!
 //! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that takes longer than 0.15 of it
 //! counts as lost: as client-go reckons from the answer and waits for its release, retry period, two renew deadlines and an
-//! answer must be shorter than a lease, or it works beside anybody who takes over when its lease is out. Its defaults are not.
+//! answer must be shorter than a lease, or it works beside a successor that takes over when its lease is out. Its defaults are not.
 //!
-//! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was stopped for so long that somebody
+//! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was stopped for so long that another
 //! else leads releases that other one's record when it ends.
 
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub enum Step {
     Over {
         until: Time,
     },
-    /// The look before a release arrives at the server.
+    /// The read before a release arrives at the server.
     ReleaseReads {
         release: u64,
     },
@@ -112,7 +112,7 @@ impl ClientGo {
 /// Who releases without a mark.
 const FOREIGN: Nonce = Nonce(0);
 
-/// In whole seconds, as a Lease says it.
+/// In whole seconds, as in a Lease.
 fn seconds(span: Duration) -> Duration {
     Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0))
 }
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Tries again after a retry period, which grows by up to a fifth at random while it stands by.
+    /// Tries again after a retry period, which grows by up to a fifth at random while it is a standby.
     fn go_tries_again(&mut self, which: usize) {
         let mut pause = self.server.bucket_ttl / 15;
         if self.client_gos[which].leads_until.is_none() {
@@ -166,7 +166,7 @@ impl World {
         self.go_later(which, pause, Step::Again { request });
     }
 
-    /// It could not renew: it releases what stands there, and its work goes on until that is over.
+    /// It could not renew: it releases the record, and its work continues until that is over.
     fn go_gives_up(&mut self, which: usize) {
         let go = &mut self.client_gos[which];
         go.request += 1; // nothing else is awaited any more
@@ -178,7 +178,7 @@ impl World {
         self.go_later(which, hangs, Step::Stopped { release });
     }
 
-    /// It is told to end: its work has ended, and it gives up what it knows to hold.
+    /// It is stopped: its work has ended, and it releases what it knows to hold.
     pub(super) fn go_stops(&mut self, which: usize) {
         let leads = self.client_gos[which].leads_until.take().is_some();
         self.client_gos[which].releasing = None;
@@ -223,7 +223,7 @@ impl World {
                     Some(Content::Held(entry)) if *entry.identity != *Self::go_name(which) => {
                         seconds(entry.life)
                     }
-                    // Where something is left to wait, our release keeps the holder and says how long.
+                    // Where something is left to wait, our release keeps the holder and states how long.
                     Some(Content::Vacant(Tombstone::Released { by, left })) if by != FOREIGN => {
                         seconds(left)
                     }
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// Somebody else leads.
+    /// Another candidate leads.
     fn go_waits(&mut self, which: usize) {
         self.client_gos[which].request += 1;
         self.client_gos[which].held = None;

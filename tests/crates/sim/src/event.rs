@@ -61,7 +61,7 @@ pub(super) enum SimEvent {
         life: u32,
         step: clientgo::Step,
     },
-    /// What the lock asks of a store arrives there.
+    /// A request of the lock arrives at the store.
     Asked {
         who: usize,
         life: u32,
@@ -84,7 +84,7 @@ pub(super) enum SimEvent {
         id: u64,
         attempt: u32,
     },
-    /// Somebody sees to an object that cannot be read.
+    /// An administrator repairs an unreadable object.
     Mended {
         restored: bool,
     },

@@ -38,7 +38,7 @@ impl World {
                 if !candidate.is_paused(now) {
                     candidate.freeze(now, millis(for_ms));
                     self.checker.set_on(who, now, millis(for_ms));
-                    // It may believe for as long in a term that has been over for as long as it stood still.
+                    // It may believe for as long in a term that has been over for as long as it was paused.
                     let lasts = self.server.bucket_ttl.mul_f64(1.01);
                     self.checker.excuse(now + millis(for_ms) + lasts);
                 }
@@ -173,7 +173,7 @@ impl World {
         vimeo.or(choria).or(go)
     }
 
-    /// Something that the process itself is told.
+    /// An event within the process itself.
     fn inside(&mut self, who: usize, event: Event) {
         let life = self.candidates[who].life;
         self.after(Duration::ZERO, SimEvent::Inside { who, life, event });

@@ -21,20 +21,20 @@ pub enum Fleet {
     Mixed,
     /// Two of Choria's candidates among ours.
     Choria,
-    /// The same with a back-off, which lets them win sooner. Nobody deletes the entry: no rule of ours makes that safe
+    /// The same with a back-off, which lets them win sooner. The entry is never deleted: no rule of ours makes that safe
     /// beside them.
     ChoriaBackOff,
     /// All strict, on a server whose wall clock is stepped.
     SteppedClock,
     /// On a lock that never frees an entry: candidates judge by their own clocks, as on a Kubernetes Lease.
     Judged,
-    /// On rows of a database whose clock may be set back: it tells a newcomer whether a lease has passed.
+    /// On rows of a database whose clock may be set back: it determines for a newcomer whether a lease has passed.
     Rows,
     /// The same, all strict, with the clock set both ways.
     SteppedRows,
     /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
     Forgetful,
-    /// Two of client-go's candidates among ours, on a lock that frees nothing. Nobody deletes the entry: theirs make it anew
+    /// Two of client-go's candidates among ours, on a lock that frees nothing. The entry is never deleted: theirs recreate it
     /// without a wait.
     ClientGo,
     /// On an object of a bucket, which is deleted, overwritten and set back.
@@ -49,7 +49,7 @@ pub enum Fleet {
     Synchronous,
     /// An administrator purges the key, or stores an old release once more. No promise covers who cannot know better.
     Tampered,
-    /// A candidate's clock stands still while a hypervisor pauses its machine. No promise covers a lease from then on.
+    /// A candidate's clock stops while a hypervisor pauses its machine. No promise covers a lease from then on.
     Frozen,
 }
 
@@ -152,7 +152,7 @@ fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
     }
 }
 
-/// How fast a clock runs. Where nothing tells of a write it is seldom seen in the moment that it is stored: then clocks must be
+/// How fast a clock runs. Without hints a write is seldom seen in the moment that it is stored: then clocks must be
 /// far apart for it to matter.
 fn ppm(fleet: Fleet) -> BoxedStrategy<i16> {
     let any = -1000..=1000i16;
@@ -353,20 +353,20 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
             faults.sort_by_key(|(at, _)| *at);
             let bucket_ttl = Duration::from_millis(ttl_ms);
             if fleet == Fleet::Forgetful {
-                // Two leases by the slowest clock: the forgotten holder may still renew over whoever was given its revision.
+                // Two leases by the slowest clock: the forgotten holder may still renew over a holder that was given its revision.
                 let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
                 candidates.iter_mut().for_each(|candidate| candidate.cool_down = leases);
             }
             if fleet == Fleet::Tampered {
-                // Who does not hear cannot know better.
+                // A candidate without hints cannot know better.
                 faults.retain(|(_, fault)| !matches!(fault, Fault::Hearing { .. }));
             }
             if fleet.is_on_objects() {
-                // Nothing tells of a change there.
+                // Changes cause no hints there.
                 faults.retain(|(_, fault)| {
                     !matches!(fault, Fault::Hearing { .. } | Fault::Look { .. })
                 });
-                // The wall clocks agree as well as Go's promise asks for; else not at all, or exactly.
+                // The wall clocks agree as well as Go's promise requires; else not at all, or exactly.
                 let skew = bucket_ttl.as_millis() as i16 / 4;
                 for candidate in &mut candidates {
                     candidate.wall_ms = match fleet {
@@ -378,7 +378,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
             }
             let per_write_ttl = seed % 2 == 0;
             if keeping.vouches(per_write_ttl) {
-                // Who was told by the old bucket that nobody leads may create in the new one: no promise covers that.
+                // A candidate that read in the old bucket that there is no leader may create in the new one: no promise covers that.
                 faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
             }
             Scenario {

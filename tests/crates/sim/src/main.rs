@@ -149,7 +149,7 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
                     let report = schedule.run();
                     tally.add(schedule, &report);
                     if report.violation.is_some() {
-                        // Nobody listens any more where another one was first.
+                        // The receiver is gone if another one was first.
                         let _ = failures.send(schedule);
                         return;
                     }

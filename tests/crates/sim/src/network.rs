@@ -63,7 +63,7 @@ impl World {
             return self.after(after, lost(failed(&request, failure), false));
         }
         if self.store.is_some() && matches!(request, Request::Concede(_)) {
-            // There is nowhere to say it.
+            // There is no place for it.
             return self.after(Duration::ZERO, lost(Answer::Conceded(Ok(())), false));
         }
         let reads_objects = self.store.is_some() && matches!(request, Request::Read { .. });
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Something was stored: tells those who hear, and sees to its expiry.
+    /// Something was stored: delivers hints, and schedules its expiry.
     pub(super) fn stored(&mut self) {
         let Some(last) = self.server.last.clone() else { return };
         let late = self.millis(0..250);

@@ -1,4 +1,4 @@
-//! Plays a scenario out: a storm of faults, then calm, in which somebody must come to lead and stay.
+//! Plays a scenario out: a storm of faults, then calm, in which a candidate must become leader and stay.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::scenario::{STORM, Scenario};
 use crate::server::Time;
 use crate::world::World;
 
-/// How long after the last fault somebody must lead, at the latest.
+/// How long after the last fault there must be a leader, at the latest.
 ///
-/// An entry that nobody renews lives for a TTL and 2 ms for each second of it twice (the drift of a cool-down that it covers),
-/// or for as long as a policy of [`CoolDown::For`] asks; its marker or a tombstone keeps those out who may not read for a
-/// TTL more; the winner then cools down for a TTL, for what its policy says, or for what Choria's candidates need. On top
+/// An entry without renewals lives for a TTL and 2 ms for each second of it twice (the drift of a cool-down that it covers),
+/// or for as long as a policy of [`CoolDown::For`] requires; its marker or a tombstone keeps those out who may not read for a
+/// TTL more; the winner then cools down for a TTL, for what its policy requires, or for what Choria's candidates need. On top
 /// come hold-back, the slack of a silent lock, the longest poll, and the time in which what was sent before the faults
 /// ceased still arrives.
 pub fn bound(scenario: &Scenario) -> Duration {
@@ -45,7 +45,7 @@ pub struct Report {
     pub peer_terms: u64,
     /// How long the world went on.
     pub simulated: Duration,
-    /// How long after the last fault somebody led.
+    /// How long after the last fault there was a leader.
     pub recovered: Option<Duration>,
     pub violation: Option<Violation>,
 }
@@ -55,7 +55,7 @@ pub struct Report {
 pub struct Violation {
     pub what: String,
     pub at: Time,
-    /// What led to it, a line each, where it was asked for.
+    /// The events before it, one per line, if requested.
     pub history: String,
 }
 

@@ -20,7 +20,7 @@ pub enum Fault {
         who: usize,
         for_ms: u16,
     },
-    /// The same, and its clock stands still meanwhile.
+    /// The same, and its clock is stopped meanwhile.
     Freeze {
         who: usize,
         for_ms: u16,
@@ -66,7 +66,7 @@ pub enum Fault {
     },
     AdminDelete,
     AdminPut,
-    /// The bucket is deleted, and somebody else makes it again.
+    /// The bucket is deleted, and another program recreates it.
     Remade {
         after_ms: u16,
     },
@@ -86,14 +86,14 @@ pub enum Fault {
         loses: u8,
         for_ms: u16,
     },
-    /// The synchronous replica does not answer: writes are stored and shown, and acknowledged to nobody.
+    /// The synchronous replica does not answer: writes are stored and visible, and not acknowledged.
     ReplicaAway {
         for_ms: u16,
     },
-    /// An object store answers 429 or 503 for a while; or 409 to all that would write, though nobody else does.
+    /// An object store answers 429 or 503 for a while; or 409 to every write, without a competing one.
     Busy {
         status: u16,
-        /// When it says to come again, if it does.
+        /// When to retry, if it states that.
         after_ms: Option<u16>,
         for_ms: u16,
     },
@@ -103,7 +103,7 @@ pub enum Fault {
     ReplayRelease,
     /// The leader is evicted, as an operator does.
     Evict,
-    /// The object is overwritten with what nobody can read, until somebody deletes it, or puts the last content back.
+    /// The object is overwritten with unreadable content, until an administrator deletes it, or puts the last content back.
     Spoil {
         for_ms: u16,
         restored: bool,
@@ -138,11 +138,11 @@ pub struct Scenario {
     pub old_bucket: bool,
     /// Whether acknowledged writes survive a failover, since a replica has them.
     pub synchronous: bool,
-    /// Two of Choria's candidates stand as well.
+    /// Two of Choria's candidates take part as well.
     pub chorias: Option<Pace>,
-    /// So many of client-go's candidates stand as well.
+    /// So many of client-go's candidates take part as well.
     pub client_gos: usize,
-    /// So many of vimeo/leaderelection's candidates stand as well.
+    /// So many of vimeo/leaderelection's candidates take part as well.
     pub vimeos: usize,
     pub candidates: Vec<Standing>,
     /// When, in milliseconds, and what.

@@ -10,7 +10,7 @@ use incumbent::protocol::{Answer, Failure};
 
 use crate::tampering::is_release;
 
-/// What becomes of an entry that nobody renews.
+/// What becomes of an entry without renewals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
     /// It is gone once its life is over.
@@ -19,7 +19,7 @@ pub enum Keeping {
     LeavesMarkers,
     /// It stays, and candidates judge for themselves.
     Forever,
-    /// The same, tombstones too, and whoever looks is told whether its life is over by the server's clock: a row of a
+    /// The same, tombstones too, and a read reports whether its life is over by the server's clock: a row of a
     /// database.
     Rows,
     /// An object of a bucket: it stays, and candidates judge for themselves.
@@ -30,7 +30,7 @@ pub enum Keeping {
 }
 
 impl Keeping {
-    /// Whether nothing under a key can show that nobody wrote for a bucket's TTL: whatever is written must leave something
+    /// Whether nothing under a key can show that there was no write for a bucket's TTL: whatever is written must leave something
     /// behind for as long.
     pub fn vouches(self, per_write_ttl: bool) -> bool {
         match self {
@@ -52,7 +52,7 @@ pub type Time = Duration;
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub record: Record,
-    /// What it replaced; `None`: that is not told, as something may have been lost between the two.
+    /// What it replaced; `None`: that is not known, as something may have been lost between the two.
     pub previous: Option<Option<Revision>>,
     pub expires: Time,
     /// Whether it leaves no marker when its time has come.
@@ -62,7 +62,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What stands there, where it is an entry whose life is over.
+    /// The stored entry, if its life is over.
     fn as_expired(&self) -> Record {
         match self.record.content {
             Content::Held(_) => {
@@ -80,9 +80,9 @@ pub struct Server {
     pub keeping: Keeping,
     /// Whether a write may have a TTL of its own (from nats-server 2.11 on).
     pub per_write_ttl: bool,
-    /// Whether it can be asked how old it is.
+    /// Whether its age can be read.
     pub tells_age: bool,
-    /// Whether it knows when somebody wrote who does not know this library: a SQLite file does not.
+    /// Whether it knows the time of writes by programs that do not know this library: a SQLite file does not.
     pub dates_foreign: bool,
     /// How old the bucket was when the world began.
     pub age: Duration,
@@ -94,7 +94,7 @@ pub struct Server {
     pub down_until: Time,
     pub last: Option<Stored>,
     pub revision: u64,
-    /// What stood before each of the last writes.
+    /// The state before each of the last writes.
     past: VecDeque<(Option<Stored>, u64)>,
     /// How many of them can be forgotten.
     pub remembered: usize,
@@ -161,23 +161,23 @@ impl Server {
         self.last.as_ref().map(|stored| stored.record.revision)
     }
 
-    /// Whether nothing under the key shows that nobody wrote for a bucket's TTL.
+    /// Whether nothing under the key shows that there was no write for a bucket's TTL.
     pub fn empty_is_proof(&self, now: Time) -> bool {
         let is_whole = self.history == 0; // a first write can be lost too
         self.vouches() && is_whole && self.until_proof(now).is_zero()
     }
 
-    /// Whether nothing under a key can show that nobody wrote for a bucket's TTL.
+    /// Whether nothing under a key can show that there was no write for a bucket's TTL.
     pub fn vouches(&self) -> bool {
         self.tells_age && self.keeping.vouches(self.per_write_ttl)
     }
 
-    /// From when on a read reports the life of what stands there as over.
+    /// From when on a read reports the life of the stored entry as over.
     pub fn judged_at(&self) -> Option<Time> {
         let Stored { record, expires, history, .. } = self.last.as_ref()?;
         let Content::Held(entry) = &record.content else { return None };
         let is_dated = self.dates_foreign || entry.mark.is_some();
-        // The clock of one server says nothing of what was written by that of another.
+        // The clock of one server proves nothing about writes by that of another.
         let is_judged = self.keeping == Keeping::Rows && is_dated && *history == self.history;
         is_judged.then_some(*expires)
     }
@@ -189,7 +189,7 @@ impl Server {
         Duration::from_millis(left.max(0) as u64)
     }
 
-    /// Does what `request` asks, as a server does. The second answer: whether something was stored.
+    /// Executes `request`, as a server does. The second value: whether something was stored.
     pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
         let conflict = || failure(LockErrorKind::Conflict, "wrong last sequence");
         if !self.exists(now) {
@@ -261,7 +261,7 @@ impl Server {
         revision
     }
 
-    /// How long a message stays whose writer asks for `life`: a bucket keeps none for longer than its TTL (`max_age`), and all for
+    /// How long a message stays whose writer requests `life`: a bucket keeps none for longer than its TTL (`max_age`), and all for
     /// just that long where a write cannot have a TTL of its own.
     fn kept_for(&self, life: Duration) -> Duration {
         match self.keeping {
@@ -336,7 +336,7 @@ impl Server {
         self.last = None;
     }
 
-    /// The last `writes` are lost, though their writers were told that they were stored.
+    /// The last `writes` are lost, though they were acknowledged.
     pub fn forget(&mut self, writes: usize) {
         let kept = self.past.len().saturating_sub(writes);
         if let Some((last, revision)) = self.past.drain(kept..).next() {
@@ -344,7 +344,7 @@ impl Server {
         }
     }
 
-    /// Whether a write that is stored now is acknowledged to nobody.
+    /// Whether a write that is stored now is not acknowledged.
     pub fn lacks_its_replica(&self, now: Time) -> bool {
         self.synchronous && now < self.replica_away_until
     }
@@ -356,7 +356,7 @@ impl Server {
         self.replica_away_until = self.replica_away_until.max(until);
     }
 
-    /// A replica takes over that lacks the last `writes`; a synchronous one lacks those that nobody was told of.
+    /// A replica takes over that lacks the last `writes`; a synchronous one lacks those that were not acknowledged.
     pub fn fail_over(&mut self, now: Time, writes: usize) {
         let lacking = if self.lacks_its_replica(now) { self.lacking } else { 0 };
         self.forget(if self.synchronous { lacking } else { writes });

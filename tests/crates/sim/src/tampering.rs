@@ -1,7 +1,7 @@
-//! An administrator's tools that leave a key in a state which says less, or other things, than what happened.
+//! An administrator's tools that leave a key in a state that does not show what happened.
 //!
 //! A purge of a key leaves no tombstone, and a tool that puts old messages back can leave an old release over a living entry. A
-//! candidate that has heard the holder's last write still knows better. No promise covers one that has not.
+//! candidate that has received the holder's last write still knows better. No promise covers one that has not.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl World {
         self.stored();
     }
 
-    /// Where somebody cannot know of the last write, or may not hear at once what is done to it, no promise is made.
+    /// No promise covers a candidate that cannot know of the last write, or gets no hint of what is done to it.
     fn excuse_the_uninformed(&mut self) {
         let window = self.now + self.server.bucket_ttl;
         self.tampered_until = window;
@@ -86,7 +86,7 @@ fn holder(content: &Content) -> Option<Nonce> {
     }
 }
 
-/// What a hint tells of.
+/// The write of a hint.
 pub fn told_revision(hint: &Hint) -> Option<Revision> {
     match hint {
         Hint::Stored { record, .. } => Some(record.revision),
@@ -94,7 +94,7 @@ pub fn told_revision(hint: &Hint) -> Option<Revision> {
     }
 }
 
-/// Which write of one's own an answer tells of. What was read may have been overtaken by a hint.
+/// The own write that a response reports. What was read may have been overtaken by a hint.
 pub fn answered_revision(answer: &Answer) -> Option<Revision> {
     match answer {
         Answer::Written(Ok(revision)) => Some(*revision),

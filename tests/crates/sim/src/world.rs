@@ -88,7 +88,7 @@ impl World {
             scenario: scenario.clone(),
         };
         world.server.synchronous = scenario.synchronous;
-        // By the same lot, as no lock asks for both.
+        // By the same lot, as no lock needs both.
         world.server.per_write_ttl = scenario.per_write_ttl;
         world.server.dates_foreign = scenario.per_write_ttl;
         for who in 0..world.candidates.len() {
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Whether the last token was lost, and cannot be known to whoever begins a term.
+    /// Whether the last token was lost, and cannot be known to a candidate that begins a term.
     fn judge_token(&mut self, who: usize) {
         let clocks_agree = self.candidates.iter().all(|it| it.setup.wall_ms == 0);
         let Candidate { knew, asked, .. } = self.candidates[who];

@@ -1,4 +1,4 @@
-//! Random schedules of faults: at most one leads, and when the faults cease somebody does.
+//! Random schedules of faults: at most one leads, and when the faults cease there is a leader.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The workers, and what they have said.
+//! The workers, and their reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Cost {
     pub rss_kib: u64,
 }
 
-/// All that was said.
+/// All reports.
 #[derive(Debug, Default)]
 pub struct Book {
     /// Of each election.
@@ -63,7 +63,7 @@ impl Book {
         self.terms.iter().map(Vec::len).sum()
     }
 
-    /// Elections that somebody leads.
+    /// Elections with a leader.
     pub fn led(&self) -> usize {
         self.terms.iter().filter(|terms| terms.iter().any(|term| term.ended.is_none())).count()
     }

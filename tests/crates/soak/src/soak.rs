@@ -71,7 +71,7 @@ impl fmt::Display for Cost {
 /// How long a server's log of raft, a cluster's own election and a takeover may take on top of a lease.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Runs `plan` with workers that are `program`, and tells how it goes.
+/// Runs `plan` with workers that are `program`, and prints the progress.
 ///
 /// # Errors
 /// Where the workers cannot be started.

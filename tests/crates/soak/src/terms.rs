@@ -1,4 +1,4 @@
-//! The terms of an election as their holders told them.
+//! The terms of an election as their holders reported them.
 
 /// One term: when its holder began, and when its right to lead had ended, in nanoseconds of `CLOCK_BOOTTIME`, which all
 /// processes of a machine share.

@@ -71,10 +71,10 @@ fn nanos(instant: Instant) -> u64 {
     u64::try_from(instant.since_origin().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How often a worker says how it is.
+/// How often a worker reports its state.
 const REPORT: Duration = Duration::from_secs(2);
 
-/// Campaigns until standard input ends, and says on standard output what comes of it.
+/// Campaigns until standard input ends, and reports on standard output.
 ///
 /// # Errors
 /// Where no server is reached, or the elections cannot begin.
@@ -139,7 +139,7 @@ async fn lead(election: usize, leadership: Leadership, led: Arc<AtomicUsize>) {
     let token = leadership.token().0;
     say(&Said::Won { election, token, at: nanos(BootClock.now()) });
     let cause = leadership.ended().await.cause;
-    // The right to lead ends at the deadline, however late the process comes to hear of it.
+    // The right to lead ends at the deadline, however late the process learns of it.
     let ended = BootClock.now().min(leadership.deadline());
     led.fetch_sub(1, Ordering::Relaxed);
     say(&Said::Lost { election, token, at: nanos(ended), cause: cause.word().to_owned() });

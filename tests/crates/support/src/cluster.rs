@@ -96,17 +96,17 @@ impl Cluster {
         self.servers.iter().map(Server::url).collect()
     }
 
-    /// A new connection that knows every server, for a cluster that asks for no user.
+    /// A new connection that knows every server, for a cluster without users.
     pub async fn connect(&self) -> async_nats::Client {
         async_nats::connect(self.urls()).await.expect("a connection to the cluster just started")
     }
 
-    /// Which running server says that it leads JetStream's metadata.
+    /// The running server that reports to lead JetStream's metadata.
     pub async fn meta_leader(&self) -> Option<usize> {
         self.that_leads(|jsz, name| jsz["meta_cluster"]["leader"] == name).await
     }
 
-    /// Which running server says that it leads a stream (of any account); a bucket `B` is the stream `KV_B`.
+    /// The running server that reports to lead a stream (of any account); a bucket `B` is the stream `KV_B`.
     pub async fn stream_leader(&self, stream: &str) -> Option<usize> {
         self.that_leads(|jsz, name| {
             streams(jsz).any(|told| told["name"] == stream && told["cluster"]["leader"] == name)
@@ -162,7 +162,7 @@ impl Cluster {
         }
     }
 
-    /// A healthy cluster may still refuse a stream for want of peers, until they have told their resources.
+    /// A healthy cluster may still refuse a stream without enough peers, until they have reported their resources.
     async fn await_stream(&self, user: &Option<(String, String)>) {
         let options = match user {
             Some((name, password)) => {

@@ -14,7 +14,7 @@ use crate::notices::not_run;
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one. Where that may not be, says that `what` is not run.
+    /// Mounts one. Without the right to, reports that `what` is not run.
     pub fn mount(what: &str) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("disk-").tempdir().expect("a directory");
         let mut mount = Command::new("mount");
@@ -31,7 +31,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Has nobody write to it any more, once those have closed their files who do.
+    /// Makes it read-only, once the open files on it are closed.
     pub fn remount_read_only(&self) {
         let mut mount = Command::new("mount");
         mount.args(["-o", "remount,ro"]).arg(self.path());

@@ -1,4 +1,4 @@
-//! As much of HTTP as it takes to ask a server's monitoring port.
+//! As much of HTTP as a request to a server's monitoring port needs.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -122,7 +122,7 @@ impl KubeServer {
         self.directory.path().join(format!("{user}.kubeconfig"))
     }
 
-    /// A file of its directory that nobody else has.
+    /// A new file of its directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

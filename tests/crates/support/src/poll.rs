@@ -1,4 +1,4 @@
-//! Waiting for what tells no event.
+//! Waiting for what signals no event.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 /// How often something is looked at again.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Asks `look` every few milliseconds until it answers, for `limit` at the most.
+/// Calls `look` every few milliseconds until it returns a value, for at most `limit`.
 pub(crate) async fn poll<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> Option<T>,
@@ -24,7 +24,7 @@ pub(crate) async fn poll<T>(
     }
 }
 
-/// Waits until `look` answers something, and gives it back: for what a server tells no event of.
+/// Waits until `look` returns a value, and returns it: for what a server signals no event of.
 ///
 /// # Panics
 ///

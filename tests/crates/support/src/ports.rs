@@ -1,4 +1,4 @@
-//! Ports of the loopback interface that nobody uses.
+//! Free ports of the loopback interface.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, TcpListener};

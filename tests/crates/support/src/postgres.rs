@@ -18,7 +18,7 @@ use crate::process::Process;
 
 /// How long a server may take to start, after a crash too.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Who runs it where the tests run as root, whom it refuses: `nobody`.
+/// The user that runs it if the tests run as root, which it refuses: `nobody`.
 const NOBODY: u32 = 65_534;
 /// Who may do everything in it, without a password.
 const ADMIN: &str = "postgres";
@@ -36,14 +36,14 @@ pub struct PostgresServer {
 
 impl PostgresServer {
     /// Starts a server with `settings` like `max_connections=20`. It does not sync its disk, which a crash of its own
-    /// does not need, unless they say `fsync=on`.
+    /// does not need, unless they set `fsync=on`.
     pub async fn start(settings: &[&str]) -> Self {
         let server = Self::in_directory(settings);
         server.begin().await;
         server
     }
 
-    /// A server that speaks to nobody without TLS, and to users by certificates of `authority` alone.
+    /// A server that requires TLS, and certificates of `authority` from users.
     pub async fn start_with_tls(authority: &Authority) -> Self {
         let mut server = Self::in_directory(&["ssl=on"]);
         let [certificate, key] = authority.issue("127.0.0.1");

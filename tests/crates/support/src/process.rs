@@ -50,11 +50,11 @@ impl Process {
 
     /// Sends a signal to it.
     pub fn signal(&self, signal: Signal) {
-        // Our own child that we have not waited for: its id is nobody else's.
+        // Our own child that we have not waited for: its id is not reused.
         let _ = kill_process(Pid::from_child(&self.0), signal);
     }
 
-    /// Stops its clock; returns once it stands still.
+    /// Pauses it; returns once it is stopped.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         let events = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -74,7 +74,7 @@ impl Drop for Process {
     }
 }
 
-/// A command that the kernel kills when the thread that starts it ends, where `setpriv` is there to ask for that.
+/// A command that the kernel kills when the thread that starts it ends, if `setpriv` is there to request that.
 fn tied_to_us(program: &Path) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let setpriv = SETPRIV.get_or_init(|| {

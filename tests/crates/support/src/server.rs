@@ -75,7 +75,7 @@ impl Server {
         format!("nats://{user}:{password}@{}", self.address())
     }
 
-    /// A new connection to it, for a server that asks for no user.
+    /// A new connection to it, for a server without users.
     pub async fn connect(&self) -> async_nats::Client {
         async_nats::connect(self.url()).await.expect("a connection to the server just started")
     }
@@ -134,7 +134,7 @@ impl Server {
         self.start_again().await;
     }
 
-    /// Makes its process stand still (SIGSTOP), its connections open.
+    /// Pauses its process (SIGSTOP), with its connections open.
     pub fn pause(&self) {
         let mut state = self.state();
         if let Some(process) = &state.process {
@@ -172,17 +172,17 @@ impl Server {
         assert!(taken.await.is_some(), "nats-server did not reload:\n{}", self.log());
     }
 
-    /// What it says of itself: its counts of messages and connections among it.
+    /// Its statistics, such as its counts of messages and connections.
     pub async fn varz(&self) -> Value {
         self.monitor("/varz").await
     }
 
-    /// What it says of JetStream.
+    /// Its statistics of JetStream.
     pub async fn jsz(&self) -> Value {
         self.monitor("/jsz?streams=true&config=true&consumers=true").await
     }
 
-    /// What it says of its connections.
+    /// Its statistics of connections.
     pub async fn connz(&self) -> Value {
         self.monitor("/connz?subs=true").await
     }

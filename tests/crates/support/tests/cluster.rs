@@ -1,4 +1,4 @@
-//! A cluster is ready when it says so, and survives the loss of a server.
+//! A cluster is ready when it reports that, and survives the loss of a server.
 
 use async_nats::jetstream::{self, kv};
 use incumbent_test_support::{Cluster, Proxy, eventually};

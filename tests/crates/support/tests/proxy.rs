@@ -1,4 +1,4 @@
-//! The proxy loses exactly what it is told to lose.
+//! The proxy loses exactly the chosen messages.
 
 use async_nats::jetstream::{self, kv};
 use incumbent_test_support::{Flow, Proxy, Request, Server, Way, eventually};

@@ -1,4 +1,4 @@
-//! One server does what a test asks of it.
+//! The operations on one server.
 
 use std::time::Duration;
 

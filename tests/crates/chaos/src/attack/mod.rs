@@ -11,7 +11,7 @@ use crate::fleet::{Candidate, Kind};
 use crate::net::Node;
 use crate::server::Server;
 
-/// How long the harness waits for somebody to lead before it can begin.
+/// How long the harness waits for a leader before it can begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What has to be undone.
@@ -21,7 +21,7 @@ pub enum Wound {
     Links,
     /// A server is down.
     ServerDown(usize),
-    /// A server stands still.
+    /// A server is paused.
     ServerPaused(usize),
     /// A server's disk is full.
     Disk(usize),
@@ -29,7 +29,7 @@ pub enum Wound {
     Clock(usize, bool),
     /// A candidate is down.
     CandidateDown(usize),
-    /// A candidate stands still.
+    /// A candidate is paused.
     CandidatePaused(usize),
 }
 
@@ -135,7 +135,7 @@ async fn pick(env: &mut TestEnv, which: Which) -> io::Result<usize> {
     }
 }
 
-/// A leader of ours. Where the one like Choria's leads, its key is deleted until one of ours does: they hear of it first.
+/// A leader of ours. Where the one like Choria's leads, its key is deleted until one of ours does: ours get the hint first.
 async fn leader(env: &mut TestEnv) -> io::Result<usize> {
     for _ in 0..3 {
         if let Some(leader) = env.await_leader(PATIENCE / 3, Candidate::is_ours).await? {
@@ -309,7 +309,7 @@ async fn entries(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, Str
         }
         Fault::BucketCreatedByCandidate => {
             env.admin.delete_bucket().await?;
-            // Until nobody can lead: who makes a bucket vouches for that.
+            // Until no candidate can lead: the creator of a bucket declares that.
             env.pass(env.lease() + Duration::from_millis(500)).await?;
             if let Some(standby) = env.standby(leader) {
                 env.fleet[standby].kill(&env.log);
@@ -324,7 +324,7 @@ async fn entries(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, Str
     Ok((wounds, struck))
 }
 
-/// Theirs come to lead where no standby of ours is there to hear of the vacancy first.
+/// Choria's candidates lead if no standby of ours learns of the vacancy first.
 async fn choria(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, String)> {
     let theirs = OURS;
     for index in 0..OURS {

@@ -41,7 +41,7 @@ pub(super) async fn begin(env: &mut TestEnv, second: Second) -> io::Result<(Vec<
             for index in (0..OURS).filter(|index| *index != leader) {
                 env.fleet[index].pause();
             }
-            // Long enough for a renewal that they do not hear, too short for the entry to expire.
+            // Long enough for a renewal that they do not receive, too short for the entry to expire.
             let unheard = env.lease().mul_f64(0.4 + 0.3 * env.rng.f64());
             env.pass(unheard).await?;
             env.isolate(leader)?;

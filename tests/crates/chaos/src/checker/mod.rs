@@ -1,6 +1,6 @@
-//! Reads the log and says what was wrong. It knows nothing of how the run was made.
+//! Reads the log and reports broken promises. It knows nothing of the run itself.
 //!
-//! A term is taken to last from its first to its last sign of life, on `CLOCK_BOOTTIME`, whoever gave it: the work, or
+//! A term is taken to last from its first to its last sign of life, on `CLOCK_BOOTTIME`, from either source: the work, or
 //! the answer to "do you lead?". Every sign bears an instant at which its writer had the right to lead, so two terms of
 //! one election that overlap are two leaders at once.
 
@@ -99,7 +99,7 @@ impl Checker {
         self.leader.as_ref().map(|(who, t)| (who.as_str(), *t))
     }
 
-    /// What there is to say so far; `complete` if the run is over, so that every process must have come to an end.
+    /// The report so far; `complete` if the run is over, so that every process must have come to an end.
     pub fn report(&self, complete: bool) -> Report {
         report::build(self, complete)
     }
@@ -117,7 +117,7 @@ impl Checker {
         self.terms.entry(key).or_insert_with(|| Term::new(election, ours))
     }
 
-    /// Somebody led at this instant: for gaps, and to know the leader.
+    /// A candidate led at this instant: for gaps, and to know the leader.
     fn sign(&mut self, line: &Line, _token: u64) {
         let last = *self.last_sign.get_or_insert(line.t);
         if line.t < last {
@@ -157,7 +157,7 @@ impl Checker {
         if let Some(window) = self.windows.last_mut() {
             window.refused += 1;
         }
-        // A write that was under way when its writer was deposed is what a fence is for. A writer that goes on to lead is not.
+        // A fence is for a write in flight when its writer was superseded, not for a writer that keeps leading.
         if leads {
             let text = format!("leads with token {token} though {greatest} has written before it");
             self.found_at(line, Err(text));

@@ -1,4 +1,4 @@
-//! What the checker has to say.
+//! The report of the checker.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ pub struct FaultReport {
     pub terms: u64,
     /// The longest time for which two led at once, in nanoseconds.
     pub overlap: u64,
-    /// The longest time between being told "won" and "lost" that two terms had in common, in nanoseconds. Not a
-    /// violation: a process that stood still is told late.
+    /// The longest time between "won" and "lost" that two terms had in common, in nanoseconds. Not a
+    /// violation: a paused process reports late.
     pub told_overlap: u64,
     /// The longest time without a leader, in nanoseconds.
     pub gap: u64,
@@ -38,7 +38,7 @@ pub struct FaultReport {
     pub causes: BTreeMap<String, u64>,
 }
 
-/// What there is to say about a log.
+/// The report about a log.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Lines read.

@@ -8,7 +8,7 @@ pub(super) struct Key {
     pub token: u64,
 }
 
-/// A term, as its own process told it.
+/// A term, as its own process reported it.
 #[derive(Debug, Clone)]
 pub(super) struct Term {
     pub election: String,
@@ -29,7 +29,7 @@ impl Term {
         self.signs = Some((first.min(t), last.max(t)));
     }
 
-    /// From its first to its last sign, being told of it included.
+    /// From its first to its last sign, the report "won" included.
     pub fn told(&self) -> Option<(u64, u64)> {
         let begin = self.won.or(self.signs.map(|(first, _)| first))?;
         let last = self.signs.map_or(begin, |(_, last)| last);
@@ -43,7 +43,7 @@ impl Term {
 pub(super) struct Life {
     pub election: String,
     pub ours: bool,
-    /// The term that it was told of, and not yet told the end of.
+    /// The term that was reported, and whose end was not.
     pub holds: Option<u64>,
     pub ended: bool,
     pub killed: bool,

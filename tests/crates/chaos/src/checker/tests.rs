@@ -19,7 +19,7 @@ impl Script {
         self.0.push(Line { t: ms * 1_000_000, who: who.to_owned(), life: 1, event });
     }
 
-    /// A whole term: told, working every 10 ms, told its end.
+    /// A whole term: won, working every 10 ms, lost.
     fn term(&mut self, who: &str, token: u64, from: u64, to: u64, cause: &str) {
         self.open_term(who, token, from, to);
         self.add(to + 1, who, lost(token, cause));

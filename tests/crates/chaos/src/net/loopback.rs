@@ -1,4 +1,4 @@
-//! Everybody on the loopback interface, and a proxy on each candidate's way to each server.
+//! All processes on the loopback interface, and a proxy on each candidate's way to each server.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -62,9 +62,9 @@ pub struct Listeners {
 /// Either kind of network.
 #[derive(Debug)]
 pub enum Net {
-    /// Everybody in a network namespace of its own, on a bridge.
+    /// Each process in a network namespace of its own, on a bridge.
     Namespaces(Namespaces),
-    /// Everybody on the loopback interface, with a proxy between each candidate and each server.
+    /// All processes on the loopback interface, with a proxy between each candidate and each server.
     Loopback(Loopback),
 }
 

@@ -242,7 +242,7 @@ impl Namespaces {
         self.address_of(u8::try_from(last).unwrap_or(u8::MAX))
     }
 
-    /// Of the block that is set aside for measurements (RFC 2544), so it is nobody's.
+    /// Of the block that is set aside for measurements (RFC 2544), so it is not in use.
     fn address_of(&self, last: u8) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.subnet, last)
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::acting::FOREIGN;
 use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
 
-/// The lease that is said where nobody says another.
+/// The default lease.
 const TTL: Duration = Duration::from_secs(2);
 
 const USER: &str = "candidate";
@@ -44,7 +44,7 @@ impl Kubernetes {
     }
 }
 
-/// With no right to see how much of the past the server remembers: so nothing proves that nobody leads.
+/// With no right to see how much of the past the server remembers: so nothing proves that there is no leader.
 async fn open(server: &KubeServer) -> LeaseLock {
     let cluster = Cluster::from_kubeconfig(server.kubeconfig_of(USER), None).await;
     let cluster = cluster.expect("the candidate's kubeconfig").in_namespace("default");
@@ -155,7 +155,7 @@ impl Store for Kubernetes {
                 _ => self.admin.patch(name, &record(-fastrand::i64(0..3)), true).await,
             };
             match done {
-                // Its revision is nobody's to expect before the lock has seen it, too.
+                // No write expects its revision before the lock has seen it, too.
                 Ok(_) | Err(404) => Ok(None),
                 Err(422) => Err(LockErrorKind::Misconfigured),
                 Err(_) => Err(LockErrorKind::Unknown),

@@ -27,7 +27,7 @@ const TTL: Duration = Duration::from_secs(2);
 /// A bucket.
 pub struct Objects<K> {
     server: StoreServer,
-    /// In front of the lock; another stands before its administrator.
+    /// In front of the lock; another is in front of its administrator.
     _proxies: [HttpFaultProxy; 2],
     admin: Arc<dyn ObjectStore>,
     lock: BucketLock,

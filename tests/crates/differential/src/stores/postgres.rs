@@ -25,7 +25,7 @@ pub struct Postgres {
     server: PostgresServer,
     admin: PgPool,
     lock: PostgresLock,
-    /// Of another process: one looks up what it hears of its own writes, and so does not hear each of them.
+    /// Of another process: a lock reads after hints of its own writes, and so does not deliver each of them.
     listener: PostgresLock,
 }
 

@@ -16,7 +16,7 @@ use crate::server::{Time, failed, failure};
 pub struct LoneLock {
     store: Store,
     election: Election<Version>,
-    /// A copy of what once stood there.
+    /// A copy of an earlier content.
     saved: Option<Body>,
 }
 
@@ -33,7 +33,7 @@ impl LoneLock {
         self.election.newest()
     }
 
-    /// Does what `request` asks. The second answer: whether something was stored.
+    /// Executes `request`. The second value: whether something was stored.
     pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
         let expected = match request {
             Request::Write(write) => write.expected,
@@ -60,7 +60,7 @@ impl LoneLock {
     /// An operator evicts the holder.
     ///
     /// # Errors
-    /// Where something else stands there, or nothing that can be read.
+    /// Where something else is stored, or nothing that can be read.
     pub fn evict(&mut self, now: Time, expected: Revision) -> Result<(), LockErrorKind> {
         let terms = self.store.terms;
         let expiry = Store::wall(now, 0) + terms.told_of_an_eviction();
@@ -112,23 +112,23 @@ impl LoneLock {
         Ok(revision)
     }
 
-    /// Somebody deletes the object.
+    /// An administrator deletes the object.
     pub fn delete(&mut self) {
         self.store.delete();
     }
 
-    /// Somebody writes over whatever stands there, as `identity` with a term that ends so much later.
+    /// An administrator overwrites the object, as `identity` with a term that ends so much later.
     pub fn overwrite(&mut self, now: Time, number: u64, identity: &str, term: Duration) {
         let expiry = Store::wall(now, 0) + term;
         self.store.overwrite(Body { number, expiry, said: Said::Named(identity.into()) });
     }
 
-    /// Somebody writes what cannot be read.
+    /// An administrator writes unreadable content.
     pub fn spoil(&mut self) {
         self.store.overwrite(Body { number: 0, expiry: Duration::ZERO, said: Said::Junk });
     }
 
-    /// Somebody deletes the object, and puts the same content back.
+    /// An administrator deletes the object, and puts the same content back.
     pub fn put_back(&mut self) {
         if let Some(object) = self.store.object.clone() {
             self.store.delete();
@@ -136,14 +136,14 @@ impl LoneLock {
         }
     }
 
-    /// Somebody keeps a copy of what stands there, if anything does.
+    /// An administrator keeps a copy of the object, if there is one.
     pub fn save(&mut self) {
         if let Some(object) = &self.store.object {
             self.saved = Some(object.body.clone());
         }
     }
 
-    /// Somebody puts the copy back. Answers whether there is one.
+    /// An administrator puts the copy back. Returns whether there is one.
     pub fn restore(&mut self) -> bool {
         let saved = self.saved.clone();
         let restored = saved.map(|body| self.store.overwrite(body));

@@ -1,4 +1,4 @@
-//! What is asked of a store over HTTP, and what it replies.
+//! Requests to a store over HTTP, and its replies.
 
 use std::fmt;
 use std::time::Duration;

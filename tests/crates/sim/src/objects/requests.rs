@@ -1,4 +1,4 @@
-//! What the lock asks of the store for one request of a campaign, and what it makes of the replies.
+//! The requests of the lock to the store for one request of an election, and its reading of the replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ pub struct Exchange {
 }
 
 impl World {
-    /// Whose locks cannot tell that this version, which says so, is not the last.
+    /// Whose locks cannot see that this version is not the last.
     pub(super) fn unaware(fleet: &[Candidate], version: Version, to: Revision) -> Vec<usize> {
         let cannot_tell = |it: &Candidate| {
             let election = &it.room.election;
@@ -112,7 +112,7 @@ impl World {
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
         exchange.attempt += 1;
         let (id, attempt, asked) = (exchange.id, exchange.attempt, exchange.asked.clone());
-        // What stands between may send it twice.
+        // A proxy in between may send it twice.
         for _ in 0..self.copies() {
             if let Some(after) = self.passage(0.05).filter(|_| !cut) {
                 let asked = asked.clone();
@@ -138,7 +138,7 @@ impl World {
         let (busy_until, status, retry_after) = self.store().busy;
         let conflicts = now < busy_until && status == 409;
         let busy = now < busy_until && !conflicts;
-        // A store that is too busy may have done it all the same; one that is asked too often has not.
+        // A store that is too busy may have done it all the same; one that gets too many requests has not.
         let applies = !busy || (status == 503 && self.random.bool());
         let raced = !self.calm && self.random.u8(..) < 3;
         let mut reply = match &asked {
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// The time is over that the store asked for.
+    /// The delay that the store requested is over.
     pub(crate) fn room_asks_again(&mut self, who: usize, life: u32, id: u64, attempt: u32) {
         let candidate = &self.candidates[who];
         let current = candidate.exchange.as_ref();

@@ -1,4 +1,4 @@
-//! One object of a bucket: versions that say nothing, and writes on condition of one.
+//! One object of a bucket: opaque versions, and writes on condition of one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Version {
     pub const NONE: Self = Self(u64::MAX);
 }
 
-/// What an object says.
+/// The content of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Body {
     pub number: u64,
@@ -103,11 +103,11 @@ pub struct Store {
     set_backs: Vec<SetBack>,
     /// The greatest token that can have been given out.
     greatest: Revision,
-    /// Whether the object was ever deleted or overwritten without regard to what stood there.
+    /// Whether the object was ever deleted or overwritten unconditionally.
     pub disturbed: bool,
-    /// When somebody last did something to the object.
+    /// When another program last changed the object.
     pub touched: Time,
-    /// Until when it answers so, and whether it says when to come again.
+    /// Until when it responds so, and whether it states when to retry.
     pub busy: (Time, u16, Option<Duration>),
 }
 
@@ -115,7 +115,7 @@ impl Store {
     pub fn new(hashed: bool, longest: Duration) -> Self {
         Self {
             hashed,
-            // Go asks for a term of twice the skew at the least.
+            // Go requires a term of at least twice the skew.
             terms: Terms { longest, skew: longest / 4 },
             object: None,
             written: Vec::new(),
@@ -139,7 +139,7 @@ impl Store {
         self.object.as_ref().map(|object| object.version)
     }
 
-    /// Writes over `over` if that is what stands there; `None`: refused.
+    /// Replaces `over` if that is the current version; `None`: refused.
     pub fn put(&mut self, over: Option<Version>, body: &Body) -> Option<Version> {
         (over == self.version()).then(|| self.store(body.clone()))
     }
@@ -160,7 +160,7 @@ impl Store {
         version
     }
 
-    /// Writes whatever stands there.
+    /// Writes unconditionally.
     pub fn overwrite(&mut self, body: Body) {
         self.disturbed = true;
         self.store(body);
@@ -207,8 +207,8 @@ impl Store {
 
     /// Until when no promise holds, where a write is applied that was `sent` then.
     ///
-    /// Whoever has seen none of the writes that were lost cannot know that they were: it believes what was put back, and asks for
-    /// the office, or releases it, beside a leader of then, until that one's last renewal has run out. The same follows where
+    /// A candidate that has seen none of the lost writes cannot know of them: it takes the restored content for current, and acquires
+    /// the entry, or releases it, beside an earlier leader, until that one's last renewal has run out. The same follows where
     /// a version has come back with its content, and a write over it that was under way since before is applied.
     pub fn excuses(&self, now: Time, who: usize, sent: Time) -> Option<Time> {
         let lasts = self.terms.longest.mul_f64(1.01);

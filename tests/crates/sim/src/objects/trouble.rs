@@ -1,4 +1,4 @@
-//! What becomes of the object behind everybody's back.
+//! Changes to the object by other programs.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// Overwritten with somebody's name; `numbered`: and with a number that follows the last one.
+    /// Overwritten with another name; `numbered`: and with a number that follows the last one.
     pub(crate) fn object_is_overwritten(&mut self, numbered: bool) {
         let wall = Store::wall(self.now, 0);
         if let Some(store) = self.living_store() {
@@ -61,7 +61,7 @@ impl World {
         self.after(for_how_long, SimEvent::Mended { restored });
     }
 
-    /// Junk is deleted, or what stood there before is put back.
+    /// Junk is deleted, or the content before it is put back.
     pub(crate) fn object_is_mended(&mut self, restored: bool) {
         let (now, fleet) = (self.now, &self.candidates);
         if let Some(store) = self.store.as_mut().filter(|store| store.is_junk()) {

@@ -1,9 +1,9 @@
 //! A candidate that behaves like vimeo/leaderelection's.
 //!
-//! It goes by wall clocks. A candidate sleeps until the term that stands in the object is over, its allowance for skew and a jitter
+//! It goes by wall clocks. A candidate sleeps until the term in the object is over, its allowance for skew and a jitter
 //! besides, and writes over what it has read; what is not there it makes at once. A leader writes when half of its term is left,
 //! its allowance less. A write that is refused has it lead until the end of its term; one that hangs does so until a term less the
-//! allowance has passed since it was sent, and only then its work is told to stop. It releases nothing.
+//! allowance has passed since it was sent, and only then its work is stopped. It releases nothing.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ impl World {
         self.checker.peer(which, false, self.now);
     }
 
-    /// A candidate waits until somebody's term is over.
+    /// A candidate waits until another's term is over.
     fn vimeo_waits(&mut self, which: usize) {
         let (term, skew) = self.go_terms();
         let left = self.vimeos[which].left(self.now);
@@ -121,7 +121,7 @@ impl World {
             Some(_) => left + skew + jitter,
             None => jitter,
         };
-        // A term that is long over is no reason to ask without a pause.
+        // A term that is long over is no reason to send requests without a pause.
         self.vimeo_later(which, sleeps.max(Duration::from_millis(20)), Step::Write);
     }
 

@@ -1,4 +1,4 @@
-//! As much of the NATS client protocol as it takes to tell one message from the next.
+//! As much of the NATS client protocol as separating its messages needs.
 
 use std::io;
 
@@ -70,7 +70,7 @@ fn take_frame(buffer: &mut BytesMut) -> Option<Frame> {
     Some(Frame { bytes: buffer.split_to(length).freeze(), line })
 }
 
-/// How many bytes of payload follow a line: its last word says so, where any do.
+/// How many bytes of payload follow a line: given by its last word, where any do.
 fn payload_length(line: &[u8]) -> Option<usize> {
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! A proxy that loses, holds and cuts what a test tells it to.
+//! A proxy that loses, holds and cuts the messages that a test chooses.
 //!
 //! It carries whole messages of the NATS protocol, so a connection from which it swallowed some stays a valid one:
 //! what a test sees is lost messages, not a garbled stream. It does not speak TLS.
@@ -37,7 +37,7 @@ pub enum Flow {
     /// They arrive.
     #[default]
     Pass,
-    /// They are swallowed, and the connection stays open: nobody is told.
+    /// They are swallowed, and the connection stays open, without a notice.
     Lose,
     /// They wait, in order, until the flow is another.
     Hold,
@@ -158,7 +158,7 @@ impl Proxy {
         self.both(Flow::Pass);
     }
 
-    /// How many messages, anything that a client and a server say to each other, [`Flow::Lose`] has swallowed so far.
+    /// How many messages, anything that a client and a server send to each other, [`Flow::Lose`] has swallowed so far.
     pub fn swallowed(&self, way: Way) -> u64 {
         self.lost.count(way).load(Ordering::SeqCst)
     }
@@ -186,7 +186,7 @@ impl Proxy {
         self.traps.set(Effect::LoseRequest, true, matches)
     }
 
-    /// Swallows the reply to the next request that matches. The server has done what was asked when the trap tells.
+    /// Swallows the reply to the next request that matches. The server has executed the request when the trap reports.
     pub fn lose_reply(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
         self.traps.set(Effect::LoseReply, false, matches)
     }

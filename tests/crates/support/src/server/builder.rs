@@ -1,4 +1,4 @@
-//! What a nats-server is to be like, and the configuration file that says so.
+//! The options of a nats-server, and its configuration file.
 
 use std::sync::Mutex;
 
