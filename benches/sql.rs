@@ -108,7 +108,7 @@ fn main() {
     let (before, began) = (transactions(), Instant::now());
     thread::sleep(STEADY);
     let quiet = (transactions() - before) / began.elapsed().as_secs_f64();
-    println!("transactions a second, nobody there: {quiet:.2}");
+    println!("transactions a second, no candidates: {quiet:.2}");
     let polling = Place::Postgres { server: &server, polling: true };
     for place in [postgres, polling, river] {
         for standbys in [0, STANDBYS] {

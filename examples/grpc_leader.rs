@@ -86,7 +86,7 @@ async fn ask(client: &mut HealthClient<Channel>) -> Result<String, tonic::Status
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Err(failed.unwrap_or_else(|| tonic::Status::unavailable("nobody serves")))
+    Err(failed.unwrap_or_else(|| tonic::Status::unavailable("no server responds")))
 }
 
 /// A channel to the leader.
@@ -123,7 +123,7 @@ async fn follow(observer: Observer, endpoints: Sender<Balance<String, Endpoint>>
             });
             for change in [gone, endpoint].into_iter().flatten() {
                 if endpoints.send(change).await.is_err() {
-                    return; // nobody has the channel any more
+                    return; // the channel was dropped
                 }
             }
             current = leader;

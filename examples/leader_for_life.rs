@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     tokio::select! {
         () = work => {}
-        () = leadership.lost() => return Err("somebody has taken the lock away".into()),
+        () = leadership.lost() => return Err("the lock was taken away".into()),
         _ = tokio::signal::ctrl_c() => {}
     }
     // The work has stopped. Without this the lock stays this pod's until the pod is gone.

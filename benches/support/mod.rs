@@ -10,7 +10,7 @@ use incumbent::{Election, ElectionBuilder};
 use tokio::runtime::{Builder, Runtime};
 
 /// Longer than any takeover should take.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 pub struct Candidate {
     program: Program,
@@ -60,7 +60,7 @@ impl Candidate {
 
     /// When it won.
     pub fn won(&self) -> Instant {
-        self.wins.recv_timeout(PATIENCE).expect("a win in time")
+        self.wins.recv_timeout(TIMEOUT).expect("a win in time")
     }
 
     pub fn end(self, end: End) {

@@ -18,13 +18,13 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-struct Heard {
+struct Hints {
     hints: mpsc::UnboundedReceiver<Hint>,
     _subscription: Subscription,
 }
 
-impl Heard {
-    fn about(lock: &dyn Lock, name: &str) -> Self {
+impl Hints {
+    fn of(lock: &dyn Lock, name: &str) -> Self {
         let (told, hints) = mpsc::unbounded_channel();
         let sink = HintSink::new(move |hint| {
             let _ = told.send(hint);
@@ -59,17 +59,17 @@ pub async fn hints_go_on(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&st
     let first = runtime();
     let mut on_first = {
         let _entered = first.enter();
-        Heard::about(&*lock, names[0])
+        Hints::of(&*lock, names[0])
     };
     on_first.coverage(Coverage::Full).await;
-    let mut heard = Heard::about(&*lock, names[1]);
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&*lock, names[1]);
+    hints.coverage(Coverage::Full).await;
     first.shutdown_background();
-    heard.coverage(Coverage::None).await;
-    heard.coverage(Coverage::Full).await;
+    hints.coverage(Coverage::None).await;
+    hints.coverage(Coverage::Full).await;
     let expected =
         writer.write(names[1], write(lock.capabilities().longest_lease)).await.expect("a write");
-    heard
+    hints
         .until(
             "the write",
             |hint| matches!(hint, Hint::Stored { record, .. } if record.revision == expected),
@@ -82,12 +82,12 @@ pub async fn hints_go_on(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&st
         let Hint::Stored { record, .. } = hint else { return false };
         matches!(record.content, Content::Vacant(Tombstone::Released { by: Nonce(7), .. }))
     };
-    heard.until("the release", released).await;
+    hints.until("the release", released).await;
     // Later subscribers are served as well, and the end of the first one affects none.
     drop(on_first);
-    Heard::about(&*lock, names[0]).coverage(Coverage::Full).await;
-    drop(heard);
-    Heard::about(&*lock, names[1]).coverage(Coverage::Full).await;
+    Hints::of(&*lock, names[0]).coverage(Coverage::Full).await;
+    drop(hints);
+    Hints::of(&*lock, names[1]).coverage(Coverage::Full).await;
 }
 
 /// Several tasks could deliver a hint before the one that it replaces.

@@ -29,7 +29,7 @@ pub use takeover::*;
 pub const LEASE: Duration = Duration::from_secs(1);
 
 /// How long to wait for something that must happen. No test measures this time.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// One lock service, with what an operator does to it.
 pub trait Service: Send + Sync + Sized + 'static {
@@ -70,9 +70,9 @@ pub trait Service: Send + Sync + Sized + 'static {
 
 /// Fails the test if `what` has not come to pass in time.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+        Err(_) => panic!("{what}: not within {TIMEOUT:?}"),
     }
 }
 
@@ -140,7 +140,7 @@ pub async fn sees(election: &Election, identity: &str) {
     if election.leader().is_some_and(|leader| &*leader.identity == identity) {
         return;
     }
-    change(&mut changes, "somebody sees the leader", |change| match change {
+    change(&mut changes, "the leader is seen", |change| match change {
         Change::Leader(Some(leader)) if &*leader.identity == identity => Some(()),
         _ => None,
     })
@@ -182,7 +182,7 @@ impl Process {
     pub fn crash(mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Until they are gone: its campaign must not see that the election is dropped, and stop.
-            let gone = std::thread::spawn(move || runtime.shutdown_timeout(PATIENCE));
+            let gone = std::thread::spawn(move || runtime.shutdown_timeout(TIMEOUT));
             gone.join().expect("an end");
         }
     }

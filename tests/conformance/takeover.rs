@@ -8,7 +8,7 @@ use incumbent::{Cause, Change, State, Stopped, new_election, observe};
 use incumbent_test_support::eventually;
 use tokio::sync::mpsc;
 
-use super::{ExclusionChecker, PATIENCE, Process, Service, change, leads, lost, sees, soon};
+use super::{ExclusionChecker, Process, Service, TIMEOUT, change, leads, lost, sees, soon};
 
 /// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
@@ -22,7 +22,7 @@ pub async fn one_leader_of_ten<S: Service>() {
         candidates.push(builder.start().unwrap());
     }
     while !candidates.is_empty() {
-        let leader = soon("somebody leads", wins.recv()).await.unwrap();
+        let leader = soon("there is a leader", wins.recv()).await.unwrap();
         let leads = candidates.iter().filter(|c| c.is_leader()).count();
         assert!(leads <= 1, "{leads} say that they lead");
         for candidate in &candidates {
@@ -134,18 +134,18 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     drop(leads(&election).await);
     // Where there is no server, others learn of it a little later than its leader.
     eventually("it is listed", async || {
-        (lock.names(PATIENCE).await.unwrap().len() == 1).then_some(())
+        (lock.names(TIMEOUT).await.unwrap().len() == 1).then_some(())
     })
     .await;
-    let revision = async || match lock.read("my_app", PATIENCE).await.unwrap() {
+    let revision = async || match lock.read("my_app", TIMEOUT).await.unwrap() {
         Reading::Found(record) => record.revision,
         Reading::Empty { .. } => panic!("it leads"),
     };
     let stale = Revision(revision().await.0 - 1);
-    let refused = lock.evict("my_app", stale, PATIENCE).await.unwrap_err();
+    let refused = lock.evict("my_app", stale, TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     soon("an eviction between two renewals", async {
-        while let Err(refused) = lock.evict("my_app", revision().await, PATIENCE).await {
+        while let Err(refused) = lock.evict("my_app", revision().await, TIMEOUT).await {
             assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
         }
     })

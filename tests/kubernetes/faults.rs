@@ -172,7 +172,7 @@ async fn third_writer<K: Kind>() {
         soon("writes", writes.subscribe().wait_for(|n| *n >= now + more)).await.unwrap();
     };
     wrote(300).await;
-    assert!(first.election.is_leader(), "writes to the rest of the object depose nobody");
+    assert!(first.election.is_leader(), "writes to the rest of the object supersede no leader");
     while let Some(Some(change)) = futures_util::FutureExt::now_or_never(changes.next()) {
         assert!(!matches!(change, incumbent::Change::Lost { .. }), "{change:?}");
     }

@@ -126,7 +126,7 @@ async fn next_leader(
     all: &mut Vec<Tick>,
     last: &str,
 ) -> String {
-    soon("somebody else works", async {
+    soon("another candidate works", async {
         loop {
             let tick = ticks.recv().await.expect("the fleet");
             let who = tick.who.clone();

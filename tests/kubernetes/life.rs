@@ -14,7 +14,7 @@ use crate::env::OBJECT;
 use crate::life_env::{Life, start};
 
 /// How long a request may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lock is the one that operator-sdk makes: a ConfigMap with one owner, a pod, by its UID.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -296,12 +296,12 @@ async fn many_candidates_lead_one_after_the_other() {
     }
     let mut last = None;
     while !waiting.is_empty() {
-        let leads = eventually("somebody leads", async || {
+        let leads = eventually("there is a leader", async || {
             waiting.iter().position(|standing| !standing.is_waiting())
         })
         .await;
         let leadership = waiting.swap_remove(leads).leads().await;
-        assert!(waiting.iter().all(crate::life_env::Standing::is_waiting), "two lead");
+        assert!(waiting.iter().all(crate::life_env::RunningCandidate::is_waiting), "two lead");
         assert!(last.replace(leadership.token()) < Some(leadership.token()));
         life.delete_pod(leadership.pod()).await;
     }
@@ -342,28 +342,28 @@ async fn an_eviction_applies_to_the_lock_that_was_read() {
 
     let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);
     let locks = admin.life_locks(&LifeCarrier::config_map());
-    let read = async || locks.lock(OBJECT, PATIENCE).await.unwrap().expect("a lock");
+    let read = async || locks.lock(OBJECT, TIMEOUT).await.unwrap().expect("a lock");
     let before = read().await;
     assert_eq!(before.resource_version, first.token().0);
     let [owner] = &*before.owners else { panic!("{before:?}") };
     assert_eq!((&*owner.pod, &owner.state), ("first", &PodState::Phase("Pending".to_owned())));
     life.env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
-    let refused = locks.evict(&before, PATIENCE).await.unwrap_err();
+    let refused = locks.evict(&before, TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     let now = read().await;
     assert_eq!(now.uid, before.uid, "it is still there");
     assert!(second.is_waiting());
 
-    let mut watch = locks.watch(Some(OBJECT), PATIENCE).await.unwrap();
+    let mut watch = locks.watch(Some(OBJECT), TIMEOUT).await.unwrap();
     soon("what is there", watch.next()).await.unwrap().unwrap();
-    locks.evict(&now, PATIENCE).await.unwrap();
+    locks.evict(&now, TIMEOUT).await.unwrap();
     soon("the first one hears of it", first.lost()).await;
     soon("who watches, too", watch.next()).await.unwrap().unwrap();
     assert!(second.leads().await.token() > first.token());
-    let refused = locks.evict(&now, PATIENCE).await.unwrap_err();
+    let refused = locks.evict(&now, TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "another one's");
     for path in ["../secrets/x", "a?b", ""] {
-        let refused = locks.lock(path, PATIENCE).await.unwrap_err();
+        let refused = locks.lock(path, TIMEOUT).await.unwrap_err();
         assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
     }
 }

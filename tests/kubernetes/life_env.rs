@@ -25,7 +25,7 @@ pub struct Life {
 }
 
 /// A candidate, and what it logs.
-pub struct Standing {
+pub struct RunningCandidate {
     task: JoinHandle<Result<LifeLeadership, LifeError>>,
     log: Log,
 }
@@ -161,7 +161,7 @@ impl Life {
         leader_for_life(OBJECT, &self.cluster().await).pod(pod).poll(NEVER)
     }
 
-    pub async fn campaign(&self, pod: &str) -> Standing {
+    pub async fn campaign(&self, pod: &str) -> RunningCandidate {
         start(self.candidate(pod).await)
     }
 
@@ -172,7 +172,7 @@ impl Life {
     }
 
     /// A candidate in a pod of its own, on standby for `leader`.
-    pub async fn second(&self, leader: &str) -> Standing {
+    pub async fn second(&self, leader: &str) -> RunningCandidate {
         self.pod("second", None).await;
         let second = self.campaign("second").await;
         second.logs(&format!("stands by: pod {leader} leads")).await;
@@ -180,7 +180,7 @@ impl Life {
     }
 }
 
-pub fn start(candidate: LeaderForLife) -> Standing {
+pub fn start(candidate: LeaderForLife) -> RunningCandidate {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -188,11 +188,11 @@ pub fn start(candidate: LeaderForLife) -> Standing {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    let standing = async move { candidate.await }.with_subscriber(subscriber);
-    Standing { task: tokio::spawn(standing), log }
+    let running = async move { candidate.await }.with_subscriber(subscriber);
+    RunningCandidate { task: tokio::spawn(running), log }
 }
 
-impl Standing {
+impl RunningCandidate {
     pub async fn leads(mut self) -> LifeLeadership {
         soon("leadership", &mut self.task).await.unwrap().expect("leadership")
     }
@@ -231,7 +231,7 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for RunningCandidate {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::env::{InLease, Kind, TestEnv, timing};
-use crate::heard::{hints_go_on, one_task_tells};
+use crate::listening_suite::{hints_go_on, one_task_tells};
 
 const LEASE: Duration = Duration::from_secs(4);
 

@@ -16,14 +16,14 @@ mod env;
 mod faults;
 mod fleet;
 mod fresh;
-#[path = "../conformance/listening.rs"]
-mod heard;
 mod in_pod;
 mod life;
 mod life_env;
 mod life_faults;
 mod life_release;
 mod listening;
+#[path = "../conformance/listening.rs"]
+mod listening_suite;
 mod metrics;
 #[cfg(feature = "metrics")]
 #[path = "../metrics/seen.rs"]

@@ -41,7 +41,7 @@ impl Floor {
     /// Waits for a term that begins from now on, or goes on.
     async fn is_led(&self, fleet: &[Election]) {
         let mut terms = self.terms.subscribe();
-        soon("somebody leads", async {
+        soon("there is a leader", async {
             while !fleet.iter().any(Election::is_leader) {
                 let _ = terms.changed().await;
             }

@@ -41,7 +41,7 @@ enum Happens {
     Fault,
 }
 
-struct Standing {
+struct Candidate {
     kind: Kind,
     machine: Joint,
     /// Which process it is; what was to happen to an earlier one does not.
@@ -64,7 +64,7 @@ struct World {
     now: Time,
     random: fastrand::Rng,
     servers: [Server; 2],
-    fleet: Vec<Standing>,
+    fleet: Vec<Candidate>,
     /// To whom, in which of its lives, and what.
     queue: BTreeMap<(Time, u64), (usize, u64, Happens)>,
     number: u64,
@@ -72,7 +72,7 @@ struct World {
     led: Duration,
 }
 
-impl Standing {
+impl Candidate {
     fn rate(&self) -> f64 {
         1.0 + self.ppm as f64 / 1e6
     }
@@ -112,7 +112,7 @@ impl World {
         let keeping =
             [Keeping::LeavesMarkers, [Keeping::LeavesMarkers, Keeping::Forever][random.usize(..2)]];
         let server = |keeping| Server::new(LEASE, keeping, LEASE * 2);
-        let campaign = |who: u64, kind, seed, ppm| Standing {
+        let campaign = |who: u64, kind, seed, ppm| Candidate {
             kind,
             machine: machine(kind, keeping, who, seed),
             life: 0,
@@ -349,9 +349,9 @@ impl World {
 
     /// No two that require one and the same lock work at once.
     fn judge(&self) {
-        let works = |s: &&Standing| s.works_until.is_some_and(|until| self.now < until);
-        let at_work: Vec<&Standing> = self.fleet.iter().filter(works).collect();
-        let requires = |s: &Standing, lock| s.kind.contains(&(lock, Need::Required));
+        let works = |s: &&Candidate| s.works_until.is_some_and(|until| self.now < until);
+        let at_work: Vec<&Candidate> = self.fleet.iter().filter(works).collect();
+        let requires = |s: &Candidate, lock| s.kind.contains(&(lock, Need::Required));
         for lock in 0..2 {
             let together = at_work.iter().filter(|s| requires(s, lock)).count();
             assert!(together <= 1, "{together} work at {:?} who require lock {lock}", self.now);

@@ -11,7 +11,7 @@ use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
 
-struct Office {
+struct Pair {
     env: TestEnv,
     first: Election,
     second: Election,
@@ -19,7 +19,7 @@ struct Office {
     changes: Changes<incumbent::Change>,
 }
 
-impl Office {
+impl Pair {
     async fn open() -> Self {
         let env = TestEnv::with_ttl(TTL).await;
         let first = env.start("first").await;
@@ -35,10 +35,10 @@ impl Office {
     }
 
     /// One of the two leads, with a greater token, and not both.
-    async fn gets_filled_again(self) {
+    async fn gets_a_new_leader(self) {
         let before = self.leadership.token();
         drop(self.leadership);
-        let next = soon("somebody leads", async {
+        let next = soon("there is a leader", async {
             tokio::select! {
                 next = self.first.won() => next.unwrap(),
                 next = self.second.won() => next.unwrap(),
@@ -52,45 +52,45 @@ impl Office {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_key_evicts() {
-    let mut office = Office::open().await;
-    office.env.delete_key().await;
-    assert_eq!(office.loss().await, Cause::Evicted);
-    office.gets_filled_again().await;
+    let mut pair = Pair::open().await;
+    pair.env.delete_key().await;
+    assert_eq!(pair.loss().await, Cause::Evicted);
+    pair.gets_a_new_leader().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purged_key_evicts() {
-    let mut office = Office::open().await;
+    let mut pair = Pair::open().await;
     let headers = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")];
-    office.env.publish(&headers, "").await;
-    assert_eq!(office.loss().await, Cause::Evicted);
-    office.gets_filled_again().await;
+    pair.env.publish(&headers, "").await;
+    assert_eq!(pair.loss().await, Cause::Evicted);
+    pair.gets_a_new_leader().await;
 }
 
 /// A purge of the stream leaves no tombstone, and causes no hint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purged_stream_evicts() {
-    let mut office = Office::open().await;
-    let js = jetstream::new(office.env.client().await);
+    let mut pair = Pair::open().await;
+    let js = jetstream::new(pair.env.client().await);
     let stream = js.get_stream(format!("KV_{BUCKET}")).await.unwrap();
     stream.purge().await.unwrap();
-    assert_eq!(office.loss().await, Cause::Evicted);
-    office.gets_filled_again().await;
+    assert_eq!(pair.loss().await, Cause::Evicted);
+    pair.gets_a_new_leader().await;
 }
 
 /// Junk in the entry is a holder that never renews: it is waited out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn junk_in_the_entry_supersedes_and_expires() {
-    let mut office = Office::open().await;
-    office.env.publish(&[], "\u{1}junk\u{0}").await;
-    assert!(matches!(office.loss().await, Cause::Usurped { .. }));
-    office.gets_filled_again().await;
+    let mut pair = Pair::open().await;
+    pair.env.publish(&[], "\u{1}junk\u{0}").await;
+    assert!(matches!(pair.loss().await, Cause::Usurped { .. }));
+    pair.gets_a_new_leader().await;
 }
 
 /// A value of another candidate, headers and all, is another holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_of_another_holder_supersedes() {
-    let mut office = Office::open().await;
+    let mut pair = Pair::open().await;
     let headers = [
         ("Incumbent-Write", "00000000000000aa-1"),
         ("Incumbent-Lease", "2000"),
@@ -98,48 +98,48 @@ async fn an_entry_of_another_holder_supersedes() {
         ("Incumbent-Version", "1"),
         ("Nats-TTL", "2"),
     ];
-    office.env.publish(&headers, "third").await;
-    assert_eq!(office.loss().await, Cause::Usurped { by: Some("third".into()) });
-    office.gets_filled_again().await;
+    pair.env.publish(&headers, "third").await;
+    assert_eq!(pair.loss().await, Cause::Usurped { by: Some("third".into()) });
+    pair.gets_a_new_leader().await;
 }
 
 /// Headers that no candidate of ours would write change nothing but the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_headers_are_survived() {
-    let mut office = Office::open().await;
+    let mut pair = Pair::open().await;
     let headers = [
         ("Incumbent-Write", "zz-99999999999999999999"),
         ("Incumbent-Lease", "-5"),
         ("Incumbent-Token", "18446744073709551616"),
         ("Incumbent-Version", "\u{fe0f}"),
     ];
-    office.env.publish(&headers, "").await;
-    assert!(matches!(office.loss().await, Cause::Usurped { .. }));
-    office.gets_filled_again().await;
+    pair.env.publish(&headers, "").await;
+    assert!(matches!(pair.loss().await, Cause::Usurped { .. }));
+    pair.gets_a_new_leader().await;
 }
 
 /// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when the bucket is made again, the
 /// campaigns go on by themselves, and tokens go on growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_and_recreated_bucket_is_found_again() {
-    let mut office = Office::open().await;
-    let client = office.env.client().await;
+    let mut pair = Pair::open().await;
+    let client = pair.env.client().await;
     let js = jetstream::new(client.clone());
     js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
-    office.loss().await;
-    assert!(!office.first.is_leader() && !office.second.is_leader());
+    pair.loss().await;
+    assert!(!pair.first.is_leader() && !pair.second.is_leader());
     Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
-    office.gets_filled_again().await;
+    pair.gets_a_new_leader().await;
 }
 
 /// Made again at once, so that no request falls into the gap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_replaced_under_a_leader_evicts_it() {
-    let mut office = Office::open().await;
-    let client = office.env.client().await;
+    let mut pair = Pair::open().await;
+    let client = pair.env.client().await;
     let js = jetstream::new(client.clone());
     js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
     Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
-    office.loss().await;
-    office.gets_filled_again().await;
+    pair.loss().await;
+    pair.gets_a_new_leader().await;
 }

@@ -55,7 +55,7 @@ impl Contest {
     }
 
     async fn next_win(&mut self) {
-        soon(&format!("{}: somebody leads", self.name), self.won.recv()).await;
+        soon(&format!("{}: there is a leader", self.name), self.won.recv()).await;
     }
 
     /// One leads again; two never did, and tokens grew. Then both stop without an error.

@@ -113,14 +113,14 @@ async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
             let shown = String::from_utf8_lossy(&lie[..lie.len().min(40)]).into_owned();
             let liar = Liar::before(env.server.address()).await;
             let election = behind(&liar, &format!("e{number}")).await;
-            let office = leads(&election).await;
-            assert!(office.is_valid());
-            let until = office.deadline();
-            drop(office);
+            let leadership = leads(&election).await;
+            assert!(leadership.is_valid());
+            let until = leadership.deadline();
+            drop(leadership);
             liar.lies.send(lie.to_vec()).unwrap();
             eventually(&format!("{shown:?}: a renewal or a term after it"), async || {
-                let office = leads(&election).await;
-                (office.is_valid() && office.deadline() > until + TTL).then_some(())
+                let leadership = leads(&election).await;
+                (leadership.is_valid() && leadership.deadline() > until + TTL).then_some(())
             })
             .await;
             soon(&format!("{shown:?}: a stop"), election.stop()).await;
@@ -139,13 +139,13 @@ async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
     {
         let liar = Liar::before(env.server.address()).await;
         let election = behind(&liar, name).await;
-        let office = leads(&election).await;
+        let leadership = leads(&election).await;
         liar.lies.send(lie.to_vec()).unwrap();
-        soon("the end of the term", office.ended()).await;
+        soon("the end of the term", leadership.ended()).await;
         assert!(!election.is_leader());
         let trouble = eventually("trouble", async || election.trouble()).await;
         assert!(trouble.message.contains("the connection broke"), "{name}: {trouble:?}");
-        drop(office);
+        drop(leadership);
         let lock = env.lock().await;
         let other = working(new_election(name, lock)).start().unwrap();
         drop(leads(&other).await);

@@ -82,7 +82,7 @@ async fn an_outage_ends_the_term(
     assert!(!first.is_leader() && !leadership.is_valid());
     drop(leadership);
     end(&env).await;
-    let leadership = soon("somebody leads again", async {
+    let leadership = soon("there is a leader again", async {
         tokio::select! {
             leadership = first.won() => leadership.unwrap(),
             leadership = second.won() => leadership.unwrap(),

@@ -12,7 +12,7 @@ use crate::conformance::{leads, working};
 use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 
 /// An account SAS with the rights that `docs/object-storage.md` lists: to read, create and write objects.
-const LEAST_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
+const MIN_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
 
 /// Of the kind, in one line, with these words, and without what signs.
 fn says(error: &LockError, kind: LockErrorKind, words: &[&str]) {
@@ -123,7 +123,7 @@ async fn an_environment_with_the_least_rights_is_enough() {
         ])
         .env(PREFIX, &env.prefix)
         .env("AZURE_STORAGE_ACCOUNT_NAME", ACCESS_KEY)
-        .env("AZURE_STORAGE_SAS_TOKEN", LEAST_SAS)
+        .env("AZURE_STORAGE_SAS_TOKEN", MIN_SAS)
         .env("AZURE_STORAGE_ENDPOINT", format!("http://127.0.0.1:{port}/{ACCESS_KEY}"))
         .env("AZURE_ALLOW_HTTP", "true");
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();

@@ -174,12 +174,12 @@ async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
         checker.watch(described, name, told.clone()).start().unwrap()
     };
     let (one, two) = (start("one"), start("two"));
-    soon("somebody leads", wins.recv()).await.unwrap();
+    soon("there is a leader", wins.recv()).await.unwrap();
     env.server.pause();
     tokio::time::sleep(LEASE * 2).await;
     assert!(!one.is_leader() && !two.is_leader());
     env.server.resume();
-    soon("somebody leads again", wins.recv()).await.unwrap();
+    soon("there is a leader again", wins.recv()).await.unwrap();
     drop((one, two));
     checker.verdict();
 }
@@ -244,7 +244,7 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
             checker.watch(described, &name, told.clone()).start().unwrap()
         })
         .collect();
-    soon("somebody leads", wins.recv()).await.unwrap();
+    soon("there is a leader", wins.recv()).await.unwrap();
     let mut random = seed;
     let mut draw = |below: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -280,7 +280,7 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
         candidate.resign();
     }
     while wins.try_recv().is_ok() {}
-    soon("somebody leads when it is over", wins.recv()).await.unwrap();
+    soon("there is a leader when it is over", wins.recv()).await.unwrap();
     drop(candidates);
     println!("seed {seed}");
     checker.verdict();

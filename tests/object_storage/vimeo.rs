@@ -106,7 +106,7 @@ async fn leadership_moves_both_ways() {
 
         let mut go = Peer::start(&program, &env, "go-again");
         tokio::time::sleep(LEASE * 2).await;
-        assert!(leadership.is_valid(), "nobody takes it while it is renewed");
+        assert!(leadership.is_valid(), "no other leads while it is renewed");
         drop(leadership);
         ours.stop().await;
         let released = Instant::now();

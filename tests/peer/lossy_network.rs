@@ -71,17 +71,17 @@ impl LossyNetwork {
     }
 
     pub fn set(&self, faults: Faults) {
-        self.state.lock().expect("nobody panicked").faults = faults;
+        self.state.lock().expect("no panic").faults = faults;
     }
 
     /// Members on one side receive from each other only.
     pub fn part(&self, sides: &[u8]) {
-        self.state.lock().expect("nobody panicked").sides = sides.to_vec();
+        self.state.lock().expect("no panic").sides = sides.to_vec();
     }
 
     /// All datagrams that came here, as an eavesdropper would record them.
     pub fn recorded(&self) -> Vec<Vec<u8>> {
-        self.state.lock().expect("nobody panicked").recorded.clone()
+        self.state.lock().expect("no panic").recorded.clone()
     }
 
     pub fn heal(&self) {
@@ -101,7 +101,7 @@ async fn carry(
     loop {
         let Ok((length, _)) = port.recv_from(&mut buffer).await else { continue };
         let delays: Vec<u64> = {
-            let state = &mut *state.lock().expect("nobody panicked");
+            let state = &mut *state.lock().expect("no panic");
             state.recorded.push(buffer[..length].to_vec());
             let Faults { lost, doubled, late_ms } = state.faults;
             if state.sides[from] != state.sides[to] || state.random.u8(0..100) < lost {

@@ -75,7 +75,7 @@ fn a_grant_to_an_earlier_start_gives_no_seat() {
             again.handle(now, VoterEvent::Heard { id: NAMES[*from], from: address, said });
         }
     }
-    assert!(!again.votes(now), "nobody has heard of it");
+    assert!(!again.votes(now), "no voter knows of it");
 }
 
 /// What a replacement would vote for, the one before it may have voted against within the lease.

@@ -334,7 +334,7 @@ fn play(seeds: std::ops::Range<u64>, broken: Broken, named: bool) -> Tally {
         if broken == Broken::default() {
             assert_eq!(tally.overlaps, 0, "SEED={seed}: two lead at once");
             assert_eq!(tally.backward, 0, "SEED={seed}: a token is not greater than the last");
-            assert_eq!(tally.left_without, 0, "SEED={seed}: nobody leads at the end");
+            assert_eq!(tally.left_without, 0, "SEED={seed}: no leader at the end");
         }
         sum.terms += tally.terms;
         sum.overlaps += tally.overlaps;

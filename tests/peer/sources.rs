@@ -17,7 +17,7 @@ struct Book(Arc<Mutex<Option<Vec<SocketAddr>>>>);
 
 impl PeerSource for Book {
     fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>> {
-        let written = self.0.lock().expect("nobody panicked").clone();
+        let written = self.0.lock().expect("no panic").clone();
         let answer = written.ok_or_else(|| SourceError::new("the book is closed", "it rains"));
         std::future::ready(answer).boxed()
     }

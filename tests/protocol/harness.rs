@@ -100,7 +100,7 @@ impl Harness {
         harness
     }
 
-    /// Standing by while [`OTHER`] leads.
+    /// On standby while [`OTHER`] leads.
     pub fn standing_by() -> Self {
         Self::standing_by_with(settings(), capabilities())
     }

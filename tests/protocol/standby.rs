@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
 use incumbent::protocol::{Action, Answer, CoolDown, Event};
 
-use incumbent_sim::{Fault, Keeping, Scenario, Standing, World};
+use incumbent_sim::{CandidateSetup, Fault, Keeping, Scenario, World};
 
 use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
 
@@ -221,7 +221,7 @@ fn a_candidate_without_the_right_to_read_leads_in_the_end() {
 /// A thousand standbys, one vacancy: few creates.
 #[test]
 fn few_of_a_thousand_candidates_send_a_request() {
-    let standing = Standing {
+    let setup = CandidateSetup {
         lease_ms: 12_000,
         coverage: Coverage::Full,
         reads: true,
@@ -244,7 +244,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
         chorias: None,
         client_gos: 0,
         vimeos: 0,
-        candidates: vec![standing; 1000],
+        candidates: vec![setup; 1000],
         faults: Vec::new(),
     };
     let mut world = World::new(&scenario, false);

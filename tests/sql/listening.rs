@@ -6,7 +6,7 @@ use incumbent::sql::{Sqlite, Tables};
 
 use crate::conformance::LEASE;
 use crate::env::TestEnv;
-use crate::heard::{hints_go_on, one_task_tells};
+use crate::listening_suite::{hints_go_on, one_task_tells};
 
 #[tokio::test]
 async fn hints_of_postgres_continue_when_the_runtime_of_the_first_listener_ends() {

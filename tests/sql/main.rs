@@ -5,9 +5,9 @@ mod conformance;
 mod env;
 mod failover;
 mod file;
-#[path = "../conformance/listening.rs"]
-mod heard;
 mod listening;
+#[path = "../conformance/listening.rs"]
+mod listening_suite;
 mod names;
 mod postgres;
 mod sqlite;

@@ -83,8 +83,10 @@ async fn a_killed_server_costs_no_term_within_the_lease() {
     assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
     drop(leadership);
     env.server.restart().await;
-    eventually("somebody leads", async || (first.is_leader() || second.is_leader()).then_some(()))
-        .await;
+    eventually("there is a leader", async || {
+        (first.is_leader() || second.is_leader()).then_some(())
+    })
+    .await;
 }
 
 /// A server that is paused, and then executes its requests late.
@@ -109,7 +111,7 @@ async fn a_paused_server_costs_no_term_within_the_lease_only() {
     assert!(!first.is_leader() && !second.is_leader());
     drop(leadership);
     env.server.resume();
-    let led = eventually("somebody leads", async || {
+    let led = eventually("there is a leader", async || {
         first.is_leader().then_some(&first).or(second.is_leader().then_some(&second))
     })
     .await;

@@ -18,10 +18,10 @@ async fn a_bucket_in_a_domain() {
     });
     let client = async_nats::connect(proxy.url()).await.unwrap();
     let lock = Bucket::create_or_open(client, config).await.unwrap().lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-    assert_eq!(heard.stored().await.0.revision, created);
+    assert_eq!(hints.stored().await.0.revision, created);
     assert_eq!(held(&lock, "a").await.0, created);
     lock.release("a", release(1, created)).await.unwrap();
     assert_eq!(outside.caught(), None);
@@ -55,10 +55,10 @@ async fn a_bucket_below_an_api_prefix() {
     let client = user("a").connect(server.url()).await.unwrap();
     let config = BucketConfig::new("B").api_prefix("choria.streams");
     let lock = Bucket::open_with(client, config).await.unwrap().lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-    assert_eq!(heard.stored().await.0.revision, created);
+    assert_eq!(hints.stored().await.0.revision, created);
     assert_eq!(held(&lock, "a").await.0, created);
 }
 
@@ -69,13 +69,13 @@ async fn a_campaign_may_begin_before_its_bucket() {
     let bucket = Bucket::deferred(server.connect().await, config.clone()).unwrap();
     let lock = bucket.lock();
     assert_eq!(lock.capabilities().longest_lease, TTL);
-    let mut heard = Heard::about(&lock, "a");
+    let mut hints = Hints::of(&lock, "a");
     let missing = lock.write("a", entry(1, 1, None)).await.unwrap_err();
     assert_eq!(missing.kind(), LockErrorKind::Unavailable);
     assert!(missing.to_string().contains("bucket B does not exist"), "{missing}");
 
     Bucket::create(server.connect().await, config).await.unwrap();
-    heard.coverage(Coverage::Full).await;
+    hints.coverage(Coverage::Full).await;
     lock.write("a", entry(1, 1, None)).await.unwrap();
 }
 
@@ -87,11 +87,11 @@ async fn a_campaign_may_begin_before_its_server() {
     let client = options.connect(server.url()).await.unwrap();
     let config = BucketConfig::new("B").ttl(TTL).create_if_missing(true);
     let lock = Bucket::deferred(client, config).unwrap().lock();
-    let mut heard = Heard::about(&lock, "a");
+    let mut hints = Hints::of(&lock, "a");
     let away = lock.write("a", entry(1, 1, None)).await.unwrap_err();
     assert_eq!(away.kind(), LockErrorKind::Unavailable, "{away}");
     server.start_again().await;
-    heard.coverage(Coverage::Full).await;
+    hints.coverage(Coverage::Full).await;
     lock.write("a", entry(1, 1, None)).await.unwrap();
 }
 
@@ -126,16 +126,16 @@ async fn a_bucket_with_a_shorter_ttl_than_declared_is_refused() {
 async fn nothing_is_queued_while_there_is_no_connection() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     server.kill();
-    heard.coverage(Coverage::None).await;
+    hints.coverage(Coverage::None).await;
     for _ in 0..3 {
         let away = lock.write("a", entry(1, 1, None)).await.unwrap_err();
         assert_eq!(away.kind(), LockErrorKind::Unavailable, "{away}");
     }
     server.start_again().await;
-    heard.coverage(Coverage::Full).await;
+    hints.coverage(Coverage::Full).await;
     assert!(matches!(read(&lock, "a").await.unwrap(), incumbent::lock::Reading::Empty { .. }));
 }
 

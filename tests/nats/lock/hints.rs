@@ -15,24 +15,24 @@ async fn every_stored_write_is_hinted_with_the_one_it_replaced() {
         let server = Server::builder().version(version).start().await;
         let lock = bucket_on(&server).await.lock();
         let other = bucket_on(&server).await.lock();
-        let mut heard = Heard::about(&lock, "a");
-        heard.coverage(Coverage::Full).await;
-        heard.look().await;
+        let mut hints = Hints::of(&lock, "a");
+        hints.coverage(Coverage::Full).await;
+        hints.look().await;
 
         let create = entry(1, 1, None);
         let created = other.write("a", create.clone()).await.unwrap();
-        let (record, previous) = heard.stored().await;
+        let (record, previous) = hints.stored().await;
         assert_eq!((record.revision, previous), (created, Some(None)), "{version}");
         let Content::Held(entry_told) = record.content else { panic!("{record:?}") };
         assert_eq!(entry_told.mark, Some(create.mark));
         assert_eq!(&*entry_told.identity, "host1");
 
         let renewed = other.write("a", renewal(1, 2, created)).await.unwrap();
-        let (record, previous) = heard.stored().await;
+        let (record, previous) = hints.stored().await;
         assert_eq!((record.revision, previous), (renewed, Some(Some(created))), "{version}");
 
         other.release("a", release(1, renewed)).await.unwrap();
-        let (record, previous) = heard.stored().await;
+        let (record, previous) = hints.stored().await;
         let left = Duration::from_millis(1_500);
         let released = Content::Vacant(Tombstone::Released { by: Nonce(1), left });
         assert_eq!((record.content, previous), (released, Some(Some(renewed))), "{version}");
@@ -46,17 +46,17 @@ async fn one_subscription_serves_all_elections_of_a_bucket() {
     let names: Vec<String> = (0..50).map(|n| format!("election{n}")).collect();
     let mut all = Vec::new();
     for name in &names {
-        let mut heard = Heard::about(&lock, name);
-        heard.coverage(Coverage::Full).await;
-        all.push(heard);
+        let mut hints = Hints::of(&lock, name);
+        hints.coverage(Coverage::Full).await;
+        all.push(hints);
     }
     only_one_is_left(&server, "incumbent.B.>").await;
-    for (name, heard) in names.iter().zip(&mut all) {
+    for (name, hints) in names.iter().zip(&mut all) {
         let created = lock.write(name, entry(1, 1, None)).await.unwrap();
-        assert_eq!(heard.stored().await.0.revision, created);
+        assert_eq!(hints.stored().await.0.revision, created);
     }
     // A second listener to one of them.
-    let mut second = Heard::about(&lock, &names[7]);
+    let mut second = Hints::of(&lock, &names[7]);
     second.coverage(Coverage::Full).await;
     drop(all);
     lock.write("election8", entry(2, 1, None)).await.unwrap_err();
@@ -96,16 +96,16 @@ async fn subscriptions(server: &Server) -> Vec<String> {
 async fn a_single_election_subscribes_to_its_own_key_only() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     only_one_is_left(&server, "incumbent.B.a").await;
-    let mut second = Heard::about(&lock, "a");
+    let mut second = Hints::of(&lock, "a");
     second.coverage(Coverage::Full).await;
-    drop((heard, second));
+    drop((hints, second));
     none_is_left(&server).await;
     // It can begin again.
-    let mut heard = Heard::about(&lock, "b");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "b");
+    hints.coverage(Coverage::Full).await;
 }
 
 #[tokio::test]
@@ -121,8 +121,8 @@ async fn a_step_down_notice_reaches_candidates() {
             api(&client, "STREAM.CREATE.KV_B", stream).await;
         }
         let lock = bucket_on(&server).await.lock();
-        let mut heard = Heard::about(&lock, "a");
-        heard.look().await;
+        let mut hints = Hints::of(&lock, "a");
+        hints.look().await;
         let said = Concession {
             by: Nonce(3),
             token: Token(17),
@@ -130,7 +130,7 @@ async fn a_step_down_notice_reaches_candidates() {
             left: Duration::from_millis(40),
         };
         bucket_on(&server).await.lock().concede("a", said).await.unwrap();
-        let told = heard.until("concession", |hint| match hint {
+        let told = hints.until("concession", |hint| match hint {
             Hint::Conceded(concession) => Some(*concession),
             _ => None,
         });
@@ -149,18 +149,18 @@ async fn without_republish_deletes_and_forced_writes_cause_a_read() {
     });
     api(&client, "STREAM.CREATE.KV_B", stream).await;
     let lock = bucket_on(&server).await.lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Partial).await;
-    heard.look().await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Partial).await;
+    hints.look().await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
     lock.write("a", renewal(1, 2, created)).await.unwrap();
     client.publish("$KV.B.a", "junk".into()).await.unwrap();
-    heard.look().await;
+    hints.look().await;
     assert_eq!(&*held(&lock, "a").await.1.identity, "junk");
     let mut delete = async_nats::HeaderMap::new();
     delete.insert("KV-Operation", "DEL");
     client.publish_with_headers("$KV.B.a", delete, "".into()).await.unwrap();
-    heard.look().await;
+    hints.look().await;
     assert_eq!(found(&lock, "a").await.content, Content::Vacant(Tombstone::Deleted));
 }
 
@@ -169,16 +169,16 @@ async fn without_republish_deletes_and_forced_writes_cause_a_read() {
 async fn hints_return_after_a_server_restart() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
-    heard.look().await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
     server.kill();
-    heard.coverage(Coverage::None).await;
+    hints.coverage(Coverage::None).await;
     server.start_again().await;
-    heard.coverage(Coverage::Full).await;
-    heard.look().await;
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-    assert_eq!(heard.stored().await.0.revision, created);
+    assert_eq!(hints.stored().await.0.revision, created);
 }
 
 #[tokio::test]
@@ -186,17 +186,17 @@ async fn hints_return_after_the_bucket_is_recreated() {
     let server = Server::start().await;
     let client = server.connect().await;
     let lock = bucket_on(&server).await.lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     let before = lock.write("a", entry(1, 1, None)).await.unwrap();
-    heard.stored().await;
+    hints.stored().await;
     api(&client, "STREAM.DELETE.KV_B", json!({})).await;
     let gone = lock.write("a", renewal(1, 2, before)).await.unwrap_err();
     assert_eq!(gone.kind(), LockErrorKind::Unavailable, "{gone}");
     bucket_on(&server).await;
     let after = lock.write("a", entry(1, 3, None)).await.unwrap();
     assert!(after > before);
-    assert_eq!(heard.stored().await.0.revision, after);
+    assert_eq!(hints.stored().await.0.revision, after);
 }
 
 #[tokio::test]
@@ -213,12 +213,12 @@ async fn hints_reach_every_server_of_a_cluster() {
         // The stream of a young cluster may get another leader meanwhile, which does not know the subscriptions yet. Then the first that is
         // delivered is that the entry is gone.
         let number = Cell::new(0);
-        eventually("a create is heard", async || {
+        eventually("a create is hints", async || {
             let name = format!("{}-{}", server.name(), number.replace(number.get() + 1));
-            let mut heard = Heard::about(&lock, &name);
-            heard.coverage(Coverage::Full).await;
+            let mut hints = Hints::of(&lock, &name);
+            hints.coverage(Coverage::Full).await;
             let created = tried_again(&bucket.lock(), &name).await;
-            (heard.stored().await.0.revision == created).then_some(())
+            (hints.stored().await.0.revision == created).then_some(())
         })
         .await;
     }

@@ -19,17 +19,17 @@ async fn hints_continue_when_the_runtime_of_the_first_listener_ends() {
     let first = runtime();
     let mut on_first = {
         let _entered = first.enter();
-        Heard::about(&lock, "a")
+        Hints::of(&lock, "a")
     };
     on_first.coverage(Coverage::Full).await;
-    let mut heard = Heard::about(&lock, "b");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "b");
+    hints.coverage(Coverage::Full).await;
     first.shutdown_background();
-    heard.coverage(Coverage::None).await;
-    heard.coverage(Coverage::Full).await;
-    heard.look().await;
+    hints.coverage(Coverage::None).await;
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
     let created = lock.write("b", entry(1, 1, None)).await.unwrap();
-    assert_eq!(heard.stored().await.0.revision, created);
+    assert_eq!(hints.stored().await.0.revision, created);
 }
 
 /// Several tasks could deliver a hint before the one that it replaces.
@@ -69,9 +69,9 @@ async fn every_subscriber_reads_after_dropped_messages() {
         .await
         .unwrap();
     let bucket = Bucket::open(Connection::new(client, watch), "B").await.unwrap();
-    let mut heard = Heard::about(&bucket.lock(), "a");
-    heard.coverage(Coverage::Full).await;
-    heard.look().await;
+    let mut hints = Hints::of(&bucket.lock(), "a");
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
     // Meanwhile nothing is taken from the connection, as all of this test is on one thread.
     let url = server.url();
     let writes = std::thread::spawn(move || {
@@ -85,6 +85,6 @@ async fn every_subscriber_reads_after_dropped_messages() {
         });
     });
     writes.join().unwrap();
-    heard.look().await;
+    hints.look().await;
     drop(writer);
 }

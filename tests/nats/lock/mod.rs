@@ -19,7 +19,7 @@ use incumbent_test_support::{Server, eventually};
 use tokio::sync::mpsc;
 
 /// How long to wait for what must happen. No test measures it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(30);
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -117,13 +117,13 @@ async fn api(
 }
 
 /// The hints of one election, in their order.
-struct Heard {
+struct Hints {
     hints: mpsc::UnboundedReceiver<Hint>,
     _subscription: Subscription,
 }
 
-impl Heard {
-    fn about(lock: &NatsLock, name: &str) -> Self {
+impl Hints {
+    fn of(lock: &NatsLock, name: &str) -> Self {
         let (sender, hints) = mpsc::unbounded_channel();
         let sink = HintSink::new(move |hint| drop(sender.send(hint)));
         Self { hints, _subscription: lock.subscribe(name, sink) }
@@ -132,7 +132,7 @@ impl Heard {
     /// Drops hints until one that is wanted.
     async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Hint) -> Option<T>) -> T {
         let mut others = Vec::new();
-        let wait = tokio::time::timeout(PATIENCE, async {
+        let wait = tokio::time::timeout(WAIT, async {
             loop {
                 let hint = self.hints.recv().await.expect("hints have ended");
                 match wanted(&hint) {
@@ -143,7 +143,7 @@ impl Heard {
         });
         match wait.await {
             Ok(wanted) => wanted,
-            Err(_) => panic!("no {what} heard, but {others:?}"),
+            Err(_) => panic!("no {what} hints, but {others:?}"),
         }
     }
 

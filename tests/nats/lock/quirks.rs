@@ -14,10 +14,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const EXPIRED: Content = Content::Vacant(Tombstone::Expired);
 
 /// Waits until the server reports that the entry has expired, long before the bucket's own TTL.
-async fn expires(heard: &mut Heard) -> Revision {
-    let mut stored = heard.stored().await.0;
+async fn expires(hints: &mut Hints) -> Revision {
+    let mut stored = hints.stored().await.0;
     while stored.content != EXPIRED {
-        stored = heard.stored().await.0;
+        stored = hints.stored().await.0;
     }
     stored.revision
 }
@@ -33,12 +33,12 @@ async fn server_with(version: Version) -> (Server, NatsLock) {
 async fn a_renewal_keeps_its_ttl() {
     for version in [Version::V2_11, Version::V2_15] {
         let (_server, lock) = server_with(version).await;
-        let mut heard = Heard::about(&lock, "a");
-        heard.coverage(Coverage::Full).await;
+        let mut hints = Hints::of(&lock, "a");
+        hints.coverage(Coverage::Full).await;
         let created = lock.write("a", living(SECOND, entry(1, 1, None))).await.unwrap();
         let renewal = living(SECOND, renewal(1, 2, created));
         lock.write("a", renewal).await.unwrap();
-        expires(&mut heard).await;
+        expires(&mut hints).await;
     }
 }
 
@@ -72,16 +72,16 @@ async fn an_entry_lives_no_longer_than_the_bucket_keeps_it() {
 async fn a_create_over_a_tombstone_keeps_its_ttl() {
     for version in [Version::V2_11, Version::V2_15] {
         let (_server, lock) = server_with(version).await;
-        let mut heard = Heard::about(&lock, "a");
-        heard.coverage(Coverage::Full).await;
+        let mut hints = Hints::of(&lock, "a");
+        hints.coverage(Coverage::Full).await;
         let created = lock.write("a", entry(1, 1, None)).await.unwrap();
         lock.release("a", release(1, created)).await.unwrap();
         let tombstone = found(&lock, "a").await.revision;
         lock.write("a", living(SECOND, entry(2, 1, Some(tombstone)))).await.unwrap();
-        let marker = expires(&mut heard).await;
+        let marker = expires(&mut hints).await;
         // The marker is the last message: over it, too, a create is one request.
         lock.write("a", living(SECOND, entry(3, 1, Some(marker)))).await.unwrap();
-        expires(&mut heard).await;
+        expires(&mut hints).await;
     }
 }
 
@@ -164,13 +164,13 @@ async fn a_stale_direct_read_is_never_requested() {
 #[tokio::test]
 async fn ttls_below_a_second_are_rounded_up_or_refused() {
     let (_server, lock) = server_with(Version::V2_15).await;
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     let brief = living(Duration::from_millis(1), entry(1, 1, None));
     lock.write("a", brief).await.unwrap();
     let (_, entry) = held(&lock, "a").await;
     assert_eq!(entry.life, Duration::from_millis(1_250));
-    expires(&mut heard).await;
+    expires(&mut hints).await;
 
     let server = Server::start().await;
     for (ttl, words) in [(999, ["999ms", "1s"]), (3_600_001, ["3600.001s", "3600s"])] {

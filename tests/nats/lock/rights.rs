@@ -38,8 +38,8 @@ async fn a_refused_write_is_denied_at_once() {
     let connection = nats::connect(server.url(), user("a")).await.unwrap();
     let lock = Bucket::open(connection, "B").await.unwrap().lock();
     // Far longer than the test may take: the refusal wakes the request.
-    let write = within(PATIENCE * 100, entry(1, 1, None));
-    let denied = tokio::time::timeout(PATIENCE, lock.write("a", write)).await.unwrap().unwrap_err();
+    let write = within(WAIT * 100, entry(1, 1, None));
+    let denied = tokio::time::timeout(WAIT, lock.write("a", write)).await.unwrap().unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
     lock.write("b", entry(1, 1, None)).await.expect("another key is granted");
 }
@@ -120,13 +120,13 @@ async fn with_a_choria_clients_rights_it_writes_and_polls() {
     lock.read("a", BRIEF).await.unwrap_err();
     assert!(!lock.capabilities().reads);
 
-    let mut heard = Heard::about(&lock, "a");
+    let mut hints = Hints::of(&lock, "a");
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
     let renewed = lock.write("a", renewal(1, 2, created)).await.unwrap();
     let conflict = lock.write("a", entry(2, 1, None)).await.unwrap_err();
     assert_eq!(conflict.kind(), LockErrorKind::Conflict);
     lock.release("a", release(1, renewed)).await.unwrap();
-    heard.coverage(Coverage::None).await;
+    hints.coverage(Coverage::None).await;
 }
 
 #[tokio::test]
@@ -135,12 +135,12 @@ async fn without_the_right_to_notices_it_still_receives_writes() {
     let admins = made_by_admin(&server).await.lock();
     let connection = nats::connect(server.url(), user("a")).await.unwrap();
     let lock = Bucket::open(connection, "B").await.unwrap().lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Partial).await;
-    heard.look().await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Partial).await;
+    hints.look().await;
     let created = admins.write("a", entry(1, 1, None)).await.unwrap();
     admins.release("a", release(1, created)).await.unwrap();
-    heard.look().await;
+    hints.look().await;
 }
 
 /// A plain client does not learn that it may not subscribe; that no hints of what it reads arrive shows it.
@@ -150,17 +150,17 @@ async fn a_silent_subscription_is_detected() {
     let admins = made_by_admin(&server).await.lock();
     let client = user("a").connect(server.url()).await.unwrap();
     let lock = Bucket::open(client, "B").await.unwrap().lock();
-    let mut heard = Heard::about(&lock, "a");
-    heard.coverage(Coverage::Full).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
     let mut last = None;
     incumbent_test_support::eventually("the end of trust", async || {
         last = Some(admins.write("a", entry(1, 1, last)).await.unwrap());
         found(&lock, "a").await;
-        let hints = std::iter::from_fn(|| heard.hints.try_recv().ok());
+        let hints = std::iter::from_fn(|| hints.hints.try_recv().ok());
         hints.into_iter().any(|hint| hint == Hint::Coverage(Coverage::None)).then_some(())
     })
     .await;
-    heard.coverage(Coverage::Partial).await;
+    hints.coverage(Coverage::Partial).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(2);
 /// How long something is tried again.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An administrator of the bucket.
 #[derive(Debug, Clone)]
@@ -125,7 +125,7 @@ impl Admin {
 ///
 /// When the minute is over, naming what was waited for.
 pub async fn insist<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> io::Result<T> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = attempt().await {
             return Ok(found);

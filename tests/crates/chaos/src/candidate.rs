@@ -224,7 +224,7 @@ impl Work {
     async fn write_fenced(&self, leadership: &Leadership, token: u64) {
         if fastrand::u32(..LATE) == 0 {
             let at = Instant::now() + self.longest.mul_f64(fastrand::f64());
-            let _ = self.late.send((at, token)); // nobody takes it where the campaign is being stopped
+            let _ = self.late.send((at, token)); // the receiver is gone while the campaign stops
             return;
         }
         let Ok(answer) = self.fenced_store.write(token).await else { return };

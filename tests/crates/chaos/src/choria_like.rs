@@ -37,16 +37,16 @@ pub async fn run(options: Options) {
         value: options.identity.clone(),
         interval: ttl * 3 / 4,
         held: None,
-        office: Arc::default(),
+        own_term: Arc::default(),
         log: log.clone(),
     };
-    let office = Arc::clone(&candidate.office);
+    let own_term = Arc::clone(&candidate.own_term);
     let claims = log.clone();
     std::thread::spawn(move || {
         loop {
             let t = now();
-            let token = office.token.load(Ordering::SeqCst);
-            if token > 0 && t < office.until.load(Ordering::SeqCst) {
+            let token = own_term.token.load(Ordering::SeqCst);
+            if token > 0 && t < own_term.until.load(Ordering::SeqCst) {
                 claims.write_at(t, Event::Claim { token });
             }
             std::thread::sleep(CLAIM);
@@ -62,7 +62,7 @@ pub async fn run(options: Options) {
 
 /// Whether it leads, for other threads.
 #[derive(Debug, Default)]
-struct Office {
+struct OwnTerm {
     /// The token of its term; 0 while it does not lead.
     token: AtomicU64,
     /// When, at the latest, it learns of its loss.
@@ -80,7 +80,7 @@ struct Candidate {
     value: String,
     interval: Duration,
     held: Option<Held>,
-    office: Arc<Office>,
+    own_term: Arc<OwnTerm>,
     log: Writer,
 }
 
@@ -109,10 +109,10 @@ impl Candidate {
                 Ok(Ok(revision)) => {
                     self.held = Some(Held { revision, ..held });
                     self.noticed_by(sent);
-                    if self.office.token.load(Ordering::SeqCst) == 0 {
+                    if self.own_term.token.load(Ordering::SeqCst) == 0 {
                         tokio::time::sleep(SETTLE).await;
                         self.log.write(Event::Won { token: held.token });
-                        self.office.token.store(held.token, Ordering::SeqCst);
+                        self.own_term.token.store(held.token, Ordering::SeqCst);
                     }
                 }
                 Ok(Err(_)) => self.lose("error"),
@@ -123,12 +123,12 @@ impl Candidate {
 
     fn noticed_by(&self, sent: u64) {
         let longest = u64::try_from((self.interval + HANG).as_nanos()).unwrap_or(u64::MAX);
-        self.office.until.store(sent.saturating_add(longest), Ordering::SeqCst);
+        self.own_term.until.store(sent.saturating_add(longest), Ordering::SeqCst);
     }
 
     fn lose(&mut self, cause: &str) {
         self.held = None;
-        let token = self.office.token.swap(0, Ordering::SeqCst);
+        let token = self.own_term.token.swap(0, Ordering::SeqCst);
         if token > 0 {
             // The claims of a moment ago bear an earlier instant.
             let cause = cause.to_owned();

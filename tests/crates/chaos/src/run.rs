@@ -78,7 +78,7 @@ pub async fn run(options: &Options, say: &mut impl FnMut(&str)) -> io::Result<Ou
         let kept =
             temporary.join(format!("incumbent-chaos-kept-{}-{}", options.seed, std::process::id()));
         fs::rename(&directory.0, &kept)?;
-        say(&format!("the log and what everybody said is in {}", kept.display()));
+        say(&format!("the log and the output of all processes are in {}", kept.display()));
     }
     outcome
 }
@@ -121,9 +121,7 @@ async fn within(
                 env.new_fleet(kind).await?;
                 if env.await_leader(FIRST, |_| true).await?.is_none() {
                     let name = kind.name();
-                    return Ok(Some(format!(
-                        "nobody of a new fleet ({name}) led within {FIRST:?}"
-                    )));
+                    return Ok(Some(format!("no leader of a new fleet ({name}) within {FIRST:?}")));
                 }
             }
             strike(&mut env, kind, entry, begun, say).await
@@ -177,7 +175,7 @@ async fn strike(
     let lease = env.lease();
     env.await_servers().await?;
     if env.await_leader(entry.bound(kind, lease), |_| true).await?.is_none() {
-        return Ok(Some(format!("before {}: nobody led", entry.name)));
+        return Ok(Some(format!("before {}: no leader", entry.name)));
     }
     let phase = lease.mul_f64(env.rng.f64());
     env.pass(phase).await?;
@@ -227,7 +225,7 @@ async fn strike(
             None => format!("NOBODY leads {bound:?} after"),
         }
     ));
-    let late = leader.is_none().then(|| format!("{}: nobody led within {bound:?}", entry.name));
+    let late = leader.is_none().then(|| format!("{}: no leader within {bound:?}", entry.name));
     Ok(late)
 }
 

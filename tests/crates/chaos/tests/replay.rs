@@ -27,7 +27,8 @@ impl Drop for Kept {
 
 impl Kept {
     fn of(printed: &str) -> Self {
-        let (_, rest) = printed.split_once("the log and what everybody said is in ").unwrap();
+        let (_, rest) =
+            printed.split_once("the log and the output of all processes are in ").unwrap();
         let directory = PathBuf::from(rest.lines().next().unwrap());
         let lines = Tail::new(&directory.join("log")).lines().unwrap();
         Self { directory, lines }

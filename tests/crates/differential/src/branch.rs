@@ -10,10 +10,10 @@ use incumbent_sim::{Keeping, LoneLock, Server, Time};
 use crate::acting::{Act, Outcome};
 use crate::model::TOLERANCE;
 use crate::same::same_content;
-use crate::store::{Hearing, Rules};
+use crate::store::{HintDelivery, Rules};
 
 /// How many received writes are kept because they may be delivered again.
-const MOST_TOLD: usize = 16;
+const MAX_DELIVERED: usize = 16;
 
 /// One state in which the model may be.
 #[derive(Debug, Clone)]
@@ -109,7 +109,9 @@ impl Branch {
             let (record, previous) = (last.record.clone(), last.previous);
             let over = self.server.judged_at();
             self.told.push_back(Told { record, previous, over, heard: false });
-            while self.told.front().is_some_and(|told| told.heard) && self.told.len() > MOST_TOLD {
+            while self.told.front().is_some_and(|told| told.heard)
+                && self.told.len() > MAX_DELIVERED
+            {
                 self.told.pop_front();
             }
         }
@@ -241,7 +243,7 @@ impl Branch {
         rules: Rules,
         after_gap: bool,
     ) -> Vec<Self> {
-        let in_order = rules.hearing == Hearing::Every;
+        let in_order = rules.hint_delivery == HintDelivery::Every;
         let next = if in_order && !after_gap { 1 } else { self.told.len() };
         let told = self.told.iter().enumerate().take(next);
         let after = told.filter_map(|(index, told)| {
@@ -269,7 +271,7 @@ impl Branch {
         // The one before may not have been received.
         let follows = match (previous, told.previous) {
             (Some(Some(real)), Some(Some(model))) => self.same(real, model),
-            (None, _) if rules.hearing == Hearing::Last => true,
+            (None, _) if rules.hint_delivery == HintDelivery::Last => true,
             (real, model) => real == model,
         };
         if !follows {

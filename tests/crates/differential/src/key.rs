@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::acting::{Act, FOREIGN, Outcome};
 use crate::draw::{Known, Step, TIMEOUT};
 use crate::model::{Difference, Model, NEVER};
-use crate::store::{Deed, Hearing, Store};
+use crate::store::{Deed, HintDelivery, Store};
 
 /// How often something is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ impl Key {
             name,
             store,
         };
-        if key.store.rules().hearing != Hearing::Nothing {
+        if key.store.rules().hint_delivery != HintDelivery::Nothing {
             key.hears_all().await;
         }
         key
@@ -252,7 +252,7 @@ impl Key {
     /// Waits until all due hints were received.
     pub async fn settle(&mut self) -> Result<(), Difference> {
         self.listen()?;
-        if self.store.rules().hearing == Hearing::Nothing {
+        if self.store.rules().hint_delivery == HintDelivery::Nothing {
             return Ok(());
         }
         while !self.model.settle() {

@@ -29,4 +29,4 @@ pub mod stores;
 pub use acting::{Act, Outcome};
 pub use model::{Difference, Model, NEVER};
 pub use run::{Options, Report, run};
-pub use store::{Deed, Hearing, Rules, Store, Upheaval};
+pub use store::{Deed, HintDelivery, Rules, Store, Upheaval};

@@ -8,7 +8,7 @@ use incumbent_sim::{Keeping, Time};
 
 use crate::acting::{Act, Outcome};
 use crate::branch::Branch;
-use crate::store::{Hearing, Rules};
+use crate::store::{HintDelivery, Rules};
 
 /// How long after the end of its life an entry may still be there. Nothing measures how fast a store is; a store
 /// that takes longer than this never frees it.
@@ -149,7 +149,7 @@ impl Model {
     /// last one was another.
     pub fn settle(&mut self) -> bool {
         let silent = self.branches.iter().any(Branch::is_silent);
-        if silent && self.rules.hearing == Hearing::Every {
+        if silent && self.rules.hint_delivery == HintDelivery::Every {
             self.branches.retain(Branch::is_silent);
         }
         silent || self.gap != Gap::None
@@ -173,7 +173,7 @@ impl Model {
 
     /// Hints sent until now may never be received, as a read was suggested instead.
     pub fn is_to_be_looked_at(&mut self) {
-        if self.rules.hearing == Hearing::Last {
+        if self.rules.hint_delivery == HintDelivery::Last {
             self.branches.iter_mut().for_each(Branch::is_to_be_looked_at);
         }
     }

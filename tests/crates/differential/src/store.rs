@@ -53,7 +53,7 @@ pub struct Rules {
     /// By how much longer an entry may live than requested, as a read reports it: lives are rounded up.
     pub slack: Duration,
     /// The hints.
-    pub hearing: Hearing,
+    pub hint_delivery: HintDelivery,
     /// Whether a write may be refused though nothing has changed, while another one is in flight.
     pub refuses_in_flight: bool,
     /// Whether the store knows the time of a write by a program that does not know this library.
@@ -76,7 +76,7 @@ impl Rules {
             ttl,
             per_write_ttl: true,
             slack: Duration::ZERO,
-            hearing: Hearing::Every,
+            hint_delivery: HintDelivery::Every,
             refuses_in_flight: false,
             dates_foreign: true,
             keeps_since: true,
@@ -89,7 +89,7 @@ impl Rules {
 
 /// Which of the writes a listener receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hearing {
+pub enum HintDelivery {
     /// Every one, once and in order.
     Every,
     /// The last one; others may be omitted, repeated, or late.

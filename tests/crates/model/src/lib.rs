@@ -84,7 +84,7 @@ impl Model for Election {
             Property::always("the work stops before the entry is given up", |_, state| {
                 not(state, Breach::Early)
             }),
-            Property::sometimes("somebody leads", |_, state: &State| state.leaders() == 1),
+            Property::sometimes("there is a leader", |_, state: &State| state.leaders() == 1),
         ]
     }
 }

@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 /// An instrument that neither ends nor fails within this time has met a campaign that hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Instrument {
     pub fn builds_all_features(self) -> bool {
@@ -213,7 +213,7 @@ impl Instrument {
             }
             String::from_utf8_lossy(&said).into_owned()
         });
-        let succeeded = ends(&mut child, began + PATIENCE).map_err(|error| error.to_string())?;
+        let succeeded = ends(&mut child, began + TIMEOUT).map_err(|error| error.to_string())?;
         let took = began.elapsed();
         let said = reader.join().unwrap_or_default();
         Ok(match succeeded {

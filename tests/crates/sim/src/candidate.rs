@@ -13,7 +13,7 @@ use crate::server::Time;
 
 /// How one candidate is set up.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct CandidateSetup {
     pub lease_ms: u16,
     pub coverage: Coverage,
     pub reads: bool,
@@ -58,7 +58,7 @@ impl Drifting {
 
 #[derive(Debug)]
 pub struct Candidate {
-    pub setup: Standing,
+    pub setup: CandidateSetup,
     pub timing: Timing,
     /// `None` while the process is down.
     pub machine: Option<Campaign>,
@@ -98,7 +98,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    pub fn new(setup: Standing, origin: Duration, bucket_ttl: Duration, choria: bool) -> Self {
+    pub fn new(
+        setup: CandidateSetup,
+        origin: Duration,
+        bucket_ttl: Duration,
+        choria: bool,
+    ) -> Self {
         let options = TimingOptions {
             lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),
             choria_peers: choria,

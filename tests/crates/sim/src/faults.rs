@@ -77,7 +77,7 @@ impl World {
             Fault::Denied { who, for_ms } if who < fleet => {
                 self.candidates[who].denied_until = now + millis(for_ms);
             }
-            Fault::Hearing { who, coverage } if who < fleet => {
+            Fault::HintCoverage { who, coverage } if who < fleet => {
                 self.candidates[who].setup.coverage = coverage;
                 self.inside(who, Event::Hint(Hint::Coverage(coverage)));
             }

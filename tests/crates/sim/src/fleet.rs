@@ -7,7 +7,7 @@ use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use proptest::prelude::*;
 
-use crate::candidate::Standing;
+use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::scenario::{Fault, STORM, Scenario};
 use crate::server::Keeping;
@@ -162,7 +162,7 @@ fn ppm(fleet: Fleet) -> BoxedStrategy<i16> {
     }
 }
 
-fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
+fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
     let mixed = fleet == Fleet::Mixed;
     let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
     (
@@ -190,7 +190,7 @@ fn standing(fleet: Fleet) -> impl Strategy<Value = Standing> {
                 unruly,
                 (wall_ms, shares),
             )| {
-                Standing {
+                CandidateSetup {
                     lease_ms,
                     coverage,
                     reads,
@@ -314,7 +314,7 @@ fn common_fault() -> impl Strategy<Value = Fault> {
         6 => who().prop_map(|who| Fault::Resign { who }),
         2 => (who(), any::<bool>()).prop_map(|(who, panicked)| Fault::WorkEnds { who, panicked }),
         2 => who_for().prop_map(|(who, for_ms)| Fault::Denied { who, for_ms }),
-        2 => (who(), any_coverage()).prop_map(|(who, coverage)| Fault::Hearing { who, coverage }),
+        2 => (who(), any_coverage()).prop_map(|(who, coverage)| Fault::HintCoverage { who, coverage }),
         2 => who().prop_map(|who| Fault::Look { who }),
         2 => span().prop_map(|for_ms| Fault::Outage { for_ms }),
     ]
@@ -346,7 +346,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
         proptest::sample::select(ttls),
         keeping(fleet),
         any::<bool>(),
-        prop::collection::vec(standing(fleet), fleet_sizes),
+        prop::collection::vec(candidate_setup(fleet), fleet_sizes),
         prop::collection::vec((0..storm_ms, fault(fleet)), 0..60),
     )
         .prop_map(move |(seed, ttl_ms, keeping, old_bucket, mut candidates, mut faults)| {
@@ -359,12 +359,12 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
             }
             if fleet == Fleet::Tampered {
                 // A candidate without hints cannot know better.
-                faults.retain(|(_, fault)| !matches!(fault, Fault::Hearing { .. }));
+                faults.retain(|(_, fault)| !matches!(fault, Fault::HintCoverage { .. }));
             }
             if fleet.is_on_objects() {
                 // Changes cause no hints there.
                 faults.retain(|(_, fault)| {
-                    !matches!(fault, Fault::Hearing { .. } | Fault::Look { .. })
+                    !matches!(fault, Fault::HintCoverage { .. } | Fault::Look { .. })
                 });
                 // The wall clocks agree as well as Go's promise requires; else not at all, or exactly.
                 let skew = bucket_ttl.as_millis() as i16 / 4;

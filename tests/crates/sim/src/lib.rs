@@ -24,7 +24,7 @@ mod world;
 // The library's own sources in `objects` find its words under this name.
 use incumbent::lock;
 
-pub use candidate::Standing;
+pub use candidate::CandidateSetup;
 pub use fleet::Fleet;
 pub use objects::LoneLock;
 pub use run::{Report, Violation, bound, run};

@@ -82,7 +82,7 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     world.run(end);
     if world.checker.violation.is_none() {
         if !world.checker.has_leader() {
-            world.checker.fail("nobody leads though all is well again".to_owned());
+            world.checker.fail("no leader after the last fault".to_owned());
         }
         let before = world.checker.terms;
         world.run(end + scenario.bucket_ttl * 4);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::lock::Coverage;
 
-use crate::candidate::Standing;
+use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::server::Keeping;
 
@@ -57,7 +57,7 @@ pub enum Fault {
         who: usize,
         for_ms: u16,
     },
-    Hearing {
+    HintCoverage {
         who: usize,
         coverage: Coverage,
     },
@@ -144,7 +144,7 @@ pub struct Scenario {
     pub client_gos: usize,
     /// So many of vimeo/leaderelection's candidates take part as well.
     pub vimeos: usize,
-    pub candidates: Vec<Standing>,
+    pub candidates: Vec<CandidateSetup>,
     /// When, in milliseconds, and what.
     pub faults: Vec<(u32, Fault)>,
 }

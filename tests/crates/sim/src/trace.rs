@@ -37,7 +37,7 @@ pub fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Read(Ok(Reading::Found(found))) => format!("finds {}", record(found)),
         Answer::Read(Ok(Reading::Empty { proof: true })) => {
-            "finds nothing, and nobody wrote for a lease".to_owned()
+            "finds nothing, and no write for a lease".to_owned()
         }
         Answer::Read(Ok(Reading::Empty { proof: false })) => "finds nothing".to_owned(),
         Answer::Written(Ok(revision)) => format!("is stored as {revision}"),
@@ -91,8 +91,8 @@ pub fn action(action: &Action, of: &Candidate) -> String {
         Action::End { cause, by } => {
             format!("must stop by {}: {} ({cause})", seconds(*by), cause.word())
         }
-        Action::Leader(Some(leader)) => format!("sees {} in office", leader.identity),
-        Action::Leader(None) => "sees nobody in office".to_owned(),
+        Action::Leader(Some(leader)) => format!("sees {} leading", leader.identity),
+        Action::Leader(None) => "sees no leader".to_owned(),
         Action::Trouble(trouble) => format!("is in trouble: {}", failure(trouble)),
         other => format!("{other:?}").to_lowercase(),
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
-use incumbent_sim::{Fleet, Keeping, STORM, Scenario, Schedule, Standing, World, bound};
+use incumbent_sim::{CandidateSetup, Fleet, Keeping, STORM, Scenario, Schedule, World, bound};
 
 /// The same ones in every run.
 const FIXED: u64 = 700;
@@ -124,7 +124,7 @@ fn a_schedule_plays_out_the_same_way_each_time() {
 
 #[test]
 fn a_quiet_hour_costs_the_renewals_of_one_leader() {
-    let standing = |coverage| Standing {
+    let setup = |coverage| CandidateSetup {
         lease_ms: 4000,
         coverage,
         reads: true,
@@ -148,7 +148,7 @@ fn a_quiet_hour_costs_the_renewals_of_one_leader() {
             chorias: None,
             client_gos: 0,
             vimeos: 0,
-            candidates: vec![standing(coverage); 5],
+            candidates: vec![setup(coverage); 5],
             faults: Vec::new(),
         };
         let mut world = World::new(&scenario, false);

@@ -14,7 +14,7 @@ use crate::ports::Port;
 use crate::process::Process;
 
 /// How long a server may take to start: it is a program of 100 MB that makes its own certificates.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The path of the Go program `name` of `tests/programs`, which is built unless the cache has it.
 ///
@@ -77,7 +77,7 @@ impl KubeServer {
         let process =
             process.unwrap_or_else(|e| panic!("cannot run {}: {e}", self.program.display()));
         *self.state() = Some(process);
-        let ready = poll(PATIENCE, async || {
+        let ready = poll(TIMEOUT, async || {
             let log = self.log();
             let this_run = log.get(before..).unwrap_or_default();
             if this_run.lines().any(|line| line.starts_with("ready https://")) {

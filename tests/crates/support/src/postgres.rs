@@ -17,7 +17,7 @@ use crate::ports::Port;
 use crate::process::Process;
 
 /// How long a server may take to start, after a crash too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The user that runs it if the tests run as root, which it refuses: `nobody`.
 const NOBODY: u32 = 65_534;
 /// Who may do everything in it, without a password.
@@ -105,7 +105,7 @@ impl PostgresServer {
     /// Starts it again after [`kill`](Self::kill), with the same data, and waits until it answers.
     pub async fn restart(&self) {
         drop(self.state().take());
-        let started = poll(PATIENCE, async || {
+        let started = poll(TIMEOUT, async || {
             let ended = self.state().as_mut().is_none_or(|process| process.ended().is_some());
             if ended {
                 // Right after a kill what is left of the old one may be in the way.

@@ -21,7 +21,7 @@ use crate::process::Process;
 pub use builder::ServerBuilder;
 
 /// How long a server may take to start, to stop, or to take a new configuration.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A nats-server on ports of the loopback interface that stay its own through restarts, with its files in a
 /// temporary directory. Dropping it kills it and removes them.
@@ -106,7 +106,7 @@ impl Server {
         let Some(mut process) = self.take() else { return };
         process.resume(); // a paused process would never see the request
         process.signal(Signal::TERM);
-        let ended = poll(PATIENCE, async || process.ended()).await;
+        let ended = poll(TIMEOUT, async || process.ended()).await;
         assert!(ended.is_some(), "nats-server did not stop:\n{}", self.log());
     }
 
@@ -165,7 +165,7 @@ impl Server {
         if let Some(process) = &self.state().process {
             process.signal(Signal::HUP);
         }
-        let taken = poll(PATIENCE, async || {
+        let taken = poll(TIMEOUT, async || {
             let now = http::monitor(self.monitoring(), "/varz").await?["config_load_time"].clone();
             (now != before).then_some(())
         });
@@ -252,7 +252,7 @@ impl Server {
     /// Starts it and waits until it is healthy; false if another process has one of its ports.
     async fn launch(&self) -> bool {
         self.spawn();
-        let started = poll(PATIENCE, async || {
+        let started = poll(TIMEOUT, async || {
             if self.lost_its_port() {
                 return Some(false);
             }

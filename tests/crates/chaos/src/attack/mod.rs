@@ -12,7 +12,7 @@ use crate::net::Node;
 use crate::server::Server;
 
 /// How long the harness waits for a leader before it can begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What has to be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ async fn pick(env: &mut TestEnv, which: Which) -> io::Result<usize> {
 /// A leader of ours. Where the one like Choria's leads, its key is deleted until one of ours does: ours get the hint first.
 async fn leader(env: &mut TestEnv) -> io::Result<usize> {
     for _ in 0..3 {
-        if let Some(leader) = env.await_leader(PATIENCE / 3, Candidate::is_ours).await? {
+        if let Some(leader) = env.await_leader(TIMEOUT / 3, Candidate::is_ours).await? {
             return Ok(leader);
         }
         if env.orders.kind == Kind::Choria {
@@ -336,7 +336,7 @@ async fn choria(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, Stri
         }
         env.pass(Duration::from_millis(20)).await?;
     }
-    let led = env.await_leader(PATIENCE, |candidate| !candidate.is_ours()).await?;
+    let led = env.await_leader(TIMEOUT, |candidate| !candidate.is_ours()).await?;
     env.start_fleet()?;
     if led != Some(theirs) {
         return Err(io::Error::other("the candidate like Choria's never came to lead"));

@@ -13,7 +13,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::acting::FOREIGN;
-use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+use crate::store::{Deed, HintDelivery, Rules, Store, Upheaval};
 
 /// The default lease.
 const TTL: Duration = Duration::from_secs(2);
@@ -121,7 +121,7 @@ impl Store for Kubernetes {
         Rules {
             // Lives are whole seconds.
             slack: Duration::from_secs(1),
-            hearing: Hearing::Last,
+            hint_delivery: HintDelivery::Last,
             ..Rules::new(Keeping::Forever, TTL)
         }
     }

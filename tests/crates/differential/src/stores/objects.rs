@@ -19,7 +19,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt};
 
 use crate::acting::FOREIGN;
 use crate::kinds::{Azure, Gcs, Kind, S3, of_go};
-use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+use crate::store::{Deed, HintDelivery, Rules, Store, Upheaval};
 
 /// The longest lease.
 const TTL: Duration = Duration::from_secs(2);
@@ -112,7 +112,10 @@ impl<K: Kind> Store for Objects<K> {
 
     fn rules(&self) -> Rules {
         let hashed = K::PROGRAM == Program::Versitygw;
-        Rules { hearing: Hearing::Nothing, ..Rules::new(Keeping::Objects { hashed }, TTL) }
+        Rules {
+            hint_delivery: HintDelivery::Nothing,
+            ..Rules::new(Keeping::Objects { hashed }, TTL)
+        }
     }
 
     fn deeds(&self) -> &'static [Deed] {

@@ -11,7 +11,7 @@ use incumbent_test_support::{PostgresServer, eventually};
 use sqlx::postgres::{PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
-use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+use crate::store::{Deed, HintDelivery, Rules, Store, Upheaval};
 
 /// The longest lease.
 const TTL: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ impl Store for Postgres {
 
     fn rules(&self) -> Rules {
         Rules {
-            hearing: Hearing::Last,
+            hint_delivery: HintDelivery::Last,
             keeps_since: false,
             remembers: true,
             gone: LockErrorKind::Misconfigured,

@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, SqlitePool};
 use tempfile::TempDir;
 
 use crate::draw::TIMEOUT;
-use crate::store::{Deed, Hearing, Rules, Store, Upheaval};
+use crate::store::{Deed, HintDelivery, Rules, Store, Upheaval};
 
 /// The longest lease.
 const TTL: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ impl Store for Sqlite {
 
     fn rules(&self) -> Rules {
         Rules {
-            hearing: Hearing::Last,
+            hint_delivery: HintDelivery::Last,
             dates_foreign: false,
             keeps_since: false,
             remembers: true,

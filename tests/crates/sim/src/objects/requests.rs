@@ -94,7 +94,7 @@ impl World {
         let room = Arc::clone(&candidate.room);
         let Some(exchange) = &mut candidate.exchange else { return };
         if Some(known.as_ref().map(|known| known.revision)) != expected(&exchange.request) {
-            return self.room_fails(who, LockErrorKind::Conflict, "written by somebody else");
+            return self.room_fails(who, LockErrorKind::Conflict, "written by another");
         }
         let number = room.election.next_number(known.as_ref(), wall.as_millis() as u64);
         let Some(body) = body_of(&exchange.request, number, terms, wall) else { return };
@@ -233,7 +233,7 @@ impl World {
                 self.room_puts(who, Some(known));
             }
             Reply::Stored(_) if exchange.trials > 0 || exchange.stored.is_some() => {
-                let what = "can be written by anybody";
+                let what = "can be overwritten";
                 self.room_fails(who, LockErrorKind::Misconfigured, what);
             }
             Reply::Stored(version) => {
@@ -259,7 +259,7 @@ impl World {
                 self.room_fails(who, LockErrorKind::Unknown, what);
             }
             Reply::Refused => {
-                self.room_fails(who, LockErrorKind::Conflict, "written by somebody else");
+                self.room_fails(who, LockErrorKind::Conflict, "written by another");
             }
             Reply::Denied => self.room_fails(who, LockErrorKind::Denied, "a right is missing"),
             Reply::Busy { status, retry_after } => {
