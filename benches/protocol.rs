@@ -65,7 +65,7 @@ impl Lab {
         self.handle(Event::Wake);
     }
 
-    fn hears(&mut self, content: Content) {
+    fn receives(&mut self, content: Content) {
         let previous = Some(Some(Revision(self.revision)));
         self.revision += 1;
         let record = Record { revision: Revision(self.revision), content };
@@ -102,19 +102,19 @@ fn machine(c: &mut Criterion) {
         let mut number = 0;
         b.iter(|| {
             number += 1;
-            lab.hears(black_box(entry(number)));
+            lab.receives(black_box(entry(number)));
         });
     });
     c.bench_function("takeover after a release", |b| {
         b.iter_batched(
             || {
                 let mut lab = Lab::new();
-                lab.hears(entry(1));
+                lab.receives(entry(1));
                 lab
             },
             |mut lab| {
                 let released = Tombstone::Released { by: Nonce(2), left: Duration::ZERO };
-                lab.hears(Content::Vacant(released));
+                lab.receives(Content::Vacant(released));
                 lab.wake();
                 assert!(lab.campaign.deadline().is_some(), "the campaign leads");
             },

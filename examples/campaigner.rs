@@ -59,7 +59,7 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&self, event: &str, cause: Option<String>) {
+    fn print(&self, event: &str, cause: Option<String>) {
         let mut line = serde_json::json!({
             "t": u64::try_from(BootClock.now().since_origin().as_nanos()).unwrap_or(u64::MAX),
             "identity": &*self.identity,
@@ -97,7 +97,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 None => open(&args).await?,
             };
             let election = start(&args, lock, teller.clone())?;
-            teller.tell("started", None);
+            teller.print("started", None);
             running.push((teller, election));
         }
     }
@@ -107,7 +107,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let stops = running.into_iter().map(|(teller, election)| async move {
         election.stop().await;
-        teller.tell("stopped", None);
+        teller.print("stopped", None);
     });
     futures_util::future::join_all(stops).await;
     Ok(())
@@ -134,7 +134,7 @@ fn start(args: &Args, lock: Arc<dyn Lock>, teller: Teller) -> Result<Election, B
         .lease(Duration::from_secs(args.ttl))
         .on_won(move |leadership| work(won.clone(), leadership, tick))
         .on_lost(move |loss| {
-            lost.tell("lost", Some(loss.cause.word().to_owned()));
+            lost.print("lost", Some(loss.cause.word().to_owned()));
             async {}
         });
     let builder = match args.backoff {
@@ -147,7 +147,7 @@ fn start(args: &Args, lock: Arc<dyn Lock>, teller: Teller) -> Result<Election, B
 
 /// Prints that it works, at the given interval, while it leads.
 async fn work(teller: Teller, leadership: Leadership, tick: Duration) {
-    teller.tell("won", None);
+    teller.print("won", None);
     if tick.is_zero() {
         leadership.ended().await;
         return;
@@ -156,7 +156,7 @@ async fn work(teller: Teller, leadership: Leadership, tick: Duration) {
         .run(async {
             let mut tick = tokio::time::interval(tick);
             while leadership.is_valid() {
-                teller.tell("work", None);
+                teller.print("work", None);
                 tick.tick().await;
             }
         })

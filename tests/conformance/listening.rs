@@ -55,7 +55,7 @@ fn write(lease: Duration) -> Write {
 }
 
 /// A subscriber of one election on a runtime that ends, and one of another on this one. `writer`: the same elections, by connections of its own.
-pub async fn hints_go_on(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&str; 2]) {
+pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&str; 2]) {
     let first = runtime();
     let mut on_first = {
         let _entered = first.enter();
@@ -91,7 +91,7 @@ pub async fn hints_go_on(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&st
 }
 
 /// Several tasks could deliver a hint before the one that it replaces.
-pub async fn one_task_tells(lock: Arc<dyn Lock>, names: &[&str]) {
+pub async fn one_task_delivers(lock: Arc<dyn Lock>, names: &[&str]) {
     let tasks = Arc::new(Mutex::new(Vec::new()));
     let mut subscriptions = Vec::new();
     for name in names {

@@ -91,7 +91,7 @@ impl Both {
         working(new_election(NAME, both).identity(identity)).start().expect("a start")
     }
 
-    async fn stand_on(&self, which: Which, identity: &str) -> Election {
+    async fn campaign_on(&self, which: Which, identity: &str) -> Election {
         let lock = self.lock(which).await;
         working(new_election(NAME, lock).identity(identity)).start().expect("a start")
     }
@@ -268,7 +268,7 @@ async fn is_required(struck: Which) {
     both.start_again(struck).await;
     renewed(&leadership).await;
 
-    let plain = both.stand_on(struck.other(), "plain").await;
+    let plain = both.campaign_on(struck.other(), "plain").await;
     let rights = async |end: Cause| {
         assert!(!election.is_leader(), "{end}");
         drop(leads(&plain).await);

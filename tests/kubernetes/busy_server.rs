@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 pub struct BusyServer {
     pub port: u16,
     answers: Arc<Mutex<VecDeque<String>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -21,19 +21,19 @@ impl BusyServer {
         let port = listener.local_addr().unwrap().port();
         let answers = Arc::<Mutex<VecDeque<String>>>::default();
         let given = Arc::clone(&answers);
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let heard = Arc::clone(&asked);
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let received = Arc::clone(&requests);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let request = request(&mut client).await;
-                heard.lock().unwrap().push(request);
+                received.lock().unwrap().push(request);
                 let Some(answer) = given.lock().unwrap().pop_front() else { continue };
                 let _ = client.write_all(answer.as_bytes()).await;
                 let _ = client.shutdown().await;
             }
         });
-        Self { port, answers, asked, _tasks: tasks }
+        Self { port, answers, requests, _tasks: tasks }
     }
 
     pub fn answers(&self, status: &str, headers: &str, body: &str) {
@@ -44,8 +44,8 @@ impl BusyServer {
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// The number of responses that were not requested yet.

@@ -21,7 +21,7 @@ async fn transitions(env: &TestEnv) -> i64 {
 async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let mut go = Peer::start(&env, "go").await;
-    go.says("won").await;
+    go.wait_for_line("won").await;
     assert_eq!(transitions(&env).await, 0);
     let mut last = 0;
     for turn in 0..3 {
@@ -33,10 +33,10 @@ async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
         last = leadership.token().0;
         assert_eq!(transitions(&env).await, 2 * turn + 1);
         go = Peer::start(&env, "go").await;
-        go.says("sees ours").await;
+        go.wait_for_line("sees ours").await;
         drop(leadership);
         ours.stop().await;
-        go.says("won").await;
+        go.wait_for_line("won").await;
         assert_eq!(transitions(&env).await, 2 * turn + 2);
     }
 }
@@ -46,7 +46,7 @@ async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
 async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(3600)).await;
     let mut go = Peer::start(&env, "go").await;
-    go.says("won").await;
+    go.wait_for_line("won").await;
     let ours = env.campaign("ours").await;
     sees(&ours, "go").await;
     go.stop().await;
@@ -59,15 +59,15 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
 async fn crashes_on_either_side_are_replaced_by_the_other() {
     let env = std::sync::Arc::new(TestEnv::<InLease>::new(LEASE).await);
     let mut go = Peer::start(&env, "go").await;
-    go.says("won").await;
+    go.wait_for_line("won").await;
     let first = crate::conformance::Process::start(&env, "ours").await;
     sees(&first.election, "go").await;
     go.kill().await;
     drop(leads(&first.election).await);
     let mut go = Peer::start(&env, "go-again").await;
-    go.says("sees ours").await;
+    go.wait_for_line("sees ours").await;
     first.crash();
-    go.says("won").await;
+    go.wait_for_line("won").await;
     assert_eq!(transitions(&env).await, 2);
     // The mark of the crashed term is still there.
     let next = env.campaign("next").await;
@@ -82,9 +82,9 @@ async fn a_stale_mark_is_ignored() {
     let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let mut go = Peer::start(&env, "go").await;
-    go.says("sees ours").await;
+    go.wait_for_line("sees ours").await;
     ours.stop().await;
-    go.says("won").await;
+    go.wait_for_line("won").await;
     let object = env.object().await.unwrap();
     assert!(object["metadata"]["annotations"]["incumbent/mark"].is_string(), "{object}");
     let next = env.campaign("next").await;
@@ -100,14 +100,14 @@ async fn a_stale_mark_is_ignored() {
 async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let mut go = Peer::start(&env, "go").await;
-    go.says("won").await;
+    go.wait_for_line("won").await;
     let ours = env.campaign("ours").await;
     sees(&ours, "go").await;
     go.signal("STOP").await;
     let leadership = leads(&ours).await;
     go.signal("TERM").await;
     go.signal("CONT").await;
-    go.says("lost").await;
+    go.wait_for_line("lost").await;
     let record = env.record().await.unwrap();
     if record["holderIdentity"] == "" {
         assert_eq!(leadership.ended().await.cause, Cause::Evicted);

@@ -131,7 +131,7 @@ impl Pod {
     }
 
     /// Waits for a line with this prefix, and returns the rest.
-    async fn says(&mut self, wanted: &str) -> String {
+    async fn wait_for_line(&mut self, wanted: &str) -> String {
         soon(&format!("{wanted:?} is said"), async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
                 assert!(!line.starts_with("lost") || wanted == "lost", "{line}");
@@ -208,30 +208,30 @@ async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     let mut files = Files::new(&first, &env);
     let test = "in_pod::a_candidate_in_a_pod";
     let Some(mut pod) = Pod::start(&env, &files, "my-app-0", test).await else { return };
-    assert_eq!(pod.says("namespace").await, env.namespace);
-    assert_eq!(pod.says("identity").await, "my-app-0");
-    let token = pod.says("won").await;
+    assert_eq!(pod.wait_for_line("namespace").await, env.namespace);
+    assert_eq!(pod.wait_for_line("identity").await, "my-app-0");
+    let token = pod.wait_for_line("won").await;
     assert_eq!(env.record().await.unwrap()["holderIdentity"], "my-app-0");
-    pod.says("renewed").await;
+    pod.wait_for_line("renewed").await;
 
     let second = token_with(&env, "second-token").await;
     files.write(&second, &env);
     take_back(&env, "first-token", &first).await;
     // More than a lease holds: had one of them failed for good, it would have reported a loss.
     for _ in 0..8 {
-        pod.says("renewed").await;
+        pod.wait_for_line("renewed").await;
     }
     let before = Service::holder(&env, "my_app").await;
     assert_eq!(before.as_deref(), Some("my-app-0"));
 
     // No other token in the file: the refusal is permanent, and reported, until there is one.
     take_back(&env, "second-token", &second).await;
-    let said = pod.says("trouble:").await;
+    let said = pod.wait_for_line("trouble:").await;
     assert!(said.contains("does not accept the credentials"), "{said}");
     assert!(!said.contains(&second), "{said}");
     let third = token_with(&env, "third-token").await;
     files.write(&third, &env);
-    pod.says("renewed").await;
+    pod.wait_for_line("renewed").await;
     pod.stop().await;
     assert_eq!(Service::holder(&env, "my_app").await, None, "it has released");
     assert!(token.parse::<u64>().is_ok());
@@ -270,6 +270,6 @@ async fn a_refused_token_is_read_again() {
     lock.read("x", LEASE).await.expect("an answer to the second token");
     refused();
     lock.read("x", LEASE).await.expect_err("and no third");
-    let tokens: Vec<_> = server.asked().iter().filter_map(sent).collect();
+    let tokens: Vec<_> = server.requests().iter().filter_map(sent).collect();
     assert_eq!(tokens, ["first", "first", "second", "second"]);
 }

@@ -63,7 +63,7 @@ async fn a_pod_that_is_being_deleted_is_waited_for() {
     life.node("n").await;
     let first = life.leader("first", Some("n")).await;
     let second = life.second("first").await;
-    life.ask_pod_to_leave("first").await;
+    life.delete_pod_gracefully("first").await;
     // A later candidate has read all of it.
     life.pod("third", None).await;
     life.campaign("third").await.logs("stands by: pod first leads").await;

@@ -90,7 +90,7 @@ impl Life {
     }
 
     /// As a Deployment does: a pod on a node stays until its kubelet has stopped it.
-    pub async fn ask_pod_to_leave(&self, name: &str) {
+    pub async fn delete_pod_gracefully(&self, name: &str) {
         self.delete(&format!("{}/{name}", self.path("pods")), &json!({})).await;
     }
 

@@ -185,7 +185,7 @@ async fn a_stuck_lock_is_deleted_conditionally() {
     server.answers("200 OK", "", &object("theirs").to_string());
     let candidate = start(leader_for_life(OBJECT, &cluster).pod("ours"));
     candidate.logs("stands by: pod faster leads").await;
-    let asked = server.asked();
+    let asked = server.requests();
     let delete = asked.iter().find(|request| request.starts_with("DELETE")).expect("a delete");
     let (_, body) = delete.split_once("\r\n\r\n").unwrap();
     let body: Value = serde_json::from_str(body).unwrap();

@@ -76,7 +76,7 @@ async fn a_release_deletes_conditionally_and_retries() {
     server.answers("500 Internal Server Error", "", "{\"message\":\"who knows\"}");
     server.answers("404 Not Found", "", &crate::answers::not_found(OBJECT));
     soon("a release", leadership.release()).await.expect("a release");
-    let asked = server.asked();
+    let asked = server.requests();
     let deletes = asked.iter().filter(|request| request.starts_with("DELETE"));
     let conditions = deletes.map(|request| {
         let (_, body) = request.split_once("\r\n\r\n").unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::env::{InLease, Kind, TestEnv, timing};
-use crate::listening_suite::{hints_go_on, one_task_tells};
+use crate::listening_suite::{hints_continue, one_task_delivers};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -12,12 +12,12 @@ async fn hints_continue_when_the_runtime_of_the_first_subscriber_ends() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = InLease::lock(&env.cluster().await, timing(LEASE));
     let writer = InLease::lock(&env.cluster().await, timing(LEASE));
-    hints_go_on(lock, writer, ["my_app", "my_app"]).await;
+    hints_continue(lock, writer, ["my_app", "my_app"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_task_delivers_all_hints() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = InLease::lock(&env.cluster().await, timing(LEASE));
-    one_task_tells(lock, &["my_app", "my_app", "my_app"]).await;
+    one_task_delivers(lock, &["my_app", "my_app", "my_app"]).await;
 }

@@ -53,7 +53,7 @@ impl Peer {
     }
 
     /// Waits for this line.
-    pub async fn says(&mut self, wanted: &str) {
+    pub async fn wait_for_line(&mut self, wanted: &str) {
         soon(&format!("client-go says {wanted:?}"), async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
                 if line == wanted {

@@ -146,7 +146,7 @@ impl Lock for Door {
             }),
             self.fails.subscribe(),
         );
-        let task = tokio::spawn(tell_coverage(fails, sink));
+        let task = tokio::spawn(send_coverage(fails, sink));
         Subscription::new((lock, AbortOnDrop(task)))
     }
 }
@@ -160,7 +160,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// As a connection that is lost and found does.
-async fn tell_coverage(mut fails: watch::Receiver<Failing>, sink: HintSink) {
+async fn send_coverage(mut fails: watch::Receiver<Failing>, sink: HintSink) {
     use incumbent::lock::{Coverage, Hint};
     while fails.changed().await.is_ok() {
         let cut = matches!(*fails.borrow(), Failing::All(_));

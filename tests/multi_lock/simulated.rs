@@ -170,9 +170,9 @@ impl World {
 
     fn start(&mut self, who: usize) {
         for part in 0..self.fleet[who].kind.len() {
-            self.tell(who, part, Event::Hint(Hint::Coverage(Coverage::Full)));
+            self.deliver(who, part, Event::Hint(Hint::Coverage(Coverage::Full)));
         }
-        self.tell(who, 0, Event::Start);
+        self.deliver(who, 0, Event::Start);
     }
 
     /// The process dies, and another one starts later.
@@ -201,7 +201,7 @@ impl World {
         }
         match happens {
             Happens::Wake if self.fleet[who].wake.is_none_or(|at| at > self.now) => {}
-            Happens::Wake => self.tell(who, 0, Event::Wake),
+            Happens::Wake => self.deliver(who, 0, Event::Wake),
             Happens::Arrives { part, id, request, reply_lost } => {
                 let index = self.fleet[who].kind[part].0;
                 let (answer, stored) = self.servers[index].apply(self.now, &request);
@@ -217,16 +217,16 @@ impl World {
                 }
             }
             Happens::Answered { part, id, answer } => {
-                self.tell(who, part, Event::Answered { id, answer });
+                self.deliver(who, part, Event::Answered { id, answer });
             }
-            Happens::Heard { part, hint } => self.tell(who, part, Event::Hint(hint)),
+            Happens::Heard { part, hint } => self.deliver(who, part, Event::Hint(hint)),
             Happens::Ended { work_stopped } => {
                 // Work that would not stop goes on until its deadline, which it knows.
                 if work_stopped {
                     self.fleet[who].works_until = None;
                 }
                 self.fleet[who].ending = false;
-                self.tell(who, 0, Event::Ended { work_stopped });
+                self.deliver(who, 0, Event::Ended { work_stopped });
             }
             Happens::Back => {
                 self.fleet[who].crashed = false;
@@ -279,15 +279,15 @@ impl World {
                 self.servers[index].delete(self.now);
                 self.publish(index);
             }
-            7 => self.tell(who, 0, Event::WorkEnded { panicked: false }),
+            7 => self.deliver(who, 0, Event::WorkEnded { panicked: false }),
             8 if !self.fleet[who].crashed => self.crash(who),
-            _ => self.tell(who, 0, Event::Resign),
+            _ => self.deliver(who, 0, Event::Resign),
         }
         let next = MS * self.random.u32(200..6000);
         self.later(next, 0, Happens::Fault);
     }
 
-    fn tell(&mut self, who: usize, part: usize, event: Event) {
+    fn deliver(&mut self, who: usize, part: usize, event: Event) {
         if self.fleet[who].paused_until > self.now || self.fleet[who].crashed {
             return;
         }
@@ -299,7 +299,7 @@ impl World {
             actions += 1;
             assert!(actions < 100, "a loop without a delay: {:?}", self.fleet[who].machine);
             match action {
-                Action::Request { id, request } => self.ask(who, part, id, request),
+                Action::Request { id, request } => self.request(who, part, id, request),
                 Action::Begin { deadline, .. } => {
                     let standing = &mut self.fleet[who];
                     let works = standing.works_until.is_some_and(|until| now < until);
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, who: usize, part: usize, id: u64, request: Request) {
+    fn request(&mut self, who: usize, part: usize, id: u64, request: Request) {
         let index = self.fleet[who].kind[part].0;
         let delay = self.latency();
         let lost = self.fleet[who].cut_until[index] > self.now || self.random.u8(..40) == 0;

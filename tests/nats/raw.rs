@@ -12,7 +12,7 @@ impl Raw {
         let stream = TcpStream::connect(server.address()).await.expect("a connection");
         let mut raw = Self(BufReader::new(stream));
         raw.line().await; // INFO
-        raw.say(b"CONNECT {\"verbose\":false,\"headers\":true}\r\n").await;
+        raw.send(b"CONNECT {\"verbose\":false,\"headers\":true}\r\n").await;
         raw
     }
 
@@ -23,7 +23,7 @@ impl Raw {
         bytes.extend_from_slice(headers);
         bytes.extend_from_slice(value);
         bytes.extend_from_slice(b"\r\nPING\r\n");
-        self.say(&bytes).await;
+        self.send(&bytes).await;
         loop {
             let line = self.line().await;
             assert!(!line.starts_with("-ERR"), "{line}");
@@ -33,7 +33,7 @@ impl Raw {
         }
     }
 
-    async fn say(&mut self, bytes: &[u8]) {
+    async fn send(&mut self, bytes: &[u8]) {
         self.0.get_mut().write_all(bytes).await.expect("a connection that stays");
     }
 

@@ -15,7 +15,7 @@ use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 const MIN_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
 
 /// Of the kind, in one line, with these words, and without what signs.
-fn says(error: &LockError, kind: LockErrorKind, words: &[&str]) {
+fn assert_error(error: &LockError, kind: LockErrorKind, words: &[&str]) {
     let text = format!("{error} {error:?}");
     assert_eq!(error.kind(), kind, "{text}");
     for word in words {
@@ -37,14 +37,18 @@ async fn refusals_of_azure_are_reported_in_its_words() {
     let lock = Bucket::azure(other).unwrap().lock();
     // Azurite's code for it is AuthorizationFailure, Azure's is AuthenticationFailed; the message is the same.
     let words = ["does not accept the credentials", "Server failed to authenticate"];
-    says(&lock.read("my_app", TIMEOUT).await.unwrap_err(), LockErrorKind::Denied, &words);
-    says(&lock.write("my_app", write(1)).await.unwrap_err(), LockErrorKind::Denied, &words);
+    assert_error(&lock.read("my_app", TIMEOUT).await.unwrap_err(), LockErrorKind::Denied, &words);
+    assert_error(&lock.write("my_app", write(1)).await.unwrap_err(), LockErrorKind::Denied, &words);
 
     let lock = Bucket::azure(azure(port).with_container_name("elsewhere")).unwrap().lock();
     let words = ["make the bucket", "ContainerNotFound"];
-    says(&lock.read("my_app", TIMEOUT).await.unwrap_err(), LockErrorKind::Misconfigured, &words);
+    assert_error(
+        &lock.read("my_app", TIMEOUT).await.unwrap_err(),
+        LockErrorKind::Misconfigured,
+        &words,
+    );
     let error = lock.write("my_app", write(1)).await.unwrap_err();
-    says(&error, LockErrorKind::Misconfigured, &words);
+    assert_error(&error, LockErrorKind::Misconfigured, &words);
 
     // An election may have any name, that of a refusal too.
     let lock = env.bucket().lock();
@@ -74,7 +78,7 @@ async fn a_leased_blob_is_not_a_conflict() {
     assert_eq!(leased.second(), "201", "{leased:?}");
     let next = Write { expected, ..write(2) };
     let error = lock.write("my_app", next.clone()).await.unwrap_err();
-    says(&error, LockErrorKind::Misconfigured, &["LeaseIdMissing"]);
+    assert_error(&error, LockErrorKind::Misconfigured, &["LeaseIdMissing"]);
     assert_eq!(env.object().await, before);
     let broken = http_request(env.server.port(), &lease("break")).await.unwrap();
     assert_eq!(broken.second(), "202", "{broken:?}");
@@ -90,7 +94,7 @@ async fn permanent_refusals_are_not_conflicts() {
         let refused = s3_error("409 Conflict", code, "as it is");
         env.proxy.once("PUT", HttpFault::Respond(refused.clone()));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
-        says(&error, LockErrorKind::Misconfigured, &[code]);
+        assert_error(&error, LockErrorKind::Misconfigured, &[code]);
 
         let busy = s3_error("503 Service Unavailable", "ServerBusy", "later");
         env.proxy.once("PUT", HttpFault::Respond(busy.with("retry-after", "0")));
@@ -153,5 +157,5 @@ async fn campaign_configured_by_the_environment() {
 
     // The container is not theirs to list.
     let error = lock.names(TIMEOUT).await.unwrap_err();
-    says(&error, LockErrorKind::Denied, &["az://bucket"]);
+    assert_error(&error, LockErrorKind::Denied, &["az://bucket"]);
 }

@@ -53,7 +53,7 @@ impl Peer {
         Self { process, lines }
     }
 
-    async fn says(&mut self, wanted: &str) -> Instant {
+    async fn wait_for_line(&mut self, wanted: &str) -> Instant {
         soon(&format!("vimeo's candidate says {wanted:?}"), async {
             loop {
                 let (at, line) = self.lines.recv().await.expect("it runs");
@@ -92,7 +92,7 @@ async fn leadership_moves_both_ways() {
     let mut token = None;
     for turn in 0..2 {
         let mut go = Peer::start(&program, &env, "go");
-        go.says("won").await;
+        go.wait_for_line("won").await;
         let ours = env.campaign("ours");
         sees(&ours, "go").await;
         let said = ours.leader().and_then(|leader| leader.advertisement).expect("an address");
@@ -110,7 +110,7 @@ async fn leadership_moves_both_ways() {
         drop(leadership);
         ours.stop().await;
         let released = Instant::now();
-        let won = go.says("won").await;
+        let won = go.wait_for_line("won").await;
         assert!(won >= released);
         let entry = Fields::of(&env.object().await.unwrap());
         assert_eq!(entry.text(2).as_deref(), Some("go-again"));
@@ -135,7 +135,7 @@ async fn a_crash_of_ours_is_noticed_by_go_after_the_lease() {
     let mut go = Peer::start(&program, &env, "go");
     tokio::time::sleep(LEASE).await;
     process.crash();
-    let won = go.says("won").await;
+    let won = go.wait_for_line("won").await;
     assert!(
         won <= Instant::now() && !leadership.is_valid(),
         "ours is out of office by its own clock"
@@ -148,13 +148,13 @@ async fn a_paused_go_leader_finds_its_successor() {
     let Some(program) = program().await else { return };
     let env = Arc::new(TestEnv::<Gcs>::new(LEASE).await);
     let mut go = Peer::start(&program, &env, "go");
-    go.says("won").await;
+    go.wait_for_line("won").await;
     let ours = env.campaign("ours");
     sees(&ours, "go").await;
     go.signal("STOP").await;
     let leadership = leads(&ours).await;
     go.signal("CONT").await;
-    go.says("lost").await;
+    go.wait_for_line("lost").await;
     let deadline = leadership.deadline();
     soon("a renewal", leadership.renewed(deadline)).await.unwrap();
     assert!(leadership.is_valid());

@@ -24,13 +24,13 @@ fn begin(id: &str, incarnation: u64, now: Instant) -> Voter {
     voter
 }
 
-fn hears(voter: &mut Voter, now: Instant, id: &str, said: &Value) {
+fn receive(voter: &mut Voter, now: Instant, id: &str, said: &Value) {
     let from = SocketAddr::from(([10, 0, 0, 1], 1));
     voter.handle(now, VoterEvent::Heard { id, from, said });
 }
 
 /// Its messages of this kind since the last call.
-fn says(voter: &mut Voter, kind: &str) -> Option<Value> {
+fn sent(voter: &mut Voter, kind: &str) -> Option<Value> {
     let said = std::iter::from_fn(|| voter.poll_action()).filter_map(|action| match action {
         VoterAction::Say { said, .. } => Some(said),
         _ => None,
@@ -60,18 +60,18 @@ fn a_promise_is_good_for_the_start_that_gave_it() {
     };
     let (name, operation) = ("my_app".into(), Operation::Write(write));
     asks.handle(now, VoterEvent::Ask { ticket: 1, name, operation, timeout: LEASE });
-    let prepare = says(&mut asks, "Prepare").expect("it asks for a promise");
-    hears(&mut votes, now, "asks", &prepare);
-    let promise = says(&mut votes, "Promise").expect("a promise");
-    hears(&mut asks, now, "votes", &promise);
-    let accept = says(&mut asks, "Accept").expect("two of two have promised");
-    hears(&mut votes, now, "asks", &accept);
-    assert!(says(&mut votes, "Accepted").is_some(), "who has promised accepts");
+    let prepare = sent(&mut asks, "Prepare").expect("it asks for a promise");
+    receive(&mut votes, now, "asks", &prepare);
+    let promise = sent(&mut votes, "Promise").expect("a promise");
+    receive(&mut asks, now, "votes", &promise);
+    let accept = sent(&mut asks, "Accept").expect("two of two have promised");
+    receive(&mut votes, now, "asks", &accept);
+    assert!(sent(&mut votes, "Accepted").is_some(), "who has promised accepts");
 
     let mut again = begin("votes", 3, now);
     let now = now + LEASE * 2;
-    hears(&mut again, now, "asks", &prepare);
-    assert!(says(&mut again, "Promise").is_some(), "it votes again");
-    hears(&mut again, now, "asks", &accept);
-    assert!(says(&mut again, "Accepted").is_none(), "it was the last start that promised");
+    receive(&mut again, now, "asks", &prepare);
+    assert!(sent(&mut again, "Promise").is_some(), "it votes again");
+    receive(&mut again, now, "asks", &accept);
+    assert!(sent(&mut again, "Accepted").is_none(), "it was the last start that promised");
 }

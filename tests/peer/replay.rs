@@ -30,7 +30,7 @@ fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
     let mut all = Vec::new();
     for from in 0..3 {
         voters[from].handle(*now, VoterEvent::Wake);
-        for said in said(&mut voters[from]) {
+        for said in sent(&mut voters[from]) {
             for to in (0..3).filter(|to| *to != from) {
                 let from_address = SocketAddr::from(ADDRESS);
                 let heard = VoterEvent::Heard { id: NAMES[from], from: from_address, said: &said };
@@ -42,7 +42,7 @@ fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
     all
 }
 
-fn said(voter: &mut Voter) -> Vec<Value> {
+fn sent(voter: &mut Voter) -> Vec<Value> {
     let actions = std::iter::from_fn(|| voter.poll_action());
     let said = |action| match action {
         VoterAction::Say { said, .. } => Some(said),

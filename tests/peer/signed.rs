@@ -22,7 +22,7 @@ fn keyed(net: &Net, host: u8, weight: f64) -> PeerBuilder {
 }
 
 /// Sends it to all members, and waits until each has looked at it.
-async fn tell_all(from: &UdpSocket, members: &[&Peer], datagrams: &[Vec<u8>]) {
+async fn send_all(from: &UdpSocket, members: &[&Peer], datagrams: &[Vec<u8>]) {
     for datagram in datagrams {
         for member in members {
             let before = refused(member);
@@ -70,7 +70,7 @@ async fn a_stranger_without_the_key_changes_nothing() {
     }
     let vote = json!({ "event": "vote", "id": second.id(), "candidate": first.id(), "source": "127.0.0.1:9" });
     forged.push(vote.to_string().into_bytes());
-    tell_all(&forger, &[&first, &second], &forged).await;
+    send_all(&forger, &[&first, &second], &forged).await;
     for member in [&first, &second] {
         assert_eq!(member.refused_datagrams().unsigned, 6);
     }
@@ -127,7 +127,7 @@ async fn replayed_datagrams_change_nothing() {
         forger.send_to(datagram, second.local_address()).await.unwrap();
         forger.send_to(datagram, third.local_address()).await.unwrap();
     }
-    tell_all(&forger, &[&second, &third], &[b"the end".to_vec()]).await;
+    send_all(&forger, &[&second, &third], &[b"the end".to_vec()]).await;
     assert!(second.refused_datagrams().replayed > 0);
     follows(&third, third.id()).await;
     assert_eq!(third.members().len(), 1, "{:?}", third.members());
@@ -248,7 +248,7 @@ async fn listening_addresses_and_ignored_datagrams_are_logged_once() {
     assert!(line.contains(&net.address(3).to_string()), "{line}");
     let forger = UdpSocket::bind(net.address(9)).await.unwrap();
     let forged = hello("forger", "leader", "leader").to_string().into_bytes();
-    tell_all(&forger, &[&first, &first, &first], &[forged.clone(), forged]).await;
+    send_all(&forger, &[&first, &first, &first], &[forged.clone(), forged]).await;
     assert_eq!(log.lines(&["without a signature"]).len(), 1, "{:?}", log.lines(&[]));
     assert!(log.lines(&["a key of"]).is_empty());
 }

@@ -17,7 +17,7 @@ use incumbent::peer::quorum::{Operation, VoterAction, VoterEvent};
 use incumbent::protocol::{Action, Answer, Event};
 use serde_json::Value;
 
-use process::{Kind, Process, told};
+use process::{Kind, Process, answer_of};
 
 const LEASE: Duration = Duration::from_secs(1);
 /// The true time for which faults go on.
@@ -296,7 +296,7 @@ impl World {
             VoterAction::Answer { ticket, answer } => {
                 let process = &mut self.processes[index];
                 let Some((id, kind)) = process.tickets.remove(&ticket) else { return };
-                let answer = told(kind, answer);
+                let answer = answer_of(kind, answer);
                 process.campaign.handle(now, Event::Answered { id, answer });
             }
             VoterAction::Hint { hint, .. } => {

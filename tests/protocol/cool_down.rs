@@ -76,11 +76,11 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
             harness.run(SECOND);
             harness.event(Event::Hint(Hint::Look));
             harness.run(LEASE - SECOND);
-            harness.tell_last();
+            harness.deliver_last();
         }
         Vacancy::WatchedExpiry | Vacancy::Expired | Vacancy::ForeignExpiry => {
             harness.run(LEASE);
-            harness.tell_last();
+            harness.deliver_last();
         }
         Vacancy::Released { left } => {
             harness.run(SECOND * 3);
@@ -199,7 +199,7 @@ fn strict_beside_choria_waits_in_full_for_a_choria_candidate() {
 /// A step-down notice that arrives while the winner already cools down ends the wait; one of another holder does not.
 #[test]
 fn a_step_down_notice_ends_a_running_cool_down() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     let revision = harness.server.last_revision().expect("the other leads");
     harness.admin_deletes();
     harness.run(SECOND);
@@ -216,7 +216,7 @@ fn a_step_down_notice_ends_a_running_cool_down() {
 /// Rule 6: a holder that ends while it cools down passes on what it had left to wait.
 #[test]
 fn the_rest_of_a_cool_down_is_passed_on() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
     let evicted = harness.now;
@@ -235,7 +235,7 @@ fn the_rest_of_a_cool_down_is_passed_on() {
 /// The same in a step-down notice.
 #[test]
 fn an_evicted_holder_passes_on_its_remaining_cool_down() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
     harness.run(SECOND * 2);
@@ -252,7 +252,7 @@ fn an_evicted_holder_passes_on_its_remaining_cool_down() {
 /// The entry of one that cools down lives until its wait is over, so its expiry proves as much as any.
 #[test]
 fn an_entry_outlives_the_cool_down_of_its_writer() {
-    let mut harness = Harness::standing_by_with(of_two_seconds(), capabilities());
+    let mut harness = Harness::standby_with(of_two_seconds(), capabilities());
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.holds = true;
     let evicted = harness.now;
@@ -273,7 +273,7 @@ fn of_two_seconds() -> Settings {
 /// Mixed leases: the holder's counts, not one's own.
 #[test]
 fn the_lease_of_the_holder_counts() {
-    let mut harness = Harness::standing_by_with(of_two_seconds(), capabilities());
+    let mut harness = Harness::standby_with(of_two_seconds(), capabilities());
     let last_write = harness.now;
     harness.other_writes(SECOND * 8);
     harness.run(SECOND);
@@ -286,7 +286,7 @@ fn the_lease_of_the_holder_counts() {
 /// A create whose reply is lost, found standing: its wait counts as if it had been answered.
 #[test]
 fn a_create_in_doubt_keeps_its_wait() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.holds = true;
     let evicted = harness.now;
@@ -294,7 +294,7 @@ fn a_create_in_doubt_keeps_its_wait() {
     harness.next_write();
     harness.lose_the_reply();
     // Its own hint arrives sooner than a second create.
-    harness.tell_last();
+    harness.deliver_last();
     harness.holds = false;
     harness.serve();
     harness.run(LEASE * 2);
@@ -304,7 +304,7 @@ fn a_create_in_doubt_keeps_its_wait() {
 /// Hints of an eviction that come in the wrong order do not make it look watched.
 #[test]
 fn an_eviction_over_an_unseen_write_is_not_a_watched_one() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     let unheard = harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.run(SECOND);
     let evicted = harness.now;
@@ -322,7 +322,7 @@ fn an_eviction_over_an_unseen_write_is_not_a_watched_one() {
 /// Refusals of the lock do not shorten a wait.
 #[test]
 fn a_refused_create_is_retried_and_waits_as_long() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.refuses = Some(LockErrorKind::Unavailable);
     let evicted = harness.now;

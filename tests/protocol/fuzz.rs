@@ -279,7 +279,7 @@ fn terms_alternate_within_their_lease_under_any_input() {
         let mut harness = match scenario.begins {
             Beginning::Fresh => Harness::started_with(ours, capabilities()),
             Beginning::Leading => Harness::leading(),
-            Beginning::StandingBy => Harness::standing_by_with(ours, capabilities()),
+            Beginning::StandingBy => Harness::standby_with(ours, capabilities()),
         };
         harness.works_on = scenario.works_on;
         harness.holds = true;

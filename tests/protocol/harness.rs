@@ -83,7 +83,7 @@ impl Harness {
     }
 
     /// Started, with its create over nothing under way.
-    pub fn asking(lock: Capabilities) -> Self {
+    pub fn acquiring(lock: Capabilities) -> Self {
         let mut harness = Self::started_with(settings(), lock);
         harness.holds = true;
         harness.next_request();
@@ -101,11 +101,11 @@ impl Harness {
     }
 
     /// On standby while [`OTHER`] leads.
-    pub fn standing_by() -> Self {
-        Self::standing_by_with(settings(), capabilities())
+    pub fn standby() -> Self {
+        Self::standby_with(settings(), capabilities())
     }
 
-    pub fn standing_by_with(settings: Settings, lock: Capabilities) -> Self {
+    pub fn standby_with(settings: Settings, lock: Capabilities) -> Self {
         let mut harness = Self::new(settings, lock);
         harness.server.revision = 100;
         harness.other_writes(LEASE);
@@ -231,7 +231,7 @@ impl Harness {
     /// Stores `content` unconditionally, and delivers the hint.
     pub fn stores(&mut self, content: Content) -> Revision {
         let revision = self.server.store(self.now, content, LEASE);
-        self.tell_last();
+        self.deliver_last();
         revision
     }
 
@@ -240,7 +240,7 @@ impl Harness {
     }
 
     /// Tells the machine what was stored last.
-    pub fn tell_last(&mut self) {
+    pub fn deliver_last(&mut self) {
         let last = self.server.last.clone().expect("something was stored");
         let hint = stored(last.record, last.previous);
         self.event(Event::Hint(hint));

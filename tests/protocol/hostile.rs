@@ -15,7 +15,7 @@ fn released(by: Nonce) -> Content {
 
 /// How long after `tombstone`, which replaces what `holder` wrote three seconds earlier, the candidate leads.
 fn wait_after(holder: Content, tombstone: Content) -> Duration {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.stores(holder);
     harness.run(SECOND * 3);
     harness.stores(tombstone);
@@ -34,7 +34,7 @@ fn a_release_by_another_than_the_last_holder_proves_nothing() {
 /// What claims to live for ever may be gone without a sign: where the server does not know of such lives, or never had it.
 #[test]
 fn an_entry_with_an_endless_lease_is_read_again() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     let for_ever = Content::Held(Entry {
         identity: "junk".into(),
         mark: None,
@@ -42,7 +42,7 @@ fn an_entry_with_an_endless_lease_is_read_again() {
         advertisement: None,
     });
     harness.server.store(harness.now, for_ever, LEASE);
-    harness.tell_last();
+    harness.deliver_last();
     harness.server.last = None;
     harness.run(LEASE * 6);
     assert!(harness.leads(), "{:?}", harness.machine);
@@ -54,7 +54,7 @@ fn a_hint_of_the_largest_revision_is_forgotten_again() {
     for content in
         [of_choria(LEASE), of_other(LEASE), released(OTHER), Content::Vacant(Tombstone::Expired)]
     {
-        let mut harness = Harness::standing_by();
+        let mut harness = Harness::standby();
         let record = Record { revision: Revision(u64::MAX), content };
         harness.event(Event::Hint(stored(record, Some(Some(Revision(u64::MAX))))));
         for _ in 0..9 {

@@ -287,7 +287,7 @@ fn an_expiry_marker_is_a_vacancy_and_is_created_over() {
 /// nats-server#8505: a purged value came back after the server was killed.
 #[test]
 fn a_reappearing_own_entry_is_respected_and_does_not_lead() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     let dead = harness.server.last.clone().expect("the other's entry");
     harness.admin_deletes();
     harness.event(Event::Hint(stored(dead.record.clone(), None)));
@@ -303,7 +303,7 @@ fn a_reappearing_own_entry_is_respected_and_does_not_lead() {
 #[test]
 fn a_stale_read_begins_no_term_and_costs_no_entry() {
     // A standby that reads an old vacancy: its create is refused.
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.holds = true;
     harness.event(Event::Hint(Hint::Look));
     harness.run(Duration::from_millis(20));
@@ -342,7 +342,7 @@ fn a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one() {
 /// kube-lease-manager: a standby cleared an expired lease with an unconditional patch, and wiped one just renewed.
 #[test]
 fn a_silent_entry_is_read_and_never_overwritten() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     // The holder renews, unheard.
     for _ in 0..20 {
         harness.run(LEASE / 3);
@@ -358,7 +358,7 @@ fn nothing_depends_on_a_wall_clock() {
     let scenario = |origin_unix_ms, since_unix_ms| {
         let mut ours = settings();
         ours.origin_unix_ms = origin_unix_ms;
-        let mut harness = Harness::standing_by_with(ours, super::harness::capabilities());
+        let mut harness = Harness::standby_with(ours, super::harness::capabilities());
         let write = WriteId { nonce: OTHER, number: 9 };
         let mark = Mark { write, lease: LEASE, token: Some(Token(1)), since_unix_ms };
         let entry =

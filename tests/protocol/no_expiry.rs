@@ -18,7 +18,7 @@ fn forever() -> Capabilities {
 }
 
 /// On standby on such a lock, where another candidate has just written.
-fn standing_by(coverage: Coverage) -> Harness {
+fn standby(coverage: Coverage) -> Harness {
     let mut harness = Harness::new(settings(), forever());
     harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
     harness.server.store(harness.now, of_other(LEASE), LEASE);
@@ -31,7 +31,7 @@ fn standing_by(coverage: Coverage) -> Harness {
 #[test]
 fn an_entry_unchanged_for_its_holders_lease_is_overwritten() {
     for coverage in [Coverage::Full, Coverage::Partial, Coverage::None] {
-        let mut harness = standing_by(coverage);
+        let mut harness = standby(coverage);
         harness.run(LEASE - SECOND);
         assert!(!harness.holds_entry(), "{coverage:?}: first seen after it was written");
         harness.run(SECOND);
@@ -42,12 +42,12 @@ fn an_entry_unchanged_for_its_holders_lease_is_overwritten() {
 #[test]
 fn each_renewal_of_the_holder_begins_its_lease_anew() {
     for coverage in [Coverage::Full, Coverage::None] {
-        let mut harness = standing_by(coverage);
+        let mut harness = standby(coverage);
         for _ in 0..10 {
             harness.run(LEASE / 2);
             harness.server.store(harness.now, of_other(LEASE), LEASE);
             if coverage == Coverage::Full {
-                harness.tell_last();
+                harness.deliver_last();
             }
         }
         let renewed = harness.now;
@@ -59,10 +59,10 @@ fn each_renewal_of_the_holder_begins_its_lease_anew() {
 
 #[test]
 fn the_lease_of_the_holder_counts_and_not_the_own_lease() {
-    let mut harness = standing_by(Coverage::Full);
+    let mut harness = standby(Coverage::Full);
     let longer = LEASE * 3;
     harness.server.store(harness.now, of_other(longer), longer);
-    harness.tell_last();
+    harness.deliver_last();
     let renewed = harness.now;
     harness.run(longer + SECOND);
     assert!(harness.begins()[0] >= renewed + longer, "{:?} after {renewed:?}", harness.begins()[0]);
@@ -70,7 +70,7 @@ fn the_lease_of_the_holder_counts_and_not_the_own_lease() {
 
 #[test]
 fn a_deleted_entry_proves_nothing_for_a_lease() {
-    let mut harness = standing_by(Coverage::Full);
+    let mut harness = standby(Coverage::Full);
     harness.server.delete(harness.now);
     harness.event(Event::Hint(Hint::Look));
     let deleted = harness.now;
@@ -82,10 +82,10 @@ fn a_deleted_entry_proves_nothing_for_a_lease() {
 #[test]
 fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
-        let mut harness = standing_by(coverage);
+        let mut harness = standby(coverage);
         harness.server.store(harness.now, of_choria(life), life);
         harness.event(Event::Hint(Hint::Look));
-        harness.tell_last();
+        harness.deliver_last();
         let written = harness.now;
         harness.run(life + SECOND);
         let begins = harness.begins();
@@ -97,7 +97,7 @@ fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
 /// forward. Who has watched the entry knows better.
 #[test]
 fn a_watched_entry_called_expired_by_the_lock_is_waited_out() {
-    let mut harness = standing_by(Coverage::Full);
+    let mut harness = standby(Coverage::Full);
     let renewed = harness.now;
     let revision = harness.other_writes(LEASE);
     harness.holds = true;
@@ -130,7 +130,7 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
     use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
     for kind in [Misconfigured, Denied, Unavailable, Unknown, Conflict] {
         for coverage in [Coverage::Full, Coverage::None] {
-            let mut harness = standing_by(coverage);
+            let mut harness = standby(coverage);
             harness.refuses_writes = Some(kind);
             harness.run(LEASE * 10);
             let asked =
@@ -201,7 +201,7 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
 /// A candidate that overwrites the expired entry while our own writes fail is reported as the leader.
 #[test]
 fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
-    let mut harness = standing_by(Coverage::None);
+    let mut harness = standby(Coverage::None);
     harness.refuses_writes = Some(LockErrorKind::Misconfigured);
     harness.run(LEASE * 2);
     assert!(harness.machine.leader().is_none(), "{:?}", harness.machine.leader());
@@ -213,7 +213,7 @@ fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
 /// A write that failed for a moment is over once another leader is seen: then there is nothing to write.
 #[test]
 fn a_write_failure_ends_when_another_leader_is_seen() {
-    let mut harness = standing_by(Coverage::None);
+    let mut harness = standby(Coverage::None);
     harness.refuses_writes = Some(LockErrorKind::Unavailable);
     harness.run(LEASE * 2);
     assert!(harness.machine.trouble().is_some());
@@ -271,7 +271,7 @@ fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() {
 /// Two histories of one store may give out the same revision.
 #[test]
 fn the_same_revision_of_another_write_is_another_entry() {
-    let mut harness = standing_by(Coverage::None);
+    let mut harness = standby(Coverage::None);
     harness.run(LEASE / 2);
     harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
     harness.server.store(harness.now, of_choria(LEASE), LEASE);

@@ -31,7 +31,7 @@ fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
 /// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
 #[test]
 fn an_own_entry_seen_twice_still_causes_its_wait() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.run(SECOND);
     harness.holds = true;
     // Evicted at an unknown time after the holder's last renewal: a full lease.
@@ -55,7 +55,7 @@ fn an_own_entry_seen_twice_still_causes_its_wait() {
 /// without a wait.
 #[test]
 fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.run(SECOND);
     harness.holds = true;
     harness.server.store(harness.now, of_other(LEASE), LEASE);
@@ -125,7 +125,7 @@ fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it()
     let mut ours = settings();
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
     ours.choria_peers = true;
-    let mut harness = Harness::standing_by_with(ours, capabilities());
+    let mut harness = Harness::standby_with(ours, capabilities());
     // Choria's candidate may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
     harness.other_writes(SECOND * 14);
     harness.run(Duration::from_millis(10));
@@ -221,7 +221,7 @@ fn a_refused_create_is_retried_after_a_delay() {
 fn durations_without_end_do_not_panic() {
     let mut lock = capabilities();
     lock.longest_lease = Duration::MAX;
-    let mut harness = Harness::standing_by_with(settings(), lock);
+    let mut harness = Harness::standby_with(settings(), lock);
     harness.other_writes(Duration::MAX);
     let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
     let concession = Concession { by: OTHER, token, revision, left: Duration::MAX };
@@ -279,7 +279,7 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     harness.event(Event::Start);
     harness.server.store(harness.now, of_choria(ttl), ttl);
-    harness.tell_last();
+    harness.deliver_last();
     let renewed = harness.now;
     harness.run(SECOND * 20);
     let led = harness.begins()[0];

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     let until = harness.now + SECOND * 3600;
     while harness.now < until {
         harness.run(LEASE / 3);
@@ -38,7 +38,7 @@ fn a_standby_without_hints_polls_by_its_policy() {
 #[test]
 fn a_storm_of_hints_is_not_a_storm_of_requests() {
     for (coverage, most) in [(Coverage::Full, 130), (Coverage::Partial, 14)] {
-        let mut harness = Harness::standing_by();
+        let mut harness = Harness::standby();
         harness.event(Event::Hint(Hint::Coverage(coverage)));
         harness.run(SECOND);
         harness.log.clear();
@@ -77,7 +77,7 @@ fn a_response_to_an_abandoned_request_is_ignored() {
 /// It reads nothing until the entry is silent, and would report a failure that is long over.
 #[test]
 fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.refuses = Some(LockErrorKind::Unavailable);
     harness.event(Event::Hint(Hint::Look));
     harness.run(Duration::from_millis(50));
@@ -103,13 +103,13 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 #[test]
 fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
     let released = Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO });
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.stores(released.clone());
     let vacant = harness.now;
     harness.run(SECOND);
     assert!(harness.begins()[0] <= vacant + Duration::from_millis(20), "{:?}", harness.begins());
 
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.stores(released);
     harness.other_writes(LEASE);
     harness.run(LEASE / 2);
@@ -119,7 +119,7 @@ fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
 /// Superseded at the very instant of the response to its create: it does not lead.
 #[test]
 fn a_winner_evicted_before_its_response_does_not_lead() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.run(SECOND);
     harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
     harness.holds = true;
@@ -134,7 +134,7 @@ fn a_winner_evicted_before_its_response_does_not_lead() {
 /// A read is faster than the hint of the same eviction: what the hint knows more is not lost.
 #[test]
 fn an_eviction_read_before_its_hint_is_still_a_watched_one() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.run(SECOND);
     harness.other_writes(LEASE);
     let last_write = harness.now;
@@ -144,7 +144,7 @@ fn an_eviction_read_before_its_hint_is_still_a_watched_one() {
     harness.event(Event::Hint(Hint::Look));
     harness.next_request();
     harness.serve();
-    harness.tell_last();
+    harness.deliver_last();
     harness.holds = false;
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] < last_write + LEASE + SECOND, "{:?}", harness.begins());
@@ -155,7 +155,7 @@ fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
     let scenario = |tombstone| {
         let mut patient = settings();
         patient.hold_back = SECOND * 10;
-        let mut harness = Harness::standing_by_with(patient, capabilities());
+        let mut harness = Harness::standby_with(patient, capabilities());
         harness.run(SECOND);
         harness.stores(Content::Vacant(tombstone));
         let vacant = harness.now;
@@ -173,7 +173,7 @@ fn the_higher_priority_acquires_first() {
         let asks_after = |priority| {
             let mut ours = settings();
             (ours.priority, ours.seed) = (priority, round);
-            let mut harness = Harness::standing_by_with(ours, capabilities());
+            let mut harness = Harness::standby_with(ours, capabilities());
             let released = Tombstone::Released { by: OTHER, left: Duration::ZERO };
             harness.stores(Content::Vacant(released));
             let vacant = harness.now;
@@ -189,7 +189,7 @@ fn the_higher_priority_acquires_first() {
 fn an_observer_never_writes() {
     let mut observer = settings();
     observer.stands = false;
-    let mut harness = Harness::standing_by_with(observer, capabilities());
+    let mut harness = Harness::standby_with(observer, capabilities());
     harness.admin_deletes();
     assert_eq!(harness.machine.leader(), None);
     harness.run(LEASE * 3);

@@ -48,9 +48,9 @@ fn a_stop_finishes_in_every_phase_and_leaves_no_entry() {
     harness.next_request();
     stops_and_leaves_nothing(harness, "while looking");
 
-    stops_and_leaves_nothing(Harness::standing_by(), "standing by");
+    stops_and_leaves_nothing(Harness::standby(), "standing by");
 
-    let mut harness = holding(Harness::standing_by());
+    let mut harness = holding(Harness::standby());
     harness.admin_deletes();
     stops_and_leaves_nothing(harness, "about to ask");
 
@@ -67,7 +67,7 @@ fn a_stop_finishes_in_every_phase_and_leaves_no_entry() {
     harness.lose_the_reply();
     stops_and_leaves_nothing(harness, "with a create in doubt");
 
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
     harness.run(SECOND);

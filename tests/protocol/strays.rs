@@ -66,7 +66,7 @@ fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
 /// lands.
 #[test]
 fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
-    let mut harness = Harness::asking(capabilities());
+    let mut harness = Harness::acquiring(capabilities());
     let heard = harness.other_writes(LEASE);
     harness.server.vanish();
     harness.serve();

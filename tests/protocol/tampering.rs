@@ -15,7 +15,7 @@ fn released_by(by: Nonce) -> Content {
 
 #[test]
 fn a_delete_over_a_release_costs_no_wait() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.holds = true;
     harness.stores(released_by(OTHER));
     harness.admin_deletes();
@@ -28,7 +28,7 @@ fn a_delete_over_a_release_costs_no_wait() {
 /// A holder releases its own entry, and nothing else: a release over a tombstone was written by another.
 #[test]
 fn a_release_over_a_tombstone_proves_nothing() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     let last_write = Duration::ZERO;
     harness.holds = true;
     harness.admin_deletes();
@@ -41,7 +41,7 @@ fn a_release_over_a_tombstone_proves_nothing() {
 /// An old release that is stored over the entry of another holder.
 #[test]
 fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
-    let mut harness = Harness::standing_by();
+    let mut harness = Harness::standby();
     harness.stores(released_by(Nonce(77)));
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= LEASE, "{:?}", harness.begins());
@@ -50,7 +50,7 @@ fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
 /// The entry of another candidate is received while our create is in flight, purged, and then our create is stored.
 #[test]
 fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
-    let mut harness = Harness::asking(capabilities());
+    let mut harness = Harness::acquiring(capabilities());
     harness.run(SECOND / 100);
     let written = harness.now;
     harness.stores(of_other(LEASE));
@@ -66,14 +66,14 @@ fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
 #[test]
 fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
     let lock = Capabilities { empty_is_proof: true, ..capabilities() };
-    let mut harness = Harness::asking(lock);
+    let mut harness = Harness::acquiring(lock);
     harness.run(SECOND / 100);
     let written = harness.now;
     harness.stores(of_other(LEASE));
     harness.server.last = None;
     harness.lose_the_reply();
     harness.holds = false;
-    harness.tell_last();
+    harness.deliver_last();
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= written + LEASE, "{:?}", harness.begins());
 }

@@ -83,10 +83,10 @@ impl TestEnv {
 
     /// A candidate with connections of its own, whose work continues until it must stop.
     pub async fn campaign(&self, identity: &str) -> Election {
-        self.stand_with(identity, self.postgres_lock().await)
+        self.campaign_with(identity, self.postgres_lock().await)
     }
 
-    pub fn stand_with(&self, identity: &str, lock: PostgresLock) -> Election {
+    pub fn campaign_with(&self, identity: &str, lock: PostgresLock) -> Election {
         working(new_election("my_app", lock).identity(identity).lease(self.lease))
             .start()
             .expect("a start")

@@ -6,13 +6,13 @@ use incumbent::sql::{Sqlite, Tables};
 
 use crate::conformance::LEASE;
 use crate::env::TestEnv;
-use crate::listening_suite::{hints_go_on, one_task_tells};
+use crate::listening_suite::{hints_continue, one_task_delivers};
 
 #[tokio::test]
 async fn hints_of_postgres_continue_when_the_runtime_of_the_first_listener_ends() {
     let env = TestEnv::new(LEASE).await;
     let (lock, writer) = (env.postgres_lock().await, env.postgres_lock().await);
-    hints_go_on(Arc::new(lock), Arc::new(writer), ["a", "b"]).await;
+    hints_continue(Arc::new(lock), Arc::new(writer), ["a", "b"]).await;
 }
 
 #[tokio::test]
@@ -20,13 +20,13 @@ async fn hints_of_a_file_continue_when_the_runtime_of_the_first_listener_ends() 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
     let lock = Sqlite::open_with(&path, Tables::make()).await.unwrap().lock();
-    hints_go_on(Arc::new(lock.clone()), Arc::new(lock), ["a", "b"]).await;
+    hints_continue(Arc::new(lock.clone()), Arc::new(lock), ["a", "b"]).await;
 }
 
 #[tokio::test]
 async fn one_task_delivers_all_hints_of_postgres() {
     let env = TestEnv::new(LEASE).await;
-    one_task_tells(Arc::new(env.postgres_lock().await), &["a", "b", "b", "c"]).await;
+    one_task_delivers(Arc::new(env.postgres_lock().await), &["a", "b", "b", "c"]).await;
 }
 
 #[tokio::test]
@@ -34,5 +34,5 @@ async fn one_task_delivers_all_hints_of_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
     let lock = Sqlite::open_with(&path, Tables::make()).await.unwrap().lock();
-    one_task_tells(Arc::new(lock), &["a", "b", "b", "c"]).await;
+    one_task_delivers(Arc::new(lock), &["a", "b", "b", "c"]).await;
 }

@@ -126,7 +126,7 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
     let pool = options.connect(&env.url()).await.unwrap();
     let tables = Tables::make().longest_lease(LEASE);
     let lock = Postgres::open_with(pool.clone(), tables).await.unwrap().lock();
-    let election = env.stand_with("pooled", lock);
+    let election = env.campaign_with("pooled", lock);
     let leadership = leads(&election).await;
     for _ in 0..6 {
         let before = leadership.deadline();
@@ -158,7 +158,7 @@ async fn a_third_writer_supersedes_and_revisions_still_grow() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     let env = TestEnv::new(LEASE).await;
-    let election = env.stand_with("only", env.lock_of_candidate().await);
+    let election = env.campaign_with("only", env.lock_of_candidate().await);
     let mut changes = election.changes();
     let leadership = leads(&election).await;
     let role = env.candidate();
@@ -194,7 +194,8 @@ async fn the_least_rights_are_enough() {
         format!("there are no tables of elections at {place}: run deploy/postgres.sql")
     );
     let lock = env.lock_of_candidate().await;
-    let (first, second) = (env.stand_with("first", lock.clone()), env.stand_with("second", lock));
+    let (first, second) =
+        (env.campaign_with("first", lock.clone()), env.campaign_with("second", lock));
     let leader = eventually("one leads", async || {
         [&first, &second].into_iter().find(|election| election.is_leader())
     })
@@ -274,7 +275,7 @@ async fn a_reply_that_is_lost_costs_no_term() {
     let url =
         env.url().replace(&format!(":{}/", env.server.port()), &format!(":{}/", proxy.port()));
     let lock = Postgres::connect(&url).await.unwrap().lock();
-    let election = env.stand_with("only", lock);
+    let election = env.campaign_with("only", lock);
     let leadership = leads(&election).await;
     for turn in 1..=3 {
         proxy.lose_reply("UPDATE incumbent_elections");
@@ -317,9 +318,9 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     env.open().await;
     let pooler = Pooler::start(&env.server, &env.database).await;
     let lock = || async { Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock() };
-    let first = env.stand_with("first", lock().await);
+    let first = env.campaign_with("first", lock().await);
     let leadership = leads(&first).await;
-    let second = env.stand_with("second", lock().await.polling());
+    let second = env.campaign_with("second", lock().await.polling());
     sees(&second, "first").await;
     for _ in 0..4 {
         let before = leadership.deadline();
@@ -339,7 +340,7 @@ async fn a_pooler_without_notifications_is_detected_once() {
     env.open().await;
     let pooler = Pooler::start(&env.server, &env.database).await;
     let lock = Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock();
-    let election = env.stand_with("only", lock);
+    let election = env.campaign_with("only", lock);
     let leadership = leads(&election).await;
     for _ in 0..10 {
         let before = leadership.deadline();

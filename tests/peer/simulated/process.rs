@@ -121,7 +121,7 @@ impl Process {
 }
 
 /// A voter's answer, as a campaign takes it.
-pub fn told(kind: Kind, answer: Result<Done, Refusal>) -> Answer {
+pub fn answer_of(kind: Kind, answer: Result<Done, Refusal>) -> Answer {
     let failure =
         |refusal: Refusal| Failure { kind: refusal.kind, message: refusal.message.into() };
     let odd = || Failure { kind: LockErrorKind::Unknown, message: Arc::from("another answer") };

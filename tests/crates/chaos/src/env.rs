@@ -277,7 +277,7 @@ impl TestEnv {
     pub async fn meta_leader(&self) -> io::Result<usize> {
         let name = insist("a leader of the metadata", async || {
             for server in &self.servers {
-                if let Some(jsz) = server.ask("/jsz").await
+                if let Some(jsz) = server.monitor("/jsz").await
                     && let Some(name) = jsz["meta_cluster"]["leader"].as_str()
                     && !name.is_empty()
                 {

@@ -137,11 +137,11 @@ impl Server {
 
     /// Whether it calls itself healthy: it answers, and its streams are up to date.
     pub async fn is_healthy(&self) -> bool {
-        self.ask("/healthz").await.is_some_and(|health| health["status"] == "ok")
+        self.monitor("/healthz").await.is_some_and(|health| health["status"] == "ok")
     }
 
     /// A page of its monitoring port; none if it does not answer.
-    pub async fn ask(&self, path: &str) -> Option<Value> {
+    pub async fn monitor(&self, path: &str) -> Option<Value> {
         monitor(self.listeners.monitor.into(), path).await
     }
 

@@ -82,7 +82,7 @@ impl Branch {
                 let changes = last != Some(&deleted);
                 if changes {
                     self.server.store(at, deleted, self.server.bucket_ttl);
-                    self.will_tell();
+                    self.will_deliver();
                 }
                 return Ok(changes);
             }
@@ -94,7 +94,7 @@ impl Branch {
                 }
                 let stored = self.server.last_revision() != before;
                 if stored {
-                    self.will_tell();
+                    self.will_deliver();
                 }
                 return Ok(stored);
             }
@@ -111,13 +111,13 @@ impl Branch {
             Act::Put(content, _) => {
                 let life = self.server.bucket_ttl;
                 self.server.store(at, content.clone(), life);
-                self.will_tell();
+                self.will_deliver();
                 return Ok(true);
             }
         };
         let (answer, stored) = self.apply(at, &request);
         if stored {
-            self.will_tell();
+            self.will_deliver();
         }
         match answer {
             Answer::Written(Err(failure)) | Answer::Released(Err(failure)) => Err(failure.kind),

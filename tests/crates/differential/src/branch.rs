@@ -90,7 +90,7 @@ impl Branch {
     pub fn expired(&self) -> Self {
         let mut branch = self.clone();
         if branch.server.expire(self.expires().unwrap_or(Time::MAX)) {
-            branch.will_tell();
+            branch.will_deliver();
         }
         branch
     }
@@ -104,7 +104,7 @@ impl Branch {
         last(self) == last(other) && self.told == other.told && self.names == other.names
     }
 
-    pub fn will_tell(&mut self) {
+    pub fn will_deliver(&mut self) {
         if let Some(last) = &self.server.last {
             let (record, previous) = (last.record.clone(), last.previous);
             let over = self.server.judged_at();
@@ -235,7 +235,7 @@ impl Branch {
     }
 
     /// The states after it has delivered this, next; `after_gap`: or later, if some hints were lost.
-    pub fn tells(
+    pub fn delivers(
         &self,
         at: Time,
         record: &Record,
@@ -248,7 +248,7 @@ impl Branch {
         let told = self.told.iter().enumerate().take(next);
         let after = told.filter_map(|(index, told)| {
             let mut branch = self.clone();
-            if !branch.is_told(at, told, record, previous, rules) {
+            if !branch.is_delivered(at, told, record, previous, rules) {
                 return None;
             }
             match in_order {
@@ -260,7 +260,7 @@ impl Branch {
         after.collect()
     }
 
-    fn is_told(
+    fn is_delivered(
         &mut self,
         at: Time,
         told: &Told,

@@ -60,12 +60,12 @@ impl Key {
             store,
         };
         if key.store.rules().hint_delivery != HintDelivery::Nothing {
-            key.hears_all().await;
+            key.await_coverage().await;
         }
         key
     }
 
-    async fn hears_all(&mut self) {
+    async fn await_coverage(&mut self) {
         loop {
             match tokio::time::timeout(NEVER, self.hints.recv()).await {
                 Ok(Some((_, Hint::Coverage(Coverage::Full)))) => return,
@@ -149,7 +149,7 @@ impl Key {
         self.operations += 1;
         self.note(format!("{sent:?} to {answered:?}: {act:?}: {outcome:?}"));
         let seen = self.model.observe((sent, answered), &act, &outcome);
-        seen.map_err(|difference| self.told(difference))
+        seen.map_err(|difference| self.described(difference))
     }
 
     async fn read(&mut self) -> Result<Option<Revision>, Difference> {
@@ -218,25 +218,25 @@ impl Key {
     /// Takes in the received hints.
     fn listen(&mut self) -> Result<(), Difference> {
         while let Ok((at, hint)) = self.hints.try_recv() {
-            self.heard(at, hint)?;
+            self.received(at, hint)?;
         }
         Ok(())
     }
 
-    fn heard(&mut self, at: Time, hint: Hint) -> Result<(), Difference> {
+    fn received(&mut self, at: Time, hint: Hint) -> Result<(), Difference> {
         match hint {
             Hint::Stored { record, previous, .. } => {
                 self.note(format!("{at:?}: heard {record:?} over {previous:?}"));
                 if self.known.last < Some(record.revision) {
                     self.learn(Some(record.revision));
                 }
-                let heard = self.model.hear(at, &record, previous);
-                heard.map_err(|difference| self.told(difference))
+                let heard = self.model.receive(at, &record, previous);
+                heard.map_err(|difference| self.described(difference))
             }
             Hint::Coverage(coverage) => {
                 self.note(format!("{at:?}: hints are {coverage:?}"));
                 if coverage == Coverage::Full {
-                    self.model.hears_again();
+                    self.model.receives_again();
                 }
                 Ok(())
             }
@@ -257,11 +257,11 @@ impl Key {
         }
         while !self.model.settle() {
             match tokio::time::timeout(NEVER, self.hints.recv()).await {
-                Ok(Some((at, hint))) => self.heard(at, hint)?,
+                Ok(Some((at, hint))) => self.received(at, hint)?,
                 _ => {
                     let seen = format!("nothing heard for {NEVER:?}");
                     let difference = Difference { seen, model: self.model.describe() };
-                    return Err(self.told(difference));
+                    return Err(self.described(difference));
                 }
             }
         }
@@ -312,7 +312,7 @@ impl Key {
         self.history.push_back(line);
     }
 
-    fn told(&self, difference: Difference) -> Difference {
+    fn described(&self, difference: Difference) -> Difference {
         let lines: Vec<_> = self.history.iter().map(String::as_str).collect();
         let seen =
             format!("election {}\n{}\nseen: {}", self.name, lines.join("\n"), difference.seen);

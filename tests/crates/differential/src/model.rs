@@ -94,7 +94,7 @@ impl Model {
     ///
     /// # Errors
     /// If no state allows it.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         at: Time,
         record: &Record,
@@ -104,7 +104,7 @@ impl Model {
         let (rules, gap) = (self.rules, self.gap != Gap::None);
         let mut next: Vec<Branch> = Vec::new();
         for branch in &self.branches {
-            for told in branch.tells(at, record, previous, rules, gap) {
+            for told in branch.delivers(at, record, previous, rules, gap) {
                 if !next.iter().any(|known| known.is_like(&told)) {
                     next.push(told);
                 }
@@ -204,7 +204,7 @@ impl Model {
     }
 
     /// From now on all hints are received again.
-    pub fn hears_again(&mut self) {
+    pub fn receives_again(&mut self) {
         if self.gap == Gap::Open {
             self.gap = Gap::Closing;
         }

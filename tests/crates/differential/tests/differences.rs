@@ -124,11 +124,11 @@ fn a_hint_out_of_order_or_repeated_is_a_difference() {
     let now = Duration::from_secs_f64(1.6);
     let (first, second) = (record(70, entry(TTL)), record(75, entry(TTL)));
     let previous = Some(Some(Revision(70)));
-    model.clone().hear(now, &second, previous).unwrap_err();
-    model.hear(now, &first, Some(None)).unwrap();
-    model.clone().hear(now, &first, Some(None)).unwrap_err();
-    model.clone().hear(now, &second, Some(None)).unwrap_err();
+    model.clone().receive(now, &second, previous).unwrap_err();
+    model.receive(now, &first, Some(None)).unwrap();
+    model.clone().receive(now, &first, Some(None)).unwrap_err();
+    model.clone().receive(now, &second, Some(None)).unwrap_err();
     assert!(!model.settle());
-    model.hear(now, &second, previous).unwrap();
+    model.receive(now, &second, previous).unwrap();
     assert!(model.settle());
 }

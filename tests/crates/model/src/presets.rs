@@ -13,7 +13,7 @@ pub fn small() -> Vec<(Config, Option<usize>)> {
         (striking(Config::mixed("unequal leases", 2, 1, 2), &[Delete, Pause]), Some(34)),
         (striking(Config::equal("passed on", 2, 3, 3), &[Delete, Pause, Resign]), Some(32)),
         (striking(Config::mixed("outlived", 2, 2, 3), &[Delete, Pause, Crash]), Some(30)),
-        (hearing(2, &[Delete, Pause]), Some(22)),
+        (with_hints(2, &[Delete, Pause]), Some(22)),
         (striking(Config::equal("work that goes on", 2, 3, 2), &[Resign, Stuck]), None),
         (striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]), Some(36)),
         (striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]), Some(30)),
@@ -62,7 +62,7 @@ fn without_markers(name: &'static str, faults: u8) -> Config {
     config
 }
 
-fn hearing(faults: u8, kinds: &[Fault]) -> Config {
+fn with_hints(faults: u8, kinds: &[Fault]) -> Config {
     let mut config = striking(Config::equal("heard", 2, 3, faults), kinds);
     config.hints = true;
     config

@@ -178,7 +178,7 @@ impl Process {
     }
 
     /// Records a request to the lock.
-    pub fn asks(&mut self, now: Time, id: u64, request: &Request) {
+    pub fn record_request(&mut self, now: Time, id: u64, request: &Request) {
         let timeout = match request {
             Request::Read { timeout } => *timeout,
             Request::Write(write) => write.timeout,
@@ -215,7 +215,7 @@ impl Process {
     }
 
     /// Records what the machine reports of its term.
-    pub fn tell(&mut self, now: Time, action: &Action) -> Result<(), Breach> {
+    pub fn record_action(&mut self, now: Time, action: &Action) -> Result<(), Breach> {
         self.term = match (action, self.term) {
             (Action::Begin { deadline, .. }, Term::None)
                 if now < time(*deadline) && now >= self.zombie_until =>

@@ -64,7 +64,7 @@ pub fn explore(config: Config, bounds: Bounds) -> Outcome {
     let took = began.elapsed();
     let broken = checker.discoveries().into_iter().find_map(|(property, path)| {
         let failure = checker.discovery_classification(property).to_string() == "counterexample";
-        failure.then(|| format!("broken: {property}\n{}", tell(checker.model(), path)))
+        failure.then(|| format!("broken: {property}\n{}", describe_path(checker.model(), path)))
     });
     Outcome {
         name,
@@ -80,7 +80,7 @@ pub fn explore(config: Config, bounds: Bounds) -> Outcome {
 }
 
 /// The steps of a path, one a line.
-fn tell(election: &Election, path: Path<State, Move>) -> String {
+fn describe_path(election: &Election, path: Path<State, Move>) -> String {
     let mut lines = Vec::new();
     for (state, step) in path.into_vec() {
         let Some(step) = step else { continue };

@@ -309,7 +309,7 @@ impl State {
 
     fn perform(&mut self, who: usize, action: Action, sights: &Sights) {
         let now = self.now;
-        if let Err(breach) = self.process(who).tell(now, &action) {
+        if let Err(breach) = self.process(who).record_action(now, &action) {
             self.breach.get_or_insert(breach);
         }
         match action {
@@ -325,7 +325,7 @@ impl State {
                 if gives_up && self.processes[who].term != Term::None {
                     self.breach.get_or_insert(Breach::Early);
                 }
-                self.process(who).asks(now, id, &request);
+                self.process(who).record_request(now, id, &request);
                 let life = self.processes[who].life;
                 self.send(who, life, Message::Request { id, request });
             }

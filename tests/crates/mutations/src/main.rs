@@ -123,10 +123,12 @@ fn all_are_noticed(
                 .look(tree)
                 .map_err(|why| format!("{}: does not build:\n{why}", mutation.name))?;
             match verdict {
-                Verdict::Noticed(how, took) => tell(mutation, &instrument.to_string(), &how, took),
+                Verdict::Noticed(how, took) => {
+                    print_row(mutation, &instrument.to_string(), &how, took)
+                }
                 Verdict::Unnoticed(took) => {
                     all_noticed &= !mutation.noticed_by.contains(instrument);
-                    tell(mutation, &format!("NOT by the {instrument}"), "", took);
+                    print_row(mutation, &format!("NOT by the {instrument}"), "", took);
                 }
             }
         }
@@ -167,7 +169,7 @@ fn nothing_is_noticed_in_what_is_whole(
     Ok(none)
 }
 
-fn tell(mutation: &Mutation, by: &str, how: &str, took: Duration) {
+fn print_row(mutation: &Mutation, by: &str, how: &str, took: Duration) {
     println!("| {} | {by} | {how} | {:.1} s |", mutation.name, took.as_secs_f64());
 }
 

@@ -52,7 +52,7 @@ fn fleets(wanted: Option<&str>) -> Result<Vec<Fleet>, String> {
 const SHRINKING: Duration = Duration::from_secs(30);
 
 fn replay(schedule: Schedule) -> ExitCode {
-    if tell_failure(schedule) {
+    if report_failure(schedule) {
         return ExitCode::FAILURE;
     }
     let scenario = schedule.scenario();
@@ -68,7 +68,7 @@ fn replay(schedule: Schedule) -> ExitCode {
 }
 
 /// Prints why a schedule fails. Answers whether it does.
-fn tell_failure(schedule: Schedule) -> bool {
+fn report_failure(schedule: Schedule) -> bool {
     let Some((scenario, report)) = schedule.shrink(SHRINKING) else { return false };
     println!(
         "{schedule} breaks a promise. The smallest scenario found that breaks one:\n{scenario:#?}"
@@ -105,7 +105,7 @@ impl Tally {
         }
     }
 
-    fn tell(&self, began: Instant) {
+    fn print_progress(&self, began: Instant) {
         let hours = self.simulated_s.load(Ordering::Relaxed) as f64 / 3600.0;
         let minutes = began.elapsed().as_secs_f64() / 60.0;
         let slowest = self.slowest.lock().map_or((0, None), |slowest| *slowest);
@@ -163,7 +163,7 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
                     ended.store(true, Ordering::Relaxed);
                     return Some(schedule);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => tally.tell(began),
+                Err(mpsc::RecvTimeoutError::Timeout) => tally.print_progress(began),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return None,
             }
         }
@@ -172,11 +172,11 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
         Some(schedule) => {
             let schedules = tally.schedules.load(Ordering::Relaxed);
             println!("found after {schedules} schedules, {:.1} s", began.elapsed().as_secs_f64());
-            tell_failure(schedule);
+            report_failure(schedule);
             ExitCode::FAILURE
         }
         None => {
-            tally.tell(began);
+            tally.print_progress(began);
             ExitCode::SUCCESS
         }
     }

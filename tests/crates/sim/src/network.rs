@@ -125,7 +125,7 @@ impl World {
             self.stored();
         }
         if let Request::Concede(concession) = request {
-            return self.tell(|_| Some(Hint::Conceded(concession)));
+            return self.deliver_hints(|_| Some(Hint::Conceded(concession)));
         }
         if !acknowledged {
             return; // the server ends the connection, and its backend waits no more
@@ -146,7 +146,7 @@ impl World {
         self.after(last.expires.saturating_sub(self.now) + late, SimEvent::Expire);
         // A watch of a Lease does not report what a write replaced.
         let previous = last.previous.filter(|_| self.server.keeping != Keeping::Forever);
-        self.tell(|coverage| match coverage {
+        self.deliver_hints(|coverage| match coverage {
             Coverage::None => None,
             Coverage::Partial => Some(Hint::Look),
             Coverage::Full => Some(Hint::Stored {
@@ -157,7 +157,7 @@ impl World {
         });
     }
 
-    pub(super) fn tell(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
+    pub(super) fn deliver_hints(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
         for who in 0..self.candidates.len() {
             let coverage = self.candidates[who].setup.coverage;
             let Some(hint) = hint(coverage).filter(|_| coverage != Coverage::None) else {
@@ -192,7 +192,7 @@ impl World {
             }
             match self.server.last {
                 Some(_) => self.stored(),
-                None => self.tell(|_| Some(Hint::Look)),
+                None => self.deliver_hints(|_| Some(Hint::Look)),
             }
         }
     }

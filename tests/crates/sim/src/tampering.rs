@@ -20,7 +20,7 @@ impl World {
         self.excuse_the_uninformed();
         self.server.last = None;
         if self.random.bool() {
-            self.tell_at_once(&Hint::Look);
+            self.deliver_at_once(&Hint::Look);
         }
     }
 
@@ -39,7 +39,7 @@ impl World {
         self.server.store(self.now, release, self.server.bucket_ttl);
         if let Some(last) = self.server.last.clone() {
             let (record, previous) = (last.record, last.previous);
-            self.tell_at_once(&Hint::Stored { record, previous, age: None });
+            self.deliver_at_once(&Hint::Stored { record, previous, age: None });
         }
         self.stored();
     }
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    fn tell_at_once(&mut self, hint: &Hint) {
+    fn deliver_at_once(&mut self, hint: &Hint) {
         for who in 0..self.candidates.len() {
             let (life, hint) = (self.candidates[who].life, hint.clone());
             self.after(Duration::ZERO, SimEvent::Hint { who, life, hint });
@@ -87,7 +87,7 @@ fn holder(content: &Content) -> Option<Nonce> {
 }
 
 /// The write of a hint.
-pub fn told_revision(hint: &Hint) -> Option<Revision> {
+pub fn hinted_revision(hint: &Hint) -> Option<Revision> {
     match hint {
         Hint::Stored { record, .. } => Some(record.revision),
         _ => None,

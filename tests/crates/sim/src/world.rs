@@ -16,7 +16,7 @@ use crate::event::{Scheduled, SimEvent};
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::server::{Keeping, Server, Time};
-use crate::tampering::{answered_revision, told_revision};
+use crate::tampering::{answered_revision, hinted_revision};
 use crate::trace;
 
 pub struct World {
@@ -202,7 +202,7 @@ impl World {
                 let candidate = &self.candidates[who];
                 if candidate.life == life && self.now >= candidate.cut_in_until {
                     self.log(|| format!("c{who} hears {}", trace::hint(&hint)));
-                    let told = told_revision(&hint);
+                    let told = hinted_revision(&hint);
                     self.candidates[who].newest = self.candidates[who].newest.max(told);
                     self.feed(who, Event::Hint(hint));
                 }
@@ -229,7 +229,7 @@ impl World {
                 }
             }
             SimEvent::Expire => self.expire(),
-            SimEvent::Remade => self.tell(|_| Some(Hint::Look)),
+            SimEvent::Remade => self.deliver_hints(|_| Some(Hint::Look)),
             SimEvent::Fault(fault) => {
                 self.log(|| format!("*** {fault:?}"));
                 self.inflict(&fault);
@@ -240,7 +240,7 @@ impl World {
                 self.store_serves(who, life, id, attempt, asked);
             }
             SimEvent::Replied { who, life, id, attempt, reply } => {
-                self.room_hears(who, life, id, attempt, reply);
+                self.room_receives(who, life, id, attempt, reply);
             }
             SimEvent::AskAgain { who, life, id, attempt } => {
                 self.room_asks_again(who, life, id, attempt);

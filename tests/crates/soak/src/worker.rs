@@ -61,7 +61,7 @@ pub enum Said {
     },
 }
 
-fn say(said: &Said) {
+fn send_report(said: &Said) {
     if let Ok(line) = serde_json::to_string(said) {
         println!("{line}");
     }
@@ -94,7 +94,7 @@ pub async fn work(work: Work) -> Result<(), Box<dyn std::error::Error>> {
         let mut byte = [0];
         loop {
             tokio::select! {
-                _ = report.tick() => say(&Said::State {
+                _ = report.tick() => send_report(&Said::State {
                     led: led.load(Ordering::Relaxed),
                     tasks: tasks(),
                     fds: fds(),
@@ -117,7 +117,7 @@ pub async fn work(work: Work) -> Result<(), Box<dyn std::error::Error>> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    say(&Said::Ended { tasks: tasks(), fds: fds() });
+    send_report(&Said::Ended { tasks: tasks(), fds: fds() });
     Ok(())
 }
 
@@ -137,12 +137,12 @@ fn start(
 async fn lead(election: usize, leadership: Leadership, led: Arc<AtomicUsize>) {
     led.fetch_add(1, Ordering::Relaxed);
     let token = leadership.token().0;
-    say(&Said::Won { election, token, at: nanos(BootClock.now()) });
+    send_report(&Said::Won { election, token, at: nanos(BootClock.now()) });
     let cause = leadership.ended().await.cause;
     // The right to lead ends at the deadline, however late the process learns of it.
     let ended = BootClock.now().min(leadership.deadline());
     led.fetch_sub(1, Ordering::Relaxed);
-    say(&Said::Lost { election, token, at: nanos(ended), cause: cause.word().to_owned() });
+    send_report(&Said::Lost { election, token, at: nanos(ended), cause: cause.word().to_owned() });
 }
 
 /// How many tasks of the runtime have not ended.

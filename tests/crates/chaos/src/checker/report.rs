@@ -171,7 +171,7 @@ fn pair(
         let text = format!("{} led after {}: its token is stale", name(b), name(a));
         report.violations.push(Violation { t: begin, fault, text });
     }
-    if let (Some((_, a_end)), Some((b_begin, b_end))) = (first.told(), second.told())
+    if let (Some((_, a_end)), Some((b_begin, b_end))) = (first.reported(), second.reported())
         && b_begin < a_end
         && let Some(row) = fault_of(checker, report, b_begin, false)
     {

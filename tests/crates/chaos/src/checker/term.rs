@@ -30,7 +30,7 @@ impl Term {
     }
 
     /// From its first to its last sign, the report "won" included.
-    pub fn told(&self) -> Option<(u64, u64)> {
+    pub fn reported(&self) -> Option<(u64, u64)> {
         let begin = self.won.or(self.signs.map(|(first, _)| first))?;
         let last = self.signs.map_or(begin, |(_, last)| last);
         let end = self.lost.as_ref().map_or(last, |(t, _)| *t);

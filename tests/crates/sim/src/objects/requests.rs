@@ -191,7 +191,7 @@ impl World {
     }
 
     /// A reply arrives.
-    pub(crate) fn room_hears(
+    pub(crate) fn room_receives(
         &mut self,
         who: usize,
         life: u32,
