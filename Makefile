@@ -1,4 +1,4 @@
-# What one does with a checkout. `make` alone lists it.
+# `make` alone lists the targets.
 
 # Builds stay outside the checkout, where a new clone finds them again.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
@@ -50,7 +50,7 @@ soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30
 PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 4 + 1))/4)
 
 # Outside the checkout, and kept: what has not changed is not compiled again.
-mutations: rust tools ## Break each rule of the protocol in a copy, and see the tests notice (ALL=1 asks each of them, PART=1/4, ONLY=text)
+mutations: rust tools ## Break each rule of the protocol in a copy, and check that the tests notice (ALL=1 runs each of them, PART=1/4, ONLY=text)
 	$(CARGO) run --package incumbent-mutations -- --tree "$(CARGO_TARGET_DIR)/mutations" $(if $(ALL),--all) $(if $(PART),--part $(PART)) $(if $(ONLY),"$(ONLY)")
 
 # Half of the time for what parses, half for the protocol; all targets of a half at once, with fresh seeds. Coverage-guided
@@ -81,17 +81,17 @@ bench: rust ## Measure
 model: rust ## Explore every schedule of small elections (CANDIDATES=2, or 3, MINUTES=5)
 	$(CARGO) run --release --package incumbent-model -- --candidates $(or $(CANDIDATES),2) --minutes $(or $(MINUTES),5)
 
-chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print what became of them
+chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print the results
 	@scripts/install-nats.sh 2.15.1
 	@tests/programs/nats-with-clock/build.sh .tools/clocknats-2.15.1/nats-server
 	$(CARGO) build --release --package incumbent-chaos
 	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
-doc: rust ## Build the documentation and say where it is
+doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
 
-cli-doc: rust ## Write docs/cli.md from what the program says of itself
+cli-doc: rust ## Write docs/cli.md from the reference of the program
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 

@@ -1,10 +1,10 @@
 -- The tables in which `incumbent` keeps elections on PostgreSQL 12 or later.
 --
--- A campaigner that may create makes them itself. For those that may not, run this once, as who shall own them:
+-- A candidate with the right to create them does so itself. For others run this once, as the role that shall own them:
 --
 --     psql --single-transaction --file postgres.sql DATABASE
 --
--- and give to the role of the campaigners the least that they need:
+-- and grant the role of the candidates the least rights:
 --
 --     GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO campaigners;
 --     GRANT SELECT ON incumbent_settings TO campaigners;
@@ -14,19 +14,19 @@
 CREATE TABLE IF NOT EXISTS incumbent_settings (
     single        boolean     PRIMARY KEY DEFAULT true CHECK (single),
     version       integer     NOT NULL,
-    -- No lease may be longer. Change it only while nobody campaigns.
+    -- No lease may be longer. Change it only while there are no candidates.
     longest_lease interval    NOT NULL CHECK (longest_lease >= interval '1 second'),
     created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- On which history of which server they were made: on another one, after a failover, a restore or a dump that was
-    -- read in, elections may be missing here that were held there.
+    -- The server and its history on which they were created: on another one, after a failover, a restore or an imported
+    -- dump, elections of that one may be missing.
     incarnation   text
 );
 ALTER TABLE incumbent_settings ADD COLUMN IF NOT EXISTS incarnation text;
 
--- One row an election. It stays when its holder has gone, so that revisions, and with them tokens, never go back.
+-- One row per election. It stays when its holder has gone, so that revisions, and with them tokens, never go back.
 CREATE TABLE IF NOT EXISTS incumbent_elections (
     name           text        PRIMARY KEY CHECK (name <> ''),
-    -- What people read. NULL: nobody holds the election.
+    -- The identity, for people. NULL: there is no holder.
     holder         text,
     acquired_at    timestamptz,
     renewed_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -36,22 +36,22 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     transitions    integer     NOT NULL DEFAULT 0,
     -- Every write has a greater one.
     revision       bigint      NOT NULL,
-    -- Where the leader can be reached, in JSON.
+    -- The advertisement of the leader, in JSON.
     advertised     text,
     -- The revision of the write that began the term.
     token          bigint,
-    -- Which campaigner wrote this, and which of its writes it was.
+    -- The candidate that wrote this, and the number of the write.
     nonce          text,
     write          bigint,
-    -- Of a release: which campaigner it was, what was left of its own wait, and why it went.
+    -- Of a release: the candidate, the rest of its own wait, and the cause.
     released_by    text,
     released_left  interval,
     released_cause text,
-    -- On which history of which server this was written: another one after a replica was promoted or a backup restored.
+    -- The server and its history on which this was written: another one after a replica was promoted or a backup restored.
     incarnation    text,
-    -- The revision before this one, where nothing can have been lost between the two.
+    -- The revision before this one, if nothing can have been lost between the two.
     previous       bigint,
-    -- What the last deposed leader said of its end, in JSON: whoever may not update rows cannot say it.
+    -- The step-down notice of the last superseded leader, in JSON: a role without UPDATE cannot send one.
     conceded       text
 );
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS previous bigint;
@@ -73,8 +73,8 @@ EXCEPTION
         RETURN NULL;
 END $$;
 
--- Sees to it that whatever is written by hand is a write too: it gets a revision of its own, and the campaigner's mark,
--- which is not of this write, goes.
+-- Makes a change by hand a write as well: it gets a revision of its own, and loses the candidate's mark, which belongs to
+-- another write.
 CREATE OR REPLACE FUNCTION incumbent_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
@@ -88,7 +88,7 @@ BEGIN
     END IF;
     IF TG_OP = 'UPDATE' AND NEW.conceded IS DISTINCT FROM OLD.conceded
         AND to_jsonb(NEW) - 'conceded' = to_jsonb(OLD) - 'conceded' THEN
-        -- Of what stands here it says nothing.
+        -- A notice does not change the entry.
         RETURN NEW;
     END IF;
     IF TG_OP = 'UPDATE' AND NEW.revision <= OLD.revision THEN
@@ -102,7 +102,7 @@ BEGIN
         NEW.released_cause := NULL;
     END IF;
     NEW.previous := NULL;
-    -- What another history may have put between them, nobody knows.
+    -- Another history may have writes between the two.
     IF TG_OP = 'UPDATE' AND NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation
         AND NEW.revision = OLD.revision + 1 THEN
         NEW.previous := OLD.revision;

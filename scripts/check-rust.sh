@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says what to install where Rust is missing or too old, or lacks one of the subcommands named in the arguments.
+# Prints what to install if Rust is missing or too old, or lacks one of the subcommands named in the arguments.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

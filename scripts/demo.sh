@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # demo.sh PROGRAM: ten workers, each a process of its own, elect a leader on a nats-server; the leader is killed, and
-# later another is asked to go; each time the next takes over.
+# later another is stopped; each time a standby takes over.
 #
 # PROGRAM is the example `ten_workers`. LOCK=sqlite has them share a file, without a server (PROGRAM then needs the feature
 # `sqlite`). LOCK=memory runs its ten workers in one process, without a server: there they

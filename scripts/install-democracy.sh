@@ -18,6 +18,6 @@ find_node
 
 "${npm[@]}" install --silent --no-audit --no-fund --prefix "$work/$version" "democracy@$version"
 ln -s "$node" "$work/$version/node"
-# Two runs at once: whoever is first installs, the other finds the same there.
+# Of two runs at once the first installs, and the other finds the same there.
 mv -T "$work/$version" "$target" 2>/dev/null || [ -e "$target/node" ]
 echo "installed democracy $version into .tools"

