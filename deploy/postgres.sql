@@ -6,8 +6,8 @@
 --
 -- and grant the role of the candidates the least rights:
 --
---     GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO campaigners;
---     GRANT SELECT ON incumbent_settings TO campaigners;
+--     GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO candidates;
+--     GRANT SELECT ON incumbent_settings TO candidates;
 --
 -- It may be run again. The tables are found by the search_path.
 

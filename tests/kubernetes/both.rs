@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(8);
 
 /// A client without credentials is an operator; candidates have the documented rights.
 const RIGHTS: &str = concat!(
-    "no_auth_user: admin\nADMIN_PASSWORD: pw\nCAMPAIGNER_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
+    "no_auth_user: admin\nADMIN_PASSWORD: pw\nCANDIDATE_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
     include_str!("../../deploy/nats-permissions.conf")
 );
 /// The right to write entries.
@@ -68,7 +68,7 @@ impl Both {
             Which::Nats => {
                 let options = async_nats::ConnectOptions::new()
                     .reconnect_delay_callback(|_| Duration::from_millis(50));
-                let url = self.nats.server.url_as("campaigner", "pw");
+                let url = self.nats.server.url_as("candidate", "pw");
                 let client = nats::connect(url, options).await.expect("a connection");
                 Arc::new(Bucket::open(client, BUCKET).await.expect("the bucket").lock())
             }

@@ -14,7 +14,7 @@ const TTL: Duration = Duration::from_secs(2);
 
 /// The documented rights, as a server takes them.
 const DOCUMENTED: &str = concat!(
-    "ADMIN_PASSWORD: pw\nCAMPAIGNER_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
+    "ADMIN_PASSWORD: pw\nCANDIDATE_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
     include_str!("../../deploy/nats-permissions.conf")
 );
 
@@ -56,9 +56,9 @@ async fn start_as(server: &Server, user: &str, identity: &str) -> Election {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_the_documented_rights_can_do_everything() {
     let server = server_with(DOCUMENTED).await;
-    let first = start_as(&server, "campaigner", "first").await;
+    let first = start_as(&server, "candidate", "first").await;
     drop(leads(&first).await);
-    let second = start_as(&server, "campaigner", "second").await;
+    let second = start_as(&server, "candidate", "second").await;
     sees(&second, "first").await;
     first.stop().await;
     drop(leads(&second).await);
@@ -86,9 +86,9 @@ async fn an_observer_with_the_documented_rights_can_see_everything() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
     let server = server_with(CHORIA).await;
-    let first = start_as(&server, "campaigner", "first").await;
+    let first = start_as(&server, "candidate", "first").await;
     let leadership = leads(&first).await;
-    let second = start_as(&server, "campaigner", "second").await;
+    let second = start_as(&server, "candidate", "second").await;
     drop(leadership);
     first.stop().await;
     let next = leads(&second).await;
@@ -115,7 +115,7 @@ async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_revoked_while_leading_end_the_term_as_denied() {
     let server = server_with(DOCUMENTED).await;
-    let election = start_as(&server, "campaigner", "first").await;
+    let election = start_as(&server, "candidate", "first").await;
     drop(leads(&election).await);
     let mut changes = election.changes();
     server.reload(DOCUMENTED.replace(WRITE, "")).await;
@@ -128,7 +128,7 @@ async fn rights_revoked_while_leading_end_the_term_as_denied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_right_to_create_a_bucket_is_reported_and_opening_works() {
     let server = server_with(DOCUMENTED).await;
-    let connection = connect_as(&server, "campaigner").await;
+    let connection = connect_as(&server, "candidate").await;
     let other = BucketConfig::new("OTHER").ttl(TTL);
     let error = Bucket::create(connection.clone(), other).await.unwrap_err();
     assert_eq!(error.kind(), BucketErrorKind::Denied, "{error}");

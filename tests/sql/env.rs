@@ -62,7 +62,7 @@ impl TestEnv {
 
     /// A role that the documentation's rights are given to.
     pub fn candidate(&self) -> String {
-        format!("campaigner_{}", self.database)
+        format!("candidate_{}", self.database)
     }
 
     /// The lock with the least rights, on tables that an administrator has made.
@@ -75,7 +75,7 @@ impl TestEnv {
         }
         let grants = FILE.lines().filter_map(|line| line.strip_prefix("--     GRANT"));
         for grant in grants {
-            self.admin(&format!("GRANT{}", grant.replace("campaigners", &role))).await;
+            self.admin(&format!("GRANT{}", grant.replace("candidates", &role))).await;
         }
         let url = self.server.url_as(&role, &self.database);
         Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
