@@ -270,7 +270,7 @@ impl fmt::Display for Instrument {
             Self::Model => "model check",
             Self::Scenarios => "scenarios",
             Self::Locks => "lock tests",
-            Self::Elections => "behaviour tests",
+            Self::Elections => "conformance tests",
             Self::Several => "tests of several locks",
             Self::Records => "tests of records",
             Self::Objects => "tests on Kubernetes",

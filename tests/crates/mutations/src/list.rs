@@ -64,7 +64,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Model],
     },
     Mutation {
-        name: "a renewal found by looking counts from the look, not from its send",
+        name: "a renewal found by a read counts from the read, not from its send",
         edits: &[edit(
             "src/protocol/holding.rs",
             "Some(sent) if durable => self.renewed(sent),",
@@ -132,7 +132,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Model],
     },
     Mutation {
-        name: "what is left of a cool-down is not passed on at a release or concession",
+        name: "the rest of a cool-down is not passed on at a release or step-down notice",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
             "let left = with_drift(self.own_wait(now));",
@@ -217,7 +217,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
-        name: "a release is believed whoever signed it",
+        name: "a release by any candidate is believed",
         edits: &[edit(
             "src/protocol/vacancy.rs",
             "seen.term().is_some_and(|(holder, _)| holder == by)",
@@ -299,7 +299,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios, Elections],
     },
     Mutation {
-        name: "candidates that wake together all ask at once",
+        name: "candidates that wake together all acquire at once",
         edits: &[edit(
             "src/protocol/stampede.rs",
             "window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))",
@@ -335,7 +335,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Locks, Elections],
     },
     Mutation {
-        name: "a delete by anybody counts as an expiry",
+        name: "a delete by any client counts as an expiry",
         edits: &[edit(
             "src/backends/nats/codec.rs",
             "released(headers).unwrap_or(Tombstone::Deleted)",
@@ -344,7 +344,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
-        name: "an empty key proves that nobody leads, however young the bucket",
+        name: "an empty key proves that there is no leader, however young the bucket",
         edits: &[edit(
             "src/backends/nats/lock.rs",
             "Ok(Reading::Empty { proof: proof.map_err(BucketError::into_lock_error)? })",
@@ -353,7 +353,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
-        name: "is_leader is what was told last, not a comparison with the clock",
+        name: "is_leader is the last report, not a comparison with the clock",
         edits: &[edit(
             "src/election/term.rs",
             "until != 0 && now < Instant::from_nanos(until)",
@@ -362,7 +362,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Elections],
     },
     Mutation {
-        name: "the loss is told before the work has stopped",
+        name: "the loss is reported before the work has stopped",
         edits: &[edit(
             "src/driver/term_end.rs",
             "        let stopped = self.stop_work().await;\n        info!(",

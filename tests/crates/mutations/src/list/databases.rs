@@ -5,7 +5,7 @@ use crate::instrument::Instrument::Databases;
 
 pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
-        name: "PostgreSQL: a write goes over whatever stands there",
+        name: "PostgreSQL: a write is unconditional",
         edits: &[edit(
             "src/backends/sql/postgres/statements.rs",
             "advertised = {advertised}, incarnation = incumbent_incarnation()\n                WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
@@ -32,7 +32,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
-        name: "PostgreSQL: a first write rests on a look from before a failover",
+        name: "PostgreSQL: a first write relies on a read from before a failover",
         edits: &[edit(
             "src/backends/sql/postgres/statements.rs",
             "empty_on.filter(|_| sure)",
@@ -41,7 +41,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
-        name: "SQLite: a write goes over whatever stands there",
+        name: "SQLite: a write is unconditional",
         edits: &[edit(
             "src/backends/sql/sqlite/statements.rs",
             "WHERE name = ?1 AND revision = ?9 RETURNING revision",
@@ -82,7 +82,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
-        name: "PostgreSQL: a notification that an office is free is believed",
+        name: "PostgreSQL: a notification that an entry is free is believed",
         edits: &[edit(
             "src/backends/sql/postgres/listener.rs",
             "Content::Vacant(_) => false,",
@@ -91,7 +91,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
-        name: "PostgreSQL: each role is told of the server by its own rights",
+        name: "PostgreSQL: each role sees the server by its own rights",
         edits: &[edit("deploy/postgres.sql", "SECURITY DEFINER", "SECURITY INVOKER")],
         noticed_by: &[Databases],
     },
@@ -105,7 +105,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
-        name: "PostgreSQL: a first write rests on a look of another campaign",
+        name: "PostgreSQL: a first write relies on a read of another election",
         edits: &[edit(
             "src/backends/sql/postgres/emptiness.rs",
             "state.changed && !state.refused.contains(&campaign.0);",

@@ -5,7 +5,7 @@ use crate::instrument::Instrument::{Elections, Locks, Scenarios};
 
 pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
-        name: "a guard does not look at the clock itself",
+        name: "a guard does not read the clock itself",
         edits: &[edit(
             "src/election/term.rs",
             "if now < deadline - self.margin {",
@@ -46,12 +46,8 @@ pub const OF_GUARDS: &[Mutation] = &[
         noticed_by: &[Elections],
     },
     Mutation {
-        name: "nobody waits for a step that is being done",
-        edits: &[edit(
-            "src/election/term.rs",
-            "self.held == 0 && self.steps == 0",
-            "self.held == 0",
-        )],
+        name: "a successor does not wait for a running step",
+        edits: &[edit("src/term.rs", "self.held == 0 && self.steps == 0", "self.held == 0")],
         noticed_by: &[Elections],
     },
     Mutation {
@@ -82,7 +78,7 @@ pub const OF_GUARDS: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
-        name: "nobody looks where messages were dropped",
+        name: "no subscriber reads after dropped messages",
         edits: &[edit(
             "src/backends/nats/listener.rs",
             "ConnectionEvent::Missed => self.missed(),",

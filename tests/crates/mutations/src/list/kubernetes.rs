@@ -32,7 +32,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
-        name: "Lease: a record is looked at anew each time, as if it had changed",
+        name: "Lease: each read of a record counts as a change of it",
         edits: &[edit(
             "src/protocol/evidence.rs",
             "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
@@ -59,7 +59,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
-        name: "Lease: a holder of client-go is waited for half as long as it says",
+        name: "Lease: a holder of client-go is waited for half as long as its record states",
         edits: &[edit(
             "src/protocol/vacancy.rs",
             "None if !lock_expires => self.entry.life,",
@@ -68,7 +68,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
-        name: "Lease: a create of one's own that lands late is taken up as if nobody had come before it",
+        name: "Lease: a late own create is adopted as if no holder had come before it",
         edits: &[edit(
             "src/protocol/standby.rs",
             "if !created || number > self.last_over_nothing {",
@@ -86,7 +86,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
-        name: "Lease: a write that was refused is sent again over whatever stands there",
+        name: "Lease: a refused write is repeated unconditionally",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
             "if known.as_ref().map(|known| known.revision) != expected {",
@@ -95,7 +95,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: a release is of whatever stands there",
+        name: "Lease: a release is unconditional",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
             "let known = self.put(name, Some(expected), by, describe, &says).await?;",
@@ -104,7 +104,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: a renewal does not say which object it means",
+        name: "Lease: a renewal does not name its object",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
             "Some(known) => {\n                    let mut object = Value::clone(&known.object);",
@@ -185,7 +185,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: a holder is waited for however long it says",
+        name: "Lease: a holder is waited for as long as it states, without a limit",
         edits: &[edit(
             "src/backends/kubernetes/record.rs",
             "(seconds > 0).then(|| Duration::from_secs(seconds).min(MAX_DURATION))",
@@ -194,7 +194,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: one that is said to be new is, whatever the API server remembers",
+        name: "Lease: one that is declared new counts as new, whatever the API server remembers",
         edits: &[edit(
             "src/backends/kubernetes/fresh.rs",
             "if was_held(place, &then) || uid(&then) != uid(object) {",
@@ -203,7 +203,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: one that was made is the first of its name, whatever the API server remembers",
+        name: "Lease: a created one is the first of its name, whatever the API server remembers",
         edits: &[edit(
             "src/backends/kubernetes/witness.rs",
             "return resource_version(&first) == resource_version(object);",
@@ -212,7 +212,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: a create over nothing that is found later had nobody before it, as was shown before it",
+        name: "Lease: a create found later had no holder before it, as was proven before it",
         edits: &[edit(
             "src/protocol/standby.rs",
             "if !(in_doubt && self.capabilities.empty_is_proof) {",
@@ -221,7 +221,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: whatever says 404 shows that there is no such object",
+        name: "Lease: any 404 proves that there is no such object",
         edits: &[edit(
             "src/backends/kubernetes/api.rs",
             "Err(failure) if failure.is_absence_of(name) => Ok(None),",
@@ -230,7 +230,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: a mark counts for whatever record it stands beside",
+        name: "Lease: a mark counts for any record beside it",
         edits: &[edit(
             "src/backends/kubernetes/codec.rs",
             "Some(Annotation { says, of, .. }) if *of == record => said(says, &record, default_lease),",

@@ -59,7 +59,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Voters],
     },
     Mutation {
-        name: "quorum: a replacement needs nobody's word but one's",
+        name: "quorum: a replacement needs the grant of one voter only",
         edits: &[edit(
             "src/backends/peer/quorum/seats.rs",
             "(size / 2 + 1).min(size.saturating_sub(1))",
@@ -109,7 +109,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Stores],
     },
     Mutation {
-        name: "object store: a write goes over whatever stands there",
+        name: "object store: a write is unconditional",
         edits: &[edit(
             "src/backends/object_storage/store.rs",
             "Some(version) => PutMode::Update(version.clone()),",
@@ -127,7 +127,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Simulation, Stores],
     },
     Mutation {
-        name: "object store: an object is told from an older one by its number, not by its version",
+        name: "object store: an object is distinguished from an older one by its number, not by its version",
         edits: &[edit(
             "src/backends/object_storage/known.rs",
             "if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {",
@@ -145,7 +145,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Simulation],
     },
     Mutation {
-        name: "object store: numbers go on from what stands there alone",
+        name: "object store: numbers continue from the current object only",
         edits: &[edit(
             "src/backends/object_storage/known.rs",
             "next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)",
@@ -154,7 +154,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Simulation],
     },
     Mutation {
-        name: "object store: Go's candidates are told of no allowance for skew",
+        name: "object store: the expiry for Go's candidates has no allowance for skew",
         edits: &[edit(
             "src/backends/object_storage/vimeo_timing.rs",
             "life => life.saturating_add(self.skew),",

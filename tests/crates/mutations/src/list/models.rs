@@ -23,7 +23,7 @@ pub(super) const OF_MODELS: &[Mutation] = &[
         noticed_by: &[Differential],
     },
     Mutation {
-        name: "the model: a row is never said to be over",
+        name: "the model: a row is never reported as over",
         edits: &[edit(
             "tests/crates/sim/src/server.rs",
             "is_judged.then_some(*expires)",
