@@ -37,6 +37,7 @@ const CRATES: [Layers; 2] = [
     Layers {
         root: "cli/src/main.rs",
         modules: &[
+            "text",
             "error",
             "output",
             "prompt",

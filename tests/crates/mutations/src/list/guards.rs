@@ -47,7 +47,11 @@ pub const OF_GUARDS: &[Mutation] = &[
     },
     Mutation {
         name: "a successor does not wait for a running step",
-        edits: &[edit("src/term.rs", "self.held == 0 && self.steps == 0", "self.held == 0")],
+        edits: &[edit(
+            "src/election/term.rs",
+            "self.held == 0 && self.steps == 0",
+            "self.held == 0",
+        )],
         noticed_by: &[Elections],
     },
     Mutation {
