@@ -76,7 +76,7 @@ fn ours(port: u16, object: &str, identity: &str) -> Candidate {
             .with_bucket_name(BUCKET)
             .with_base_url(&format!("http://127.0.0.1:{port}"))
             .with_service_account_key(account);
-        let bucket = Bucket::google(store).expect("a bucket").allow_http().longest_lease(LEASE);
+        let bucket = Bucket::google(store).expect("a bucket").allow_http().max_lease(LEASE);
         let lock = bucket.max_clock_skew(Duration::ZERO).lock();
         new_election(object, lock).identity(identity).lease(LEASE)
     })

@@ -23,12 +23,12 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let lock = Capabilities {
-            longest_lease: TTL,
-            reads: true,
+            max_lease: TTL,
+            can_read: true,
             empty_is_proof: true,
-            expires: true,
+            expires_entries: true,
             reads_are_durable: true,
-            longest_identity: 100,
+            max_identity_len: 100,
         };
         let timing = Timing::new(TimingOptions::default(), TTL).expect("valid timing");
         let mut lab = Self {
@@ -52,7 +52,7 @@ impl Lab {
                     Answer::Written(Ok(Revision(self.revision)))
                 }
                 Request::Release(_) => Answer::Released(Ok(())),
-                Request::Concede(_) => Answer::Conceded(Ok(())),
+                Request::NotifyStepDown(_) => Answer::Conceded(Ok(())),
             };
             self.campaign.handle(self.now, Event::Answered { id, answer });
         }
@@ -83,7 +83,7 @@ fn entry(number: u64) -> Content {
             token: Some(Token(1)),
             since_unix_ms: 0,
         }),
-        life: TTL,
+        ttl: TTL,
         advertisement: None,
     })
 }

@@ -92,7 +92,7 @@ impl Ours {
                 token: self.last.map(|last| Token(last.0)),
                 since_unix_ms: 1,
             },
-            life: lease,
+            ttl: lease,
             advertisement: None,
             timeout: Duration::from_secs(5),
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use incumbent::lock::Lock;
 use incumbent::new_election;
-use incumbent::sql::{Postgres, Sqlite, Tables};
+use incumbent::sql::{Postgres, Sqlite, TableSetup};
 use incumbent_test_support::{PostgresServer, go_program};
 use sqlx::{Connection, PgConnection, Row};
 use tokio::runtime::Runtime;
@@ -67,9 +67,13 @@ impl Place<'_> {
     }
 }
 
-fn ours(name: &str, identity: &str, lock: impl AsyncFnOnce(Tables) -> Arc<dyn Lock>) -> Candidate {
+fn ours(
+    name: &str,
+    identity: &str,
+    lock: impl AsyncFnOnce(TableSetup) -> Arc<dyn Lock>,
+) -> Candidate {
     Candidate::ours(async || {
-        let lock = lock(Tables::make().longest_lease(LEASE)).await;
+        let lock = lock(TableSetup::create().max_lease(LEASE)).await;
         new_election(name, lock).identity(identity).lease(LEASE)
     })
 }

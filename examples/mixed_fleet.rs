@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseLock, LeaseTiming};
-use incumbent::lock::Member;
+use incumbent::lock::LockMember;
 use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, Leadership, all_of, best_effort, new_election, required};
 
 const LEASE: Duration = Duration::from_secs(5);
 
-type Step = fn(&LeaseLock, &NatsLock) -> Vec<Member>;
+type Step = fn(&LeaseLock, &NatsLock) -> Vec<LockMember>;
 
 /// Each shares a required lock with the one before it.
 const STEPS: [(&str, Step); 5] = [

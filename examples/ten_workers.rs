@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     #[cfg(feature = "sqlite")]
     let file = match &args.file {
         Some(file) => {
-            let tables = incumbent::sql::Tables::make().longest_lease(ttl);
+            let tables = incumbent::sql::TableSetup::create().max_lease(ttl);
             Some(Arc::new(incumbent::sql::Sqlite::open_with(file, tables).await?.lock()))
         }
         None => None,

@@ -39,7 +39,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         timing: TimingOptions::default(),
         cool_down: CoolDown::default(),
         backoff: Box::new(Backoff::FIVE_SEC),
-        hold_back: Duration::ZERO,
+        takeover_delay: Duration::ZERO,
         priority: 0,
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
@@ -68,7 +68,7 @@ pub struct ElectionBuilder {
     timing: TimingOptions,
     cool_down: CoolDown,
     backoff: Box<dyn BackoffPolicy>,
-    hold_back: Duration,
+    takeover_delay: Duration,
     priority: u8,
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
@@ -129,8 +129,8 @@ impl ElectionBuilder {
     }
 
     /// How long to let a leader that vanished (not one that released its office) come back first. Default: not at all.
-    pub fn hold_back(mut self, hold_back: Duration) -> Self {
-        self.hold_back = hold_back;
+    pub fn takeover_delay(mut self, takeover_delay: Duration) -> Self {
+        self.takeover_delay = takeover_delay;
         self
     }
 
@@ -246,13 +246,13 @@ impl ElectionBuilder {
                 .identity()
                 .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned()),
         };
-        check_identity(&identity, capabilities.longest_identity)?;
+        check_identity(&identity, capabilities.max_identity_len)?;
         if let Some(advertisement) = &self.advertisement {
             advertisement.check()?;
         }
         let advertisement = self.advertisement.map(Arc::new);
         for (what, duration) in
-            [("hold_back", Some(self.hold_back)), ("cool_down", custom(self.cool_down))]
+            [("takeover_delay", Some(self.takeover_delay)), ("cool_down", custom(self.cool_down))]
         {
             if let Some(duration) = duration.filter(|d| *d > GREATEST_LEASE) {
                 return Err(StartError::TooLong { what, duration });
@@ -271,7 +271,7 @@ impl ElectionBuilder {
                 advertisement: advertisement.clone(),
                 cool_down: self.cool_down,
                 backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
-                hold_back: self.hold_back,
+                takeover_delay: self.takeover_delay,
                 priority: self.priority,
                 choria_peers: self.timing.choria_peers || lock.timing().choria_peers,
                 stands: self.stands,
@@ -305,7 +305,7 @@ fn timing_on(lock: &Arc<dyn Lock>, told: TimingOptions) -> Result<Timing, Timing
             TimingOptions { choria_peers: told.choria_peers || lock.timing().choria_peers, ..told }
         }
     };
-    Timing::new(options, lock.capabilities().longest_lease)
+    Timing::new(options, lock.capabilities().max_lease)
 }
 
 /// The locks to campaign on, in the order in which they are taken.

@@ -199,7 +199,7 @@ impl ExitKind for LockErrorKind {
     fn exit_code(&self) -> Code {
         match self {
             LockErrorKind::Denied => Code::Denied,
-            LockErrorKind::Unavailable | LockErrorKind::Unknown => Code::Unreachable,
+            LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown => Code::Unreachable,
             _ => Code::Failed,
         }
     }

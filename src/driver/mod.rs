@@ -248,12 +248,12 @@ impl Driver {
                 Action::Trouble(failure) => {
                     warn!(error = %failure.message, "the lock does not serve");
                     self.set_lock_failure(Some(failure.clone()));
-                    self.shared().publish(Change::Trouble(failure));
+                    self.shared().publish(Change::LockFailing(failure));
                 }
                 Action::Recovered => {
                     info!("the lock serves again");
                     self.set_lock_failure(None);
-                    self.shared().publish(Change::Recovered);
+                    self.shared().publish(Change::LockRecovered);
                 }
                 Action::Finished => return true,
             }
@@ -295,7 +295,7 @@ impl Driver {
         let shared = Arc::clone(self.shared());
         let grace = self.campaign.least_grace();
         let term = Term::new(shared.term_owner(), token, number, deadline, grace);
-        term.set_lock_failure(shared.status.borrow().trouble.clone());
+        term.set_lock_failure(shared.status.borrow().lock_failure.clone());
         if let Some(tokens) = self.campaign.tokens() {
             term.set_tokens(tokens); // before anybody holds it
         }
@@ -351,7 +351,7 @@ impl Driver {
     fn set_lock_failure(&self, failure: Option<Failure>) {
         let mut term = None;
         self.shared().update(|status| {
-            status.trouble.clone_from(&failure);
+            status.lock_failure.clone_from(&failure);
             term.clone_from(&status.term);
         });
         if let Some(term) = term {
@@ -366,7 +366,8 @@ impl Driver {
                 let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
                 let choria_peers = self.campaign.settings().choria_peers;
-                let expires = self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires);
+                let expires =
+                    self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires_entries);
                 if leader.token.is_none() && expires && !choria_peers {
                     warn!(
                         leader = %identity,

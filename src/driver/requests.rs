@@ -13,7 +13,7 @@ use crate::protocol::{Answer, Failure};
 use crate::time::clock::Instant;
 use crate::util::text::{error_chain, escape_line};
 
-/// How long a concession, which nobody answers, may take to be sent.
+/// How long a notice, which nobody answers, may take to be sent.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A lock, and what is asked of it.
@@ -80,8 +80,8 @@ async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
         Request::Release(release) => {
             Answer::Released(within(release.timeout, lock.release(name, release)).await)
         }
-        Request::Concede(concession) => {
-            Answer::Conceded(within(STEP_DOWN_TIMEOUT, lock.concede(name, concession)).await)
+        Request::NotifyStepDown(notice) => {
+            Answer::Conceded(within(STEP_DOWN_TIMEOUT, lock.notify_step_down(name, notice)).await)
         }
     }
 }
@@ -94,7 +94,7 @@ async fn within<T>(
     match tokio::time::timeout(timeout + timeout / 8, request).await {
         Ok(answer) => answer.map_err(|error| failure(&error)),
         Err(_) => Err(Failure {
-            kind: LockErrorKind::Unknown,
+            kind: LockErrorKind::OutcomeUnknown,
             message: format!("no answer in {timeout:?}").into(),
         }),
     }

@@ -22,9 +22,9 @@ pub enum Change {
     /// Somebody, perhaps this campaigner, holds the election, or nobody does.
     Leader(Option<Leader>),
     /// Requests to the lock fail, for a reason of another kind than before.
-    Trouble(Failure),
+    LockFailing(Failure),
     /// They succeed again.
-    Recovered,
+    LockRecovered,
     /// The reader was too slow, and so many changes were dropped.
     Missed(u64),
 }

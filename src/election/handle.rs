@@ -119,8 +119,8 @@ impl Election {
     }
 
     /// What keeps requests to the lock from succeeding, while something does.
-    pub fn trouble(&self) -> Option<Failure> {
-        self.shared().status.borrow().trouble.clone()
+    pub fn lock_failure(&self) -> Option<Failure> {
+        self.shared().status.borrow().lock_failure.clone()
     }
 
     /// The token of the term in which this campaigner leads at this moment.
@@ -240,8 +240,8 @@ impl Observer {
     }
 
     /// What keeps requests to the lock from succeeding, while something does.
-    pub fn trouble(&self) -> Option<Failure> {
-        self.election.trouble()
+    pub fn lock_failure(&self) -> Option<Failure> {
+        self.election.lock_failure()
     }
 
     /// Every change from now on, oldest first.

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::inbox::{Inbox, Input};
-use crate::lock::{Concession, Coverage, Hint};
+use crate::lock::{Coverage, Hint, StepDownNotice};
 
 /// How many hints may wait before they are replaced by what they come to.
 const WAITING: usize = 64;
-/// How many concessions are kept beyond that.
+/// How many notices are kept beyond that.
 const MAX_STEP_DOWNS: usize = 16;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Missed {
     lock: usize,
     /// The last that was told.
     coverage: Option<Coverage>,
-    concessions: Vec<Concession>,
+    notices: Vec<StepDownNotice>,
 }
 
 impl HintQueue {
@@ -54,10 +54,10 @@ impl HintQueue {
     /// What the hints came to that were too many, in an order in which they may be told, for each lock.
     pub fn take_missed(&self) -> impl Iterator<Item = (usize, Hint)> + use<> {
         let missed = self.queue().missed.take().unwrap_or_default();
-        missed.into_iter().flat_map(|Missed { lock, coverage, concessions }| {
-            let conceded = concessions.into_iter().map(Hint::Conceded);
+        missed.into_iter().flat_map(|Missed { lock, coverage, notices }| {
+            let conceded = notices.into_iter().map(Hint::SteppedDown);
             let hints = coverage.map(Hint::Coverage).into_iter().chain(conceded);
-            hints.chain([Hint::Look]).map(move |hint| (lock, hint))
+            hints.chain([Hint::Recheck]).map(move |hint| (lock, hint))
         })
     }
 }
@@ -75,16 +75,16 @@ impl Queue {
         };
         let missed = self.missed.get_or_insert_default();
         let at = missed.iter().position(|missed| missed.lock == lock).unwrap_or_else(|| {
-            missed.push(Missed { lock, coverage: None, concessions: Vec::new() });
+            missed.push(Missed { lock, coverage: None, notices: Vec::new() });
             missed.len() - 1
         });
         match (missed.get_mut(at), hint) {
             (Some(missed), Hint::Coverage(coverage)) => missed.coverage = Some(coverage),
-            (Some(missed), Hint::Conceded(concession)) => {
-                if missed.concessions.len() == MAX_STEP_DOWNS {
-                    missed.concessions.remove(0);
+            (Some(missed), Hint::SteppedDown(notice)) => {
+                if missed.notices.len() == MAX_STEP_DOWNS {
+                    missed.notices.remove(0);
                 }
-                missed.concessions.push(concession);
+                missed.notices.push(notice);
             }
             _ => {} // a look tells as much
         }
@@ -106,12 +106,12 @@ mod tests {
         let (shared, mut inputs) = Shared::new("e".into(), "c".into(), Arc::new(BootClock));
         let sink = shared.hint_sink(1);
         for _ in 0..WAITING {
-            sink.send(Hint::Look);
+            sink.send(Hint::Recheck);
         }
         sink.send(Hint::Coverage(Coverage::Full));
         let (token, revision) = (Token(1), Revision(1));
         let left = std::time::Duration::ZERO;
-        sink.send(Hint::Conceded(Concession { by: Nonce(1), token, revision, left }));
+        sink.send(Hint::SteppedDown(StepDownNotice { by: Nonce(1), token, revision, left }));
         for _ in 0..WAITING {
             assert!(matches!(inputs.try_recv(), Ok(Input::Hint { lock: 1, .. })));
             shared.hints.took();
@@ -123,11 +123,15 @@ mod tests {
         assert!(
             matches!(
                 missed[..],
-                [(1, Hint::Coverage(Coverage::None)), (1, Hint::Conceded(_)), (1, Hint::Look),]
+                [
+                    (1, Hint::Coverage(Coverage::None)),
+                    (1, Hint::SteppedDown(_)),
+                    (1, Hint::Recheck),
+                ]
             ),
             "{missed:?}"
         );
-        sink.send(Hint::Look);
+        sink.send(Hint::Recheck);
         assert!(matches!(inputs.try_recv(), Ok(Input::Hint { .. })));
     }
 }

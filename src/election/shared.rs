@@ -42,7 +42,7 @@ enum ChangeSender {
 pub(crate) struct Status {
     pub state: State,
     pub leader: Option<Leader>,
-    pub trouble: Option<Failure>,
+    pub lock_failure: Option<Failure>,
     pub term: Option<Arc<Term>>,
     pub stopping: bool,
     pub finished: bool,

@@ -11,7 +11,7 @@ pub enum LockErrorKind {
     /// The expected revision is not the last one: somebody else wrote, or the entry is gone.
     Conflict,
     /// The request may have been applied or not: no answer came.
-    Unknown,
+    OutcomeUnknown,
     /// The request was not applied; try again.
     Unavailable,
     /// The server refuses us the right.

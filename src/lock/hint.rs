@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Concession;
 use super::Record;
 use super::Revision;
+use super::StepDownNotice;
 
 /// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
 /// to a conditional write does.
@@ -25,9 +25,9 @@ pub enum Hint {
         age: Option<Duration>,
     },
     /// A holder concedes.
-    Conceded(Concession),
+    SteppedDown(StepDownNotice),
     /// Something may have changed.
-    Look,
+    Recheck,
     /// How much hints can be relied on from now on.
     Coverage(Coverage),
 }

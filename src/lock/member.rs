@@ -16,12 +16,12 @@ pub enum Need {
 
 /// One of the locks that a lock is made of.
 #[derive(Debug, Clone)]
-pub struct Member {
+pub struct LockMember {
     pub(crate) lock: Arc<dyn Lock>,
     pub(crate) need: Need,
 }
 
-impl Member {
+impl LockMember {
     /// `lock`, with what a term needs of it.
     pub fn new(lock: impl Lock, need: Need) -> Self {
         Self { lock: Arc::new(lock), need }
@@ -38,7 +38,7 @@ impl Member {
     }
 }
 
-impl<L: Lock> From<L> for Member {
+impl<L: Lock> From<L> for LockMember {
     fn from(lock: L) -> Self {
         Self::new(lock, Need::Required)
     }

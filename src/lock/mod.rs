@@ -25,8 +25,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 pub use advertisement::{Advertisement, AdvertisementError};
 pub use error::{LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
-pub use member::{Member, Need};
-pub use request::{Concession, Release, Request, Write};
+pub use member::{LockMember, Need};
+pub use request::{Release, Request, StepDownNotice, Write};
 
 pub use types::{
     Capabilities, Content, Entry, Mark, Nonce, Reading, Record, Revision, Token, Tombstone, WriteId,
@@ -53,7 +53,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// The locks that it is made of, in the order in which they are to be taken, if it is made of several: then a campaign
     /// asks these and never the lock itself. Default: it is one lock.
-    fn members(&self) -> Option<&[Member]> {
+    fn members(&self) -> Option<&[LockMember]> {
         None
     }
 
@@ -83,12 +83,12 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Tells candidates that the work of a deposed holder has stopped. Best effort. Default: there is nowhere to say it, and
     /// what is not in the entry reaches nobody.
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        let _ = (name, concession);
+        let _ = (name, notice);
         std::future::ready(Ok(())).boxed()
     }
 
@@ -146,7 +146,7 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
         (**self).identity()
     }
 
-    fn members(&self) -> Option<&[Member]> {
+    fn members(&self) -> Option<&[LockMember]> {
         (**self).members()
     }
 
@@ -178,12 +178,12 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
         (**self).release(name, release)
     }
 
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        (**self).concede(name, concession)
+        (**self).notify_step_down(name, notice)
     }
 
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {

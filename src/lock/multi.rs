@@ -35,7 +35,7 @@
 //! # Best effort
 //! A [`best_effort`] lock is taken in its turn like the others, and released like them. But while its requests have failed for as
 //! long as one request may take (an eighth of the lease, 250 ms to 5 s), whether it cannot be reached, refuses, or its bucket is missing, a
-//! term begins and goes on without it. That is reported by [`Election::trouble`](crate::Election::trouble). As soon as it
+//! term begins and goes on without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
 //! answers again it is taken again. **While it is seen to be held by somebody else there is no term**: none begins, and one
 //! in office ends with [`Cause::Usurped`](crate::Cause::Usurped). Whoever held it when it went out of sight is waited for until the
 //! lease last seen is over. Its deletion by an operator ends a term. It does not bound the deadline.
@@ -55,8 +55,8 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 
 use crate::lock::{
-    Capabilities, Concession, Lock, LockError, LockErrorKind, Member, Need, Reading, Release,
-    Revision, Write,
+    Capabilities, Lock, LockError, LockErrorKind, LockMember, Need, Reading, Release, Revision,
+    StepDownNotice, Write,
 };
 
 /// Several locks as one, taken in this order and released in reverse: see the [module](mod@crate::lock::multi).
@@ -64,61 +64,63 @@ use crate::lock::{
 /// Locks of one type are given as they are, and are required. Others are given as [`required`] or [`best_effort`]. At
 /// least one must be required: [`start`](crate::ElectionBuilder::start) refuses anything else. Locks that are themselves
 /// made of several are taken apart.
-pub fn all_of<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> AllOf {
-    AllOf { members: members.into_iter().flat_map(|member| single_locks(member.into())).collect() }
+pub fn all_of<M: Into<LockMember>>(members: impl IntoIterator<Item = M>) -> MultiLock {
+    MultiLock {
+        members: members.into_iter().flat_map(|member| single_locks(member.into())).collect(),
+    }
 }
 
 /// A lock without which there is no term.
-pub fn required(lock: impl Lock) -> Member {
-    Member::new(lock, Need::Required)
+pub fn required(lock: impl Lock) -> LockMember {
+    LockMember::new(lock, Need::Required)
 }
 
 /// A lock without which a term goes on while it cannot be had, but not while somebody else is seen to hold it.
-pub fn best_effort(lock: impl Lock) -> Member {
-    Member::new(lock, Need::BestEffort)
+pub fn best_effort(lock: impl Lock) -> LockMember {
+    LockMember::new(lock, Need::BestEffort)
 }
 
-fn single_locks(member: Member) -> Vec<Member> {
+fn single_locks(member: LockMember) -> Vec<LockMember> {
     let Some(parts) = member.lock.members() else { return vec![member] };
-    let need = |part: &Member| match member.need {
+    let need = |part: &LockMember| match member.need {
         Need::Required => part.need,
         Need::BestEffort => Need::BestEffort,
     };
-    parts.iter().map(|part| Member { need: need(part), ..part.clone() }).collect()
+    parts.iter().map(|part| LockMember { need: need(part), ..part.clone() }).collect()
 }
 
 /// What [`all_of`] makes. Its campaigns ask its [`members`](Lock::members); the lock itself answers nothing.
 #[derive(Debug, Clone)]
-pub struct AllOf {
-    members: Vec<Member>,
+pub struct MultiLock {
+    members: Vec<LockMember>,
 }
 
-impl AllOf {
+impl MultiLock {
     fn no_lock<'a, T: Send + 'a>(&self) -> BoxFuture<'a, Result<T, LockError>> {
         let message = "a lock made of several is not asked itself: pass it to new_election() as it is, or ask its members";
         ready(Err(LockError::new(LockErrorKind::Misconfigured, message))).boxed()
     }
 }
 
-impl Lock for AllOf {
+impl Lock for MultiLock {
     /// What all of them can do.
     fn capabilities(&self) -> Capabilities {
         let none = Capabilities {
-            longest_lease: Duration::MAX,
-            reads: true,
+            max_lease: Duration::MAX,
+            can_read: true,
             empty_is_proof: true,
-            expires: true,
+            expires_entries: true,
             reads_are_durable: true,
-            longest_identity: usize::MAX,
+            max_identity_len: usize::MAX,
         };
         self.members.iter().map(|member| member.lock.capabilities()).fold(none, |a, b| {
             Capabilities {
-                longest_lease: a.longest_lease.min(b.longest_lease),
-                reads: a.reads && b.reads,
+                max_lease: a.max_lease.min(b.max_lease),
+                can_read: a.can_read && b.can_read,
                 empty_is_proof: a.empty_is_proof && b.empty_is_proof,
-                expires: a.expires && b.expires,
+                expires_entries: a.expires_entries && b.expires_entries,
                 reads_are_durable: a.reads_are_durable && b.reads_are_durable,
-                longest_identity: a.longest_identity.min(b.longest_identity),
+                max_identity_len: a.max_identity_len.min(b.max_identity_len),
             }
         })
     }
@@ -128,7 +130,7 @@ impl Lock for AllOf {
         self.members.iter().find_map(|member| member.lock.identity())
     }
 
-    fn members(&self) -> Option<&[Member]> {
+    fn members(&self) -> Option<&[LockMember]> {
         Some(&self.members)
     }
 
@@ -148,7 +150,11 @@ impl Lock for AllOf {
         self.no_lock()
     }
 
-    fn concede<'a>(&'a self, _: &'a str, _: Concession) -> BoxFuture<'a, Result<(), LockError>> {
+    fn notify_step_down<'a>(
+        &'a self,
+        _: &'a str,
+        _: StepDownNotice,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
         self.no_lock()
     }
 }

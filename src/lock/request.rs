@@ -20,7 +20,7 @@ pub struct Write {
     /// The rest of the entry.
     pub mark: Mark,
     /// How long the entry must live at the least, from this write.
-    pub life: Duration,
+    pub ttl: Duration,
     /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
     pub advertisement: Option<Arc<Advertisement>>,
     /// How long to wait for the answer.
@@ -46,7 +46,7 @@ pub struct Release {
 /// A deposed holder's word that its work has stopped and that it will not lead in this term again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
-pub struct Concession {
+pub struct StepDownNotice {
     /// The holder.
     pub by: Nonce,
     /// Its term.
@@ -70,6 +70,6 @@ pub enum Request {
     Write(Write),
     /// [`Lock::release`](super::Lock::release).
     Release(Release),
-    /// [`Lock::concede`](super::Lock::concede).
-    Concede(Concession),
+    /// [`Lock::notify_step_down`](super::Lock::notify_step_down).
+    NotifyStepDown(StepDownNotice),
 }

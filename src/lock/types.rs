@@ -83,7 +83,7 @@ pub struct Entry {
     pub mark: Option<Mark>,
     /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer has said
     /// that it must be waited for.
-    pub life: Duration,
+    pub ttl: Duration,
     /// Where its writer can be reached, if it says so.
     pub advertisement: Option<Arc<Advertisement>>,
 }
@@ -144,18 +144,18 @@ pub enum Reading {
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Capabilities {
     /// The longest lease that anybody may hold here: how long to wait where nothing is known about the last holder.
-    pub longest_lease: Duration,
+    pub max_lease: Duration,
     /// Whether this campaigner may read the entry. Without it an unknown outcome cannot be settled.
-    pub reads: bool,
+    pub can_read: bool,
     /// For a campaigner that may not read: whether a create over nothing shows that nobody has written for as long as any
     /// lease may last.
     pub empty_is_proof: bool,
     /// Whether the lock itself frees an entry that nobody renews. Where it does not, as on a Kubernetes Lease, candidates
     /// judge by their own clocks for how long an entry has not changed, and write over it.
-    pub expires: bool,
+    pub expires_entries: bool,
     /// Whether a write that a read shows is as durable as an acknowledged one. Where it is not, as on a database that shows
     /// a commit before its replicas have it, a renewal that a read finds extends no term.
     pub reads_are_durable: bool,
     /// The most bytes an identity may have.
-    pub longest_identity: usize,
+    pub max_identity_len: usize,
 }

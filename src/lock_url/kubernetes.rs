@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use crate::backends::kubernetes::{Carrier, Cluster, LeaseTiming, ObjectLock, check_namespace};
+use crate::backends::kubernetes::{
+    Cluster, LeaseTiming, ResourceKind, ResourceLock, check_namespace,
+};
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
@@ -29,9 +31,9 @@ enum Kind {
 
 /// The objects that a `kubernetes:` URL names, for whoever examines them.
 #[derive(Debug, Clone)]
-pub struct NamedObjects(pub(super) KubernetesTarget);
+pub struct KubernetesObjects(pub(super) KubernetesTarget);
 
-impl NamedObjects {
+impl KubernetesObjects {
     /// The API server, and the namespace. Does no request.
     ///
     /// # Errors
@@ -87,7 +89,7 @@ impl KubernetesTarget {
     }
 
     /// What Kubernetes cannot say is left for the election to refuse.
-    pub fn for_lease(&mut self, lease: Duration) {
+    pub fn with_lease(&mut self, lease: Duration) {
         if let (None, Ok(timing)) = (self.timing, LeaseTiming::of_lease(lease)) {
             self.timing = Some(timing);
         }
@@ -118,7 +120,7 @@ impl KubernetesTarget {
         Ok(cluster)
     }
 
-    fn chosen<C: Carrier>(&self, mut lock: ObjectLock<C>) -> Arc<dyn Lock> {
+    fn chosen<C: ResourceKind>(&self, mut lock: ResourceLock<C>) -> Arc<dyn Lock> {
         if let Some(timing) = self.timing {
             lock = lock.timing(timing);
         }

@@ -29,7 +29,7 @@ impl MemoryTarget {
         })
     }
 
-    pub fn for_lease(&mut self, lease: Duration) {
+    pub fn with_lease(&mut self, lease: Duration) {
         self.made_for = Some(lease);
     }
 
@@ -38,7 +38,7 @@ impl MemoryTarget {
         let fresh =
             || self.ttl.or(self.made_for).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
         let lock = locks.entry(self.name.clone()).or_insert_with(fresh);
-        let has = lock.capabilities().longest_lease;
+        let has = lock.capabilities().max_lease;
         match self.ttl.filter(|ttl| *ttl != has) {
             Some(ttl) => Err(LockUrlError::malformed(format!(
                 "memory:{}: it is open with a TTL of {has:?}, not {ttl:?}",

@@ -54,7 +54,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::multi::all_of;
-use crate::lock::{Lock, Member, Need};
+use crate::lock::{Lock, LockMember, Need};
 
 pub use error::{LockUrlError, LockUrlErrorKind};
 use parts::Parts;
@@ -81,21 +81,21 @@ struct One {
 impl LockUrl {
     /// What [`open`](Self::open) makes where it is missing, a bucket or tables, is made for leases of this length, and a Lease of
     /// Kubernetes is timed by it. What is there stays as it is, and [`lease`](crate::ElectionBuilder::lease) is told apart from this.
-    pub fn for_lease(mut self, lease: Duration) -> Self {
-        self.members.iter_mut().for_each(|one| one.place.for_lease(lease));
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.members.iter_mut().for_each(|one| one.place.with_lease(lease));
         self
     }
 
     /// As with `create=no` behind each of its URLs: [`open`](Self::open) makes neither a bucket nor tables, and fails where they are
     /// missing; and a peer has no vote, nor the place and the name that its URL tells. For those who only look.
-    pub fn make_nothing(mut self) -> Self {
-        self.members.iter_mut().for_each(|one| one.place.make_nothing());
+    pub fn without_create(mut self) -> Self {
+        self.members.iter_mut().for_each(|one| one.place.without_create());
         self
     }
 
     /// What each of the URLs names, in their order, to be examined rather than opened. Asks nobody.
-    pub fn named(&self) -> Vec<NamedLock> {
-        let named = self.members.iter().map(|one| NamedLock {
+    pub fn targets(&self) -> Vec<UrlTarget> {
+        let named = self.members.iter().map(|one| UrlTarget {
             shown: one.shown.clone(),
             need: one.need,
             named: one.place.named(),
@@ -122,7 +122,7 @@ impl LockUrl {
         }
         let mut members = Vec::with_capacity(self.members.len());
         for One { place, need, .. } in &self.members {
-            members.push(Member::new(place.open().await?, *need));
+            members.push(LockMember::new(place.open().await?, *need));
         }
         Ok(Arc::new(all_of(members)))
     }
@@ -175,13 +175,13 @@ impl fmt::Debug for LockUrl {
 /// One of the URLs of a [`LockUrl`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct NamedLock {
+pub struct UrlTarget {
     /// The URL, without secrets.
     pub shown: String,
     /// What a term needs of it.
     pub need: Need,
     /// What it names; an error where its settings, or those of the environment, cannot be used.
-    pub named: Result<Named, LockUrlError>,
+    pub named: Result<LockTarget, LockUrlError>,
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::lock::Lock;
 /// The bucket that a `nats:` URL names, for whoever examines it.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct NamedBucket {
+pub struct NatsBucket {
     /// The servers, maybe with a user and a password.
     pub servers: Vec<ServerAddr>,
     /// The bucket.
@@ -31,7 +31,7 @@ pub struct NamedBucket {
 
 #[derive(Clone)]
 pub(super) struct NatsTarget {
-    pub named: NamedBucket,
+    pub named: NatsBucket,
     ttl: Option<Duration>,
     /// The TTL of a bucket that is made.
     made_for: Option<Duration>,
@@ -60,7 +60,7 @@ impl NatsTarget {
             })
             .collect();
         let bucket = parts.decoded(path.trim_end_matches('/'))?;
-        let named = NamedBucket {
+        let named = NatsBucket {
             servers: servers?,
             bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
             domain: parts.take("domain"),
@@ -77,16 +77,16 @@ impl NatsTarget {
         })
     }
 
-    pub fn for_lease(&mut self, lease: Duration) {
+    pub fn with_lease(&mut self, lease: Duration) {
         self.made_for = Some(lease);
     }
 
-    pub fn make_nothing(&mut self) {
+    pub fn without_create(&mut self) {
         self.create = false;
     }
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let NamedBucket { servers, bucket, domain, creds, ca, with_choria } = &self.named;
+        let NatsBucket { servers, bucket, domain, creds, ca, with_choria } = &self.named;
         let mut options = ConnectOptions::new();
         if let Some(file) = creds {
             let read = options.credentials_file(file).await;
@@ -148,9 +148,9 @@ impl NatsTarget {
 }
 
 /// Addresses may have passwords.
-impl std::fmt::Debug for NamedBucket {
+impl std::fmt::Debug for NatsBucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NamedBucket").field("bucket", &self.bucket).finish_non_exhaustive()
+        f.debug_struct("NatsBucket").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::lock::Lock;
 pub(super) struct ObjectStorageTarget {
     /// Without options.
     url: String,
-    longest_lease: Option<Duration>,
+    max_lease: Option<Duration>,
     max_clock_skew: Option<Duration>,
     allow_http: bool,
     shown: String,
@@ -26,15 +26,15 @@ impl ObjectStorageTarget {
         }
         Ok(Self {
             url: format!("{}:{}", parts.scheme(), parts.decoded(parts.place())?),
-            longest_lease: parts.take_duration("longest-lease")?,
+            max_lease: parts.take_duration("longest-lease")?,
             max_clock_skew: parts.take_duration("max-clock-skew")?,
             allow_http: parts.take_flag("allow-http")?,
             shown: parts.shown().to_owned(),
         })
     }
 
-    pub fn for_lease(&mut self, lease: Duration) {
-        self.longest_lease.get_or_insert(lease);
+    pub fn with_lease(&mut self, lease: Duration) {
+        self.max_lease.get_or_insert(lease);
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
@@ -47,8 +47,8 @@ impl ObjectStorageTarget {
             LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
         });
         let mut bucket = bucket?;
-        if let Some(longest) = self.longest_lease {
-            bucket = bucket.longest_lease(longest);
+        if let Some(longest) = self.max_lease {
+            bucket = bucket.max_lease(longest);
         }
         if let Some(skew) = self.max_clock_skew {
             bucket = bucket.max_clock_skew(skew);

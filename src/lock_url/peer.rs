@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use crate::backends::peer::{Dns, Peer, PeerStartError, QuorumStartError};
+use crate::backends::peer::{DnsSource, Peer, PeerStartError, QuorumStartError};
 use crate::lock::Lock;
 
 /// The members of a group that a `peer:` URL names, for whoever examines them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct NamedPeers {
+pub struct PeerGroup {
     /// Where this one is to listen.
     pub bind: SocketAddr,
     /// The others, as far as they are listed.
@@ -37,7 +37,7 @@ const KEY_FILE: &str = "INCUMBENT_PEER_KEY_FILE";
 
 #[derive(Debug, Clone)]
 pub(super) struct PeerTarget {
-    pub named: NamedPeers,
+    pub named: PeerGroup,
     /// Whether it has no vote.
     only_looks: bool,
     shown: String,
@@ -78,7 +78,7 @@ impl PeerTarget {
                 "without a quorum two peers may lead at once: say how many there are, as in quorum=3",
             )
         })?;
-        let named = NamedPeers {
+        let named = PeerGroup {
             bind,
             peers,
             dns,
@@ -91,16 +91,16 @@ impl PeerTarget {
         Ok(Self { named, only_looks: false, shown: parts.shown().to_owned() })
     }
 
-    pub fn for_lease(&mut self, lease: Duration) {
+    pub fn with_lease(&mut self, lease: Duration) {
         self.named.lease.get_or_insert(lease);
     }
 
-    pub fn make_nothing(&mut self) {
+    pub fn without_create(&mut self) {
         self.only_looks = true;
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let NamedPeers { bind, peers, dns, id, quorum, voters, lease, key_file } = &self.named;
+        let PeerGroup { bind, peers, dns, id, quorum, voters, lease, key_file } = &self.named;
         // Who only looks may do so beside the member that the URL names, on its machine: at any port, as anybody.
         let bind = if self.only_looks { SocketAddr::new(bind.ip(), 0) } else { *bind };
         let mut member = Peer::builder().bind(bind);
@@ -108,7 +108,7 @@ impl PeerTarget {
             member = member.peer(*peer);
         }
         if let Some((host, port)) = dns {
-            member = member.peers(Dns::new(host, *port));
+            member = member.peers(DnsSource::new(host, *port));
         }
         if let Some(id) = id.as_ref().filter(|_| !self.only_looks) {
             member = member.id(id);

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use super::targets::Named;
+use super::targets::LockTarget;
 #[cfg(feature = "sqlite")]
 use crate::backends::sql::Sqlite;
 #[cfg(feature = "postgres")]
 use crate::backends::sql::{Postgres, PostgresProbe};
-use crate::backends::sql::{SqlError, SqlErrorKind, Tables};
+use crate::backends::sql::{SqlError, SqlErrorKind, TableSetup};
 use crate::lock::Lock;
 
 #[derive(Clone)]
 pub(super) struct SqlTarget {
     database: Database,
-    tables: Tables,
+    tables: TableSetup,
     shown: String,
 }
 
@@ -54,24 +54,24 @@ impl SqlTarget {
         Ok(Self { database, tables, shown: parts.shown().to_owned() })
     }
 
-    pub fn for_lease(&mut self, lease: Duration) {
-        self.tables = self.tables.longest_lease(lease);
+    pub fn with_lease(&mut self, lease: Duration) {
+        self.tables = self.tables.max_lease(lease);
     }
 
-    pub fn make_nothing(&mut self) {
-        self.tables = Tables::existing().longest_lease(self.tables.lease_of_made());
+    pub fn without_create(&mut self) {
+        self.tables = TableSetup::existing().max_lease(self.tables.lease_of_made());
     }
 
-    pub fn named(&self) -> Result<Named, LockUrlError> {
+    pub fn named(&self) -> Result<LockTarget, LockUrlError> {
         let tables = self.tables;
         Ok(match &self.database {
             #[cfg(feature = "postgres")]
             Database::Postgres(url) => {
                 let probe = PostgresProbe::new(url).map_err(|error| self.failed(error))?;
-                Named::Postgres { probe, tables }
+                LockTarget::Postgres { probe, tables }
             }
             #[cfg(feature = "sqlite")]
-            Database::Sqlite(path) => Named::Sqlite { path: path.clone(), tables },
+            Database::Sqlite(path) => LockTarget::Sqlite { path: path.clone(), tables },
         })
     }
 
@@ -99,10 +99,10 @@ impl SqlTarget {
     }
 }
 
-fn tables(parts: &mut Parts) -> Result<Tables, LockUrlError> {
-    let tables = if parts.take_create()? { Tables::make() } else { Tables::existing() };
+fn tables(parts: &mut Parts) -> Result<TableSetup, LockUrlError> {
+    let tables = if parts.take_create()? { TableSetup::create() } else { TableSetup::existing() };
     let longest = parts.take_duration("longest-lease")?;
-    Ok(longest.map_or(tables, |longest| tables.longest_lease(longest)))
+    Ok(longest.map_or(tables, |longest| tables.max_lease(longest)))
 }
 
 /// A URL may have a password.

@@ -16,9 +16,9 @@ use super::parts::Parts;
 use super::peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::sql;
-use super::targets::Named;
 #[cfg(feature = "kubernetes")]
-use super::targets::NamedObjects;
+use super::targets::KubernetesObjects;
+use super::targets::LockTarget;
 use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
@@ -62,30 +62,30 @@ impl Target {
         }
     }
 
-    pub fn for_lease(&mut self, lease: Duration) {
+    pub fn with_lease(&mut self, lease: Duration) {
         match self {
-            Self::Memory(place) => place.for_lease(lease),
+            Self::Memory(place) => place.with_lease(lease),
             #[cfg(feature = "nats")]
-            Self::Nats(place) => place.for_lease(lease),
+            Self::Nats(place) => place.with_lease(lease),
             #[cfg(feature = "kubernetes")]
-            Self::Kubernetes(place) => place.for_lease(lease),
+            Self::Kubernetes(place) => place.with_lease(lease),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            Self::Sql(place) => place.for_lease(lease),
+            Self::Sql(place) => place.with_lease(lease),
             #[cfg(feature = "_objects")]
-            Self::Objects(place) => place.for_lease(lease),
+            Self::Objects(place) => place.with_lease(lease),
             #[cfg(feature = "peer")]
-            Self::Peer(place) => place.for_lease(lease),
+            Self::Peer(place) => place.with_lease(lease),
         }
     }
 
-    pub fn make_nothing(&mut self) {
+    pub fn without_create(&mut self) {
         match self {
             #[cfg(feature = "nats")]
-            Self::Nats(place) => place.make_nothing(),
+            Self::Nats(place) => place.without_create(),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            Self::Sql(place) => place.make_nothing(),
+            Self::Sql(place) => place.without_create(),
             #[cfg(feature = "peer")]
-            Self::Peer(place) => place.make_nothing(),
+            Self::Peer(place) => place.without_create(),
             #[allow(unreachable_patterns, reason = "as the features are")]
             _ => {}
         }
@@ -107,19 +107,19 @@ impl Target {
         }
     }
 
-    pub fn named(&self) -> Result<Named, LockUrlError> {
+    pub fn named(&self) -> Result<LockTarget, LockUrlError> {
         match self {
-            Self::Memory(_) => Ok(Named::Memory),
+            Self::Memory(_) => Ok(LockTarget::Memory),
             #[cfg(feature = "nats")]
-            Self::Nats(place) => Ok(Named::Nats(place.named.clone())),
+            Self::Nats(place) => Ok(LockTarget::Nats(place.named.clone())),
             #[cfg(feature = "kubernetes")]
-            Self::Kubernetes(place) => Ok(Named::Kubernetes(NamedObjects(place.clone()))),
+            Self::Kubernetes(place) => Ok(LockTarget::Kubernetes(KubernetesObjects(place.clone()))),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             Self::Sql(place) => place.named(),
             #[cfg(feature = "_objects")]
-            Self::Objects(place) => place.bucket().map(Named::Objects),
+            Self::Objects(place) => place.bucket().map(LockTarget::Objects),
             #[cfg(feature = "peer")]
-            Self::Peer(place) => Ok(Named::Peers(place.named.clone())),
+            Self::Peer(place) => Ok(LockTarget::Peers(place.named.clone())),
         }
     }
 }

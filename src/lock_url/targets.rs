@@ -1,31 +1,31 @@
 //! What URLs name, for whoever examines it rather than stands there.
 
 #[cfg(feature = "kubernetes")]
-pub use super::kubernetes::NamedObjects;
+pub use super::kubernetes::KubernetesObjects;
 #[cfg(feature = "nats")]
-pub use super::nats::NamedBucket;
+pub use super::nats::NatsBucket;
 #[cfg(feature = "peer")]
-pub use super::peer::NamedPeers;
+pub use super::peer::PeerGroup;
 
 /// What one URL names, not opened: nothing was made, and nobody was asked.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Named {
+pub enum LockTarget {
     /// A lock of this process.
     Memory,
     /// A bucket of NATS.
     #[cfg(feature = "nats")]
-    Nats(NamedBucket),
+    Nats(NatsBucket),
     /// The objects of a Kubernetes namespace.
     #[cfg(feature = "kubernetes")]
-    Kubernetes(NamedObjects),
+    Kubernetes(KubernetesObjects),
     /// A PostgreSQL database.
     #[cfg(feature = "postgres")]
     Postgres {
         /// A way to ask it.
         probe: crate::backends::sql::PostgresProbe,
         /// Whether tables are made, and how.
-        tables: crate::backends::sql::Tables,
+        tables: crate::backends::sql::TableSetup,
     },
     /// A SQLite file.
     #[cfg(feature = "sqlite")]
@@ -33,12 +33,12 @@ pub enum Named {
         /// Where it is.
         path: std::path::PathBuf,
         /// Whether the file and its tables are made, and how.
-        tables: crate::backends::sql::Tables,
+        tables: crate::backends::sql::TableSetup,
     },
     /// Objects of a bucket.
     #[cfg(feature = "_objects")]
     Objects(crate::backends::object_storage::Bucket),
     /// A quorum of peers.
     #[cfg(feature = "peer")]
-    Peers(NamedPeers),
+    Peers(PeerGroup),
 }

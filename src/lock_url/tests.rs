@@ -94,7 +94,7 @@ fn secrets_are_never_shown() {
         "postgres://me@localhost/db?sslpassword=secret&port=x",
     ] {
         let told = match LockUrl::from_str(url) {
-            Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.named()),
+            Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.targets()),
             Err(error) => format!("{error} {error:?}"),
         };
         assert!(!told.contains("secret"), "{told}");
@@ -157,7 +157,7 @@ async fn several_urls_are_all_of_their_locks() {
         "memory:several_a?ttl=5s memory:several_b?ttl=7s&need=best-effort".parse().unwrap();
     assert_eq!(url.to_string(), "memory:several_a?ttl=5s memory:several_b?ttl=7s&need=best-effort");
     let lock = url.open().await.unwrap();
-    let needs: Vec<Need> = lock.members().unwrap().iter().map(Member::need).collect();
+    let needs: Vec<Need> = lock.members().unwrap().iter().map(LockMember::need).collect();
     assert_eq!(needs, [Need::Required, Need::BestEffort]);
     let election = new_election("my_app", lock).start().unwrap();
     let leadership = election.won().await.unwrap();
@@ -210,7 +210,7 @@ proptest! {
                 .lease(span(1))
                 .renewal(span(2))
                 .grace(span(3))
-                .hold_back(span(4))
+                .takeover_delay(span(4))
                 .cool_down(crate::protocol::CoolDown::For(span(5)));
             if choria {
                 builder = builder.with_choria();

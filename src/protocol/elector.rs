@@ -78,7 +78,7 @@ impl fmt::Debug for Campaign {
 }
 
 impl Campaign {
-    /// How many concessions and unknown writes are remembered.
+    /// How many notices and unknown writes are remembered.
     pub(super) const REMEMBERED: usize = 16;
 
     /// A campaign that has not begun.
@@ -206,8 +206,8 @@ impl Campaign {
                 self.hear(now, record, previous);
                 self.hears_though_it_cannot_read();
             }
-            Hint::Conceded(concession) => self.hear_concession(now, concession),
-            Hint::Look => self.look_soon(now),
+            Hint::SteppedDown(notice) => self.hear_concession(now, notice),
+            Hint::Recheck => self.look_soon(now),
             Hint::Coverage(coverage) => {
                 self.coverage = coverage;
                 self.look_soon(now);

@@ -6,17 +6,17 @@ use super::elector::{At, Campaign, Phase};
 use super::requests::{Kind, Outstanding};
 use super::types::{Action, Leader};
 use super::vacancy::{Circumstances, Conceded, Sighting, Vacancy};
-use crate::lock::{Capabilities, Concession, Content, Entry, Record, Revision, Tombstone};
+use crate::lock::{Capabilities, Content, Entry, Record, Revision, StepDownNotice, Tombstone};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
 impl Campaign {
-    pub(super) fn hear_concession(&mut self, now: Instant, concession: Concession) {
+    pub(super) fn hear_concession(&mut self, now: Instant, notice: StepDownNotice) {
         let conceded = Conceded {
-            by: concession.by,
-            token: concession.token,
-            revision: concession.revision,
-            clear_at: now + with_drift(concession.left),
+            by: notice.by,
+            token: notice.token,
+            revision: notice.revision,
+            clear_at: now + with_drift(notice.left),
         };
         self.remember_concession(conceded);
     }
@@ -92,12 +92,13 @@ impl Campaign {
                     _ => Sighting { revision: record.revision, entry, at, heard },
                 };
                 if !is_me {
-                    let Capabilities { longest_lease, expires, .. } = self.capabilities;
-                    let ends = sighting.right_ends(longest_lease, expires);
+                    let Capabilities { max_lease, expires_entries: expires, .. } =
+                        self.capabilities;
+                    let ends = sighting.right_ends(max_lease, expires);
                     self.rights_seen_end = self.rights_seen_end.max(ends);
                 }
                 self.vacancy = None;
-                let Entry { identity, mark, life, advertisement } = &sighting.entry;
+                let Entry { identity, mark, ttl: life, advertisement } = &sighting.entry;
                 let lease = mark.as_ref().map_or(*life, |mark| mark.lease);
                 let leader = Leader {
                     identity: Arc::clone(identity),
@@ -105,7 +106,7 @@ impl Campaign {
                     since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
                     advertisement: advertisement.clone(),
                     seen: sighting.at,
-                    lease: lease.min(self.capabilities.longest_lease),
+                    lease: lease.min(self.capabilities.max_lease),
                     is_me,
                 };
                 self.last_seen = Some(sighting);
@@ -179,11 +180,11 @@ impl Campaign {
     pub(super) fn circumstances(&self, now: Instant) -> Circumstances<'_> {
         Circumstances {
             now,
-            longest_lease: self.capabilities.longest_lease,
+            max_lease: self.capabilities.max_lease,
             lease: self.settings.timing.lease(),
             policy: self.settings.cool_down,
             choria_peers: self.settings.choria_peers,
-            lock_expires: self.capabilities.expires,
+            lock_expires: self.capabilities.expires_entries,
             last_seen: self.last_seen.as_ref(),
             rights_seen_end: self.rights_seen_end,
         }

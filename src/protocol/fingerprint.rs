@@ -46,7 +46,7 @@ impl Campaign {
                 timing: s.timing,
                 cool_down: s.cool_down,
                 backoff,
-                hold_back: s.hold_back,
+                takeover_delay: s.takeover_delay,
                 priority: s.priority,
                 choria_peers: s.choria_peers,
                 stands: s.stands,
@@ -116,7 +116,7 @@ impl Campaign {
             next_request: _, // greater than all
             next_write: _,   // greater than all
         } = self;
-        let longest = capabilities.longest_lease;
+        let longest = capabilities.max_lease;
         let mut pen = Pen { now, timing, longest, to };
         let sent = outstanding.as_ref().map(|outstanding| outstanding.sent);
         let saw_others = outstanding.as_ref().is_some_and(|o| *rights_seen_end > o.rights_seen_end);
@@ -247,7 +247,7 @@ impl Pen<'_> {
             pen.since(*at, mark.lease);
         });
         let silence = self.timing.lease() / 4 + Duration::from_millis(500);
-        self.since(*at, entry.life + silence);
+        self.since(*at, entry.ttl + silence);
         self.flags(&[*heard]);
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Office {
     pub deadline: Instant,
     /// When the cool-down is over.
     pub lead_at: Instant,
-    /// What no concession can bring forward.
+    /// What no notice can bring forward.
     pub floor: Instant,
     pub concedes: Option<Predecessor>,
     /// Whether [`Action::Begin`] has been said.
@@ -154,7 +154,7 @@ impl Campaign {
             return self.request_write(now, draft);
         }
         // After the renewal, which tells as much: looks that fail must not keep renewals from being sent.
-        office.check &= self.capabilities.reads;
+        office.check &= self.capabilities.can_read;
         if office.check && now >= office.check_from {
             office.check = false;
             office.check_from = now + timing.renewal() / 8;
@@ -170,7 +170,7 @@ impl Campaign {
     ) {
         let Kind::Write { number } = outstanding.kind else { return };
         let fresh = self.retries();
-        let reads = self.capabilities.reads;
+        let reads = self.capabilities.can_read;
         let ambiguous = self.pending.iter().any(|p| p.number != number);
         let Phase::Office(office) = &mut self.phase else { return };
         match answer {
@@ -193,7 +193,7 @@ impl Campaign {
                 self.leave_office(now, Cause::Usurped { by: None }, !ambiguous);
             }
             Err(failure) => {
-                if failure.kind != LockErrorKind::Unknown {
+                if failure.kind != LockErrorKind::OutcomeUnknown {
                     self.pending.retain(|p| p.number != number);
                 }
                 office.last_failure = Some(failure);

@@ -11,14 +11,14 @@
 //! use incumbent::protocol::{Action, Answer, Campaign, Event, Settings, Timing, TimingOptions};
 //!
 //! let lock = Capabilities {
-//!     longest_lease: Duration::from_secs(5),
+//!     max_lease: Duration::from_secs(5),
 //!     reads: true,
 //!     empty_is_proof: false,
 //!     expires: true,
 //!     reads_are_durable: true,
-//!     longest_identity: 100,
+//!     max_identity_len: 100,
 //! };
-//! let timing = Timing::new(TimingOptions::default(), lock.longest_lease)?;
+//! let timing = Timing::new(TimingOptions::default(), lock.max_lease)?;
 //! let mut campaign = Campaign::new(Settings::new("c1", Nonce(1), timing), lock);
 //! let mut now = Instant::from_origin(Duration::from_secs(100));
 //!

@@ -101,12 +101,12 @@ impl Campaign {
             Request::Read { timeout } => *timeout,
             Request::Write(write) => write.timeout,
             Request::Release(release) => release.timeout,
-            Request::Concede(_) => self.settings.timing.attempt(),
+            Request::NotifyStepDown(_) => self.settings.timing.attempt(),
         };
         let over = match &request {
             Request::Write(write) => write.expected,
             Request::Release(release) => Some(release.expected),
-            Request::Read { .. } | Request::Concede(_) => None,
+            Request::Read { .. } | Request::NotifyStepDown(_) => None,
         };
         // Later than the lock's own timeout, which says more of why.
         let gives_up_at = now + timeout + timeout / 2 + Duration::from_millis(100);
@@ -141,7 +141,7 @@ impl Campaign {
                 token: draft.token,
                 since_unix_ms: self.by_wall_clock(draft.since),
             },
-            life: draft.life,
+            ttl: draft.life,
             advertisement: self.settings.advertisement.clone(),
             timeout: draft.timeout,
         };
@@ -156,7 +156,7 @@ impl Campaign {
             return;
         }
         let hung = Failure {
-            kind: LockErrorKind::Unknown,
+            kind: LockErrorKind::OutcomeUnknown,
             message: "the lock has not answered within the timeout it was given".into(),
         };
         let answer = match kind {
@@ -185,7 +185,7 @@ impl Campaign {
                 self.heard_from_lock = true;
                 // A lock that frees nothing may look for evidence when it finds nothing, which takes its time.
                 let searched = matches!(&answer, Answer::Read(Ok(Reading::Empty { .. })));
-                if self.capabilities.expires || !searched {
+                if self.capabilities.expires_entries || !searched {
                     self.hearing.answered(now.saturating_since(outstanding.sent));
                 }
                 match failure {
@@ -232,8 +232,8 @@ impl Campaign {
 
     /// A standby that hears renewals reads no more: what it hears shows that the lock is in reach.
     pub(super) fn hears_though_it_cannot_read(&mut self) {
-        use LockErrorKind::{Unavailable, Unknown};
-        let passes = |trouble: &Failure| matches!(trouble.kind, Unavailable | Unknown);
+        use LockErrorKind::{OutcomeUnknown, Unavailable};
+        let passes = |trouble: &Failure| matches!(trouble.kind, Unavailable | OutcomeUnknown);
         let rests = self.phase_kind() == At::Standby && !self.is_about_to_ask();
         if rests && self.only_reading_fails && self.trouble.take_if(|t| passes(t)).is_some() {
             self.act(Action::Recovered);

@@ -67,7 +67,7 @@ impl Campaign {
 
     pub(super) fn proceed_standby(&mut self, now: Instant) {
         let timeout = self.settings.timing.attempt();
-        let (reads, stands) = (self.capabilities.reads, self.settings.stands);
+        let (reads, stands) = (self.capabilities.can_read, self.settings.stands);
         let Phase::Standby(standby) = &mut self.phase else { return };
         if self.outstanding.is_some() || now < standby.at {
             return;
@@ -104,14 +104,14 @@ impl Campaign {
         let random = self.random.f64();
         let lease = self.settings.timing.lease();
         let outlived_at = self.outlived_at();
-        let longest_lease = self.capabilities.longest_lease;
+        let max_lease = self.capabilities.max_lease;
         let silence_ends = self.last_seen.as_ref().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
             // What lives longer may be a claim that the lock knows nothing of: then no sign tells its end.
-            let life = seen.entry.life.min(longest_lease.saturating_mul(2));
+            let life = seen.entry.ttl.min(max_lease.saturating_mul(2));
             outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
-        let hears_renewals = self.coverage == Coverage::Full && self.capabilities.reads;
+        let hears_renewals = self.coverage == Coverage::Full && self.capabilities.can_read;
         let Phase::Standby(standby) = &mut self.phase else { return };
         standby.plan = Plan::Look;
         standby.retries = None;
@@ -139,8 +139,8 @@ impl Campaign {
 
     /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not change.
     fn outlived_at(&self) -> Option<Instant> {
-        let seen = self.last_seen.as_ref().filter(|_| !self.capabilities.expires)?;
-        Some(seen.right_ends(self.capabilities.longest_lease, false))
+        let seen = self.last_seen.as_ref().filter(|_| !self.capabilities.expires_entries)?;
+        Some(seen.right_ends(self.capabilities.max_lease, false))
     }
 
     /// Whether that is so.
@@ -166,13 +166,13 @@ impl Campaign {
         }
         let circumstances = self.circumstances(now);
         if vacancy.is_unknown(&circumstances) {
-            delay += (circumstances.longest_lease / 4).min(GIVE_WAY).mul_f64(0.5 + uniform / 2.0);
+            delay += (circumstances.max_lease / 4).min(GIVE_WAY).mul_f64(0.5 + uniform / 2.0);
         }
         let mut at = now + delay;
         let was_mine =
             self.last_seen.as_ref().is_some_and(|s| s.entry.identity == self.settings.identity);
         if vacancy.is_vanished() && self.last_seen.is_some() && !was_mine {
-            at = at.max(vacancy.first_seen + self.settings.hold_back + delay);
+            at = at.max(vacancy.first_seen + self.settings.takeover_delay + delay);
         }
         let expected = vacancy.tombstone.as_ref().map(|(revision, _)| *revision);
         if let Some(standby) = self.standby() {
@@ -221,7 +221,8 @@ impl Campaign {
         answer: Result<Revision, Failure>,
     ) {
         let Kind::Write { number } = outstanding.kind else { return };
-        let known = !matches!(&answer, Err(failure) if failure.kind == LockErrorKind::Unknown);
+        let known =
+            !matches!(&answer, Err(failure) if failure.kind == LockErrorKind::OutcomeUnknown);
         let wait = self.pending.iter().find(|p| p.number == number);
         let wait = wait.and_then(|p| p.wait.as_deref().copied());
         if known {
@@ -252,8 +253,8 @@ impl Campaign {
         if heard_meanwhile {
             return; // a hint has told more, and planned
         }
-        let kind = answer.map_or_else(|failure| failure.kind, |_| LockErrorKind::Unknown);
-        let reads = self.capabilities.reads;
+        let kind = answer.map_or_else(|failure| failure.kind, |_| LockErrorKind::OutcomeUnknown);
+        let reads = self.capabilities.can_read;
         let random = self.random.f64();
         let settles = !self.pending.is_empty();
         let refused_for_long = self.refusals.failure().is_some();
@@ -272,16 +273,16 @@ impl Campaign {
                 standby.at = now + Duration::from_secs_f64(wait);
             }
             // The same create again: if the first one was applied, the second one is refused, and a look tells.
-            LockErrorKind::Unknown => self.try_again_later(now, None),
+            LockErrorKind::OutcomeUnknown => self.try_again_later(now, None),
             _ => self.try_again_later(now, Some(Plan::Look)),
         }
     }
 
     /// What a wait that was reckoned without reading comes to, now that the lock has told what emptiness shows.
     fn blind(&self, mut wait: Wait) -> Wait {
-        let Capabilities { reads, empty_is_proof, longest_lease, .. } = self.capabilities;
+        let Capabilities { can_read: reads, empty_is_proof, max_lease, .. } = self.capabilities;
         if !reads && !empty_is_proof && self.vacancy.is_none() {
-            wait.after_create = wait.after_create.max(with_drift(longest_lease));
+            wait.after_create = wait.after_create.max(with_drift(max_lease));
         }
         wait
     }

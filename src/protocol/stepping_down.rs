@@ -11,7 +11,9 @@ use super::retries::Retries;
 use super::standby::Plan;
 use super::types::{Action, Answer};
 use super::vacancy::Conceded;
-use crate::lock::{Concession, Content, LockErrorKind, Reading, Release, Request, Revision, Token};
+use crate::lock::{
+    Content, LockErrorKind, Reading, Release, Request, Revision, StepDownNotice, Token,
+};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
@@ -115,7 +117,7 @@ impl Campaign {
     /// Ends the campaign of a stand-by, which may have created an entry without knowing.
     pub(super) fn leave_standby(&mut self, now: Instant) {
         self.outstanding = None;
-        let settle = self.capabilities.reads && now < self.entry_may_stand_until;
+        let settle = self.capabilities.can_read && now < self.entry_may_stand_until;
         self.phase = Phase::Leaving(Leaving {
             cause: Cause::Stopped,
             step: if settle { Step::Settle } else { Step::Done },
@@ -196,8 +198,8 @@ impl Campaign {
             (Step::Concede, Some(revision), Some(token)) if leaving.concede => {
                 leaving.concede = false;
                 let by = self.settings.nonce;
-                let concession = Concession { by, token, revision, left };
-                self.request(now, Kind::Concede, Request::Concede(concession));
+                let notice = StepDownNotice { by, token, revision, left };
+                self.request(now, Kind::Concede, Request::NotifyStepDown(notice));
             }
             (Step::Concede, ..) => {
                 leaving.step = if leaving.release { Step::Release } else { Step::Done };
@@ -219,7 +221,7 @@ impl Campaign {
 
     pub(super) fn leaving_answered(&mut self, now: Instant, answer: Answer) {
         let fresh = self.retries();
-        let reads = self.capabilities.reads;
+        let reads = self.capabilities.can_read;
         let nonce = self.settings.nonce;
         let Phase::Leaving(leaving) = &mut self.phase else { return };
         let failed = match answer {

@@ -29,7 +29,7 @@ pub struct Settings {
     #[cfg_attr(feature = "_history", serde(skip, default = "standard_backoff"))]
     pub backoff: Box<dyn BackoffPolicy>,
     /// How long to let a holder that vanished come back first.
-    pub hold_back: Duration,
+    pub takeover_delay: Duration,
     /// Among candidates that wake together the higher asks first.
     pub priority: u8,
     /// Whether Choria's campaigners stand in the same election.
@@ -52,7 +52,7 @@ impl Settings {
             timing,
             cool_down: CoolDown::default(),
             backoff: Box::new(Backoff::FIVE_SEC),
-            hold_back: Duration::ZERO,
+            takeover_delay: Duration::ZERO,
             priority: 0,
             choria_peers: false,
             stands: true,
@@ -75,7 +75,7 @@ impl fmt::Debug for Settings {
             .field("nonce", &self.nonce)
             .field("timing", &self.timing)
             .field("cool_down", &self.cool_down)
-            .field("hold_back", &self.hold_back)
+            .field("takeover_delay", &self.takeover_delay)
             .field("priority", &self.priority)
             .field("choria_peers", &self.choria_peers)
             .field("stands", &self.stands)
@@ -130,7 +130,7 @@ pub enum Answer {
     Written(Result<Revision, Failure>),
     /// Of a [`Request::Release`].
     Released(Result<(), Failure>),
-    /// Of a [`Request::Concede`].
+    /// Of a [`Request::NotifyStepDown`].
     Conceded(Result<(), Failure>),
 }
 

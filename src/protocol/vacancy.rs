@@ -36,8 +36,8 @@ const CHORIA_BACKS_OFF: Duration = Duration::from_millis(750);
 
 /// Choria's campaigners renew every 0.75 of the bucket's TTL, but not before the last answer, which may come late; with a
 /// back-off they renew soon after it. Then the renewal that fails may hang as well.
-fn choria_learns_of_its_loss_after(longest_lease: Duration) -> Duration {
-    let next_renewal = three_quarters(longest_lease).max(CHORIA_HANGS + CHORIA_BACKS_OFF);
+fn choria_learns_of_its_loss_after(max_lease: Duration) -> Duration {
+    let next_renewal = three_quarters(max_lease).max(CHORIA_HANGS + CHORIA_BACKS_OFF);
     with_drift(next_renewal.saturating_add(CHORIA_HANGS))
 }
 
@@ -61,23 +61,23 @@ impl Sighting {
 
     /// Whether `entry` is the same write.
     pub fn is_of(&self, entry: &Entry) -> bool {
-        let Entry { identity, mark, life, advertisement: _ } = entry;
-        (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.life)
+        let Entry { identity, mark, ttl: life, advertisement: _ } = entry;
+        (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.ttl)
     }
 
     /// For how long after its write its writer, and everyone its writer waited for, may lead at the most.
-    pub fn right(&self, longest_lease: Duration, lock_expires: bool) -> Duration {
+    pub fn right(&self, max_lease: Duration, lock_expires: bool) -> Duration {
         match &self.entry.mark {
             Some(mark) => mark.lease,
             // Where the lock frees nothing, every holder says for how long it must be waited.
-            None if !lock_expires => self.entry.life,
-            None => choria_learns_of_its_loss_after(longest_lease).max(longest_lease),
+            None if !lock_expires => self.entry.ttl,
+            None => choria_learns_of_its_loss_after(max_lease).max(max_lease),
         }
     }
 
     /// Until when they may lead, by one's own clock.
-    pub fn right_ends(&self, longest_lease: Duration, lock_expires: bool) -> Instant {
-        self.at + self.right(longest_lease, lock_expires)
+    pub fn right_ends(&self, max_lease: Duration, lock_expires: bool) -> Instant {
+        self.at + self.right(max_lease, lock_expires)
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Vacancy {
     pub empty_is_proof: bool,
 }
 
-/// A concession as heard.
+/// A notice as heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Conceded {
     pub by: Nonce,
@@ -108,7 +108,7 @@ pub(super) struct Conceded {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances<'a> {
     pub now: Instant,
-    pub longest_lease: Duration,
+    pub max_lease: Duration,
     pub lease: Duration,
     pub policy: CoolDown,
     pub choria_peers: bool,
@@ -126,9 +126,9 @@ pub(super) struct Wait {
     pub until: Instant,
     /// Nor before this long after the create was stored: where nothing is known about who wrote before it.
     pub after_create: Duration,
-    /// What a concession cannot shorten.
+    /// What a notice cannot shorten.
     pub floor: Instant,
-    /// Whose concession ends the wait.
+    /// Whose notice ends the wait.
     pub concedes: Option<Predecessor>,
 }
 
@@ -199,8 +199,8 @@ impl Vacancy {
         let none =
             Wait { until: c.now, after_create: Duration::ZERO, floor: c.now, concedes: None };
         let watched = self.watched(c);
-        let full = with_drift(c.longest_lease);
-        let choria = choria_learns_of_its_loss_after(c.longest_lease);
+        let full = with_drift(c.max_lease);
+        let choria = choria_learns_of_its_loss_after(c.max_lease);
         // A mark that is not of the holder whose entry is gone, as we saw it, proves nothing.
         let its_own =
             |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
@@ -225,7 +225,7 @@ impl Vacancy {
                 let longest = if c.choria_peers { full.max(choria) } else { full };
                 let mut until = self.first_seen + longest;
                 if let Some(seen) = watched {
-                    until = until.min(seen.right_ends(c.longest_lease, c.lock_expires));
+                    until = until.min(seen.right_ends(c.max_lease, c.lock_expires));
                 }
                 let concedes = self.previous.map(|revision| Predecessor {
                     revision,
@@ -243,7 +243,7 @@ impl Vacancy {
                 if !self.empty_is_proof || c.policy == CoolDown::Strict {
                     wait.after_create = if c.choria_peers { full.max(choria) } else { full };
                 } else if c.choria_peers {
-                    wait.until = wait.until.max(c.now + (choria - c.longest_lease.min(choria)));
+                    wait.until = wait.until.max(c.now + (choria - c.max_lease.min(choria)));
                 }
                 wait.floor = wait.until;
                 wait
@@ -263,16 +263,16 @@ impl Vacancy {
         choria: Duration,
     ) -> Instant {
         // Of an entry that was written as long before its marker as the lock may keep it.
-        let outlived = |right: Duration| right.saturating_sub(c.longest_lease);
+        let outlived = |right: Duration| right.saturating_sub(c.max_lease);
         let strict = c.policy == CoolDown::Strict;
         let unknown = if c.choria_peers { full.max(choria) } else { full };
         match watched {
             // One's own clock as a second witness: a lock whose clock was stepped expires entries early.
             Some(seen) if strict || seen.heard || !c.lock_expires => {
-                seen.right_ends(c.longest_lease, c.lock_expires)
+                seen.right_ends(c.max_lease, c.lock_expires)
             }
             Some(seen) => {
-                let right = seen.right(c.longest_lease, c.lock_expires);
+                let right = seen.right(c.max_lease, c.lock_expires);
                 (seen.at + right).min(self.first_seen + outlived(right))
             }
             None if strict => self.first_seen + unknown,

@@ -46,23 +46,23 @@ impl Timing {
     ///
     /// # Errors
     /// The first inequality that does not hold.
-    pub fn new(options: TimingOptions, longest_lease: Duration) -> Result<Self, TimingError> {
-        let lease = options.lease.unwrap_or(longest_lease.min(GREATEST_LEASE));
+    pub fn new(options: TimingOptions, max_lease: Duration) -> Result<Self, TimingError> {
+        let lease = options.lease.unwrap_or(max_lease.min(GREATEST_LEASE));
         if lease < LEAST_LEASE {
             return Err(TimingError::LeaseTooShort { lease, least: LEAST_LEASE });
         }
         if lease > GREATEST_LEASE {
             return Err(TimingError::LeaseTooLong { lease, greatest: GREATEST_LEASE });
         }
-        if lease > longest_lease {
-            return Err(TimingError::LeaseOutlivesLock { lease, longest: longest_lease });
+        if lease > max_lease {
+            return Err(TimingError::LeaseOutlivesLock { lease, longest: max_lease });
         }
         if !lease.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(TimingError::LeaseTooFine { lease });
         }
         let drift = lease / DRIFT_DIVISOR;
         let tenure = if options.choria_peers {
-            (lease - drift).min(three_quarters(longest_lease) - drift)
+            (lease - drift).min(three_quarters(max_lease) - drift)
         } else {
             lease - drift
         };

@@ -11,7 +11,7 @@ use super::{Service, leads, lost, soon, won};
 /// Calls every method of an election.
 fn interrogate(election: &Election) {
     let _ = (election.name(), election.identity(), election.is_leader(), election.state());
-    let _ = (election.leader(), election.trouble(), election.token(), election.changes());
+    let _ = (election.leader(), election.lock_failure(), election.token(), election.changes());
     let _ = format!("{election:?}");
 }
 

@@ -47,7 +47,7 @@ fn write(lease: Duration) -> Write {
     Write {
         identity: "c".into(),
         mark: Mark { write, lease, token: None, since_unix_ms: 0 },
-        life: lease,
+        ttl: lease,
         expected: None,
         advertisement: None,
         timeout: TIMEOUT,
@@ -68,7 +68,7 @@ pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [
     hints.coverage(Coverage::None).await;
     hints.coverage(Coverage::Full).await;
     let expected =
-        writer.write(names[1], write(lock.capabilities().longest_lease)).await.expect("a write");
+        writer.write(names[1], write(lock.capabilities().max_lease)).await.expect("a write");
     hints
         .until(
             "the write",

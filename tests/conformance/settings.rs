@@ -33,8 +33,8 @@ pub async fn invalid_settings_are_refused_under_the_names_the_user_knows<S: Serv
         "a renewal every 900ms comes too late: the lease less drift and grace is 829.333334ms"
     );
     assert_eq!(
-        refused(new().hold_back(Duration::from_secs(9999))),
-        "a hold_back of 9999s is longer than the greatest, 3600s"
+        refused(new().takeover_delay(Duration::from_secs(9999))),
+        "a takeover_delay of 9999s is longer than the greatest, 3600s"
     );
     assert_eq!(refused(new().identity("")), "\"\" cannot be an identity: it is empty");
     assert_eq!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use incumbent::kubernetes::{Holding, LifeCarrier, PodState};
+use incumbent::kubernetes::{HolderStatus, LifeResource, PodState};
 use incumbent::lock::{Lock, LockErrorKind, Reading};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,7 +50,7 @@ async fn a_404_of_a_proxy_is_not_the_absence_of_an_object() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_404_of_a_proxy_is_not_the_end_of_a_pod() {
     let (server, cluster) = busy_cluster().await;
-    let locks = cluster.life_locks(&LifeCarrier::config_map());
+    let locks = cluster.life_locks(&LifeResource::config_map());
     let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u" });
     let lock = json!({ "metadata": {
         "name": OBJECT, "uid": "lock", "resourceVersion": "7", "ownerReferences": [owner],
@@ -94,7 +94,7 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
     assert!(told.contains("longer than 64 MiB"), "{refused}: {told}");
     assert!(sent.load(Ordering::Relaxed) <= MOST);
     sent.store(0, Ordering::Relaxed);
-    let mut watch = cluster.lease_lock().watch_offices(None, LEASE).await.expect("a watch");
+    let mut watch = cluster.lease_lock().watch(None, LEASE).await.expect("a watch");
     assert!(watch.next().await.expect("an end").is_err());
     assert!(sent.load(Ordering::Relaxed) <= MOST);
     server.abort();
@@ -109,7 +109,7 @@ async fn a_lease_of_decades_counts_for_two_hours() {
     ours.stop().await;
     let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": i32::MAX });
     env.patch(json!({ "spec": spec })).await;
-    let office = env.cluster().await.lease_lock().office(OBJECT, LEASE).await.unwrap();
-    let Holding::Held(holder) = office.expect("a record").holding else { panic!() };
+    let office = env.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
+    let HolderStatus::Held(holder) = office.expect("a record").holding else { panic!() };
     assert_eq!(holder.lease, Duration::from_secs(2 * 3600));
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::kubernetes::Holding;
-use incumbent::lock::{Content, Lock, Member, Reading};
+use incumbent::kubernetes::HolderStatus;
+use incumbent::lock::{Content, Lock, LockMember, Reading};
 use incumbent::nats::{self, Bucket};
 use incumbent::{Cause, Change, Election, Leadership, all_of, best_effort, new_election, required};
 use incumbent_test_support::Server;
@@ -76,7 +76,7 @@ impl Both {
     }
 
     /// The Lease and then the bucket, of which `lenient` is on best effort.
-    async fn locks(&self, lenient: Option<Which>) -> Vec<Member> {
+    async fn locks(&self, lenient: Option<Which>) -> Vec<LockMember> {
         let mut members = Vec::new();
         for which in [Which::Lease, Which::Nats] {
             let lock = self.lock(which).await;
@@ -197,11 +197,11 @@ async fn renewed(leadership: &Leadership) {
 async fn trouble(election: &Election, which: Which, need: &str) {
     let of = format!("lock {} of 2 ({need}): ", which.place() + 1);
     let mut changes = election.changes();
-    if election.trouble().is_some_and(|trouble| trouble.message.starts_with(&of)) {
+    if election.lock_failure().is_some_and(|trouble| trouble.message.starts_with(&of)) {
         return;
     }
     change(&mut changes, &of, |change| match change {
-        Change::Trouble(failure) if failure.message.starts_with(&of) => Some(()),
+        Change::LockFailing(failure) if failure.message.starts_with(&of) => Some(()),
         _ => None,
     })
     .await;
@@ -244,9 +244,9 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
     assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
     // A renewal may have been under way; the Lease was renewed all the time.
     assert!(leadership.deadline() <= before + LEASE / 5 * 2, "the deadline is the bucket's");
-    let office = both.kube.cluster().await.lease_lock().office(OBJECT, LEASE).await.unwrap();
+    let office = both.kube.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
     assert!(
-        matches!(office.expect("a record").holding, Holding::Held(_)),
+        matches!(office.expect("a record").holding, HolderStatus::Held(_)),
         "it has not stopped yet"
     );
     drop(leadership);

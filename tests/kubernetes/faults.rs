@@ -31,7 +31,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
             token,
             since_unix_ms: 0,
         },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: LEASE,
     }
@@ -285,9 +285,9 @@ async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     }
 
     for (status, kind) in [
-        ("500 Internal Server Error", LockErrorKind::Unknown),
+        ("500 Internal Server Error", LockErrorKind::OutcomeUnknown),
         ("503 Service Unavailable", LockErrorKind::Unavailable),
-        ("504 Gateway Timeout", LockErrorKind::Unknown),
+        ("504 Gateway Timeout", LockErrorKind::OutcomeUnknown),
         ("401 Unauthorized", LockErrorKind::Denied),
         ("403 Forbidden", LockErrorKind::Denied),
         ("409 Conflict", LockErrorKind::Conflict),
@@ -300,7 +300,7 @@ async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     }
     server.answers("200 OK", "", "no JSON");
     let garbled = lock.write("y", a_write(1, None)).await.unwrap_err();
-    assert_eq!(garbled.kind(), LockErrorKind::Unknown);
+    assert_eq!(garbled.kind(), LockErrorKind::OutcomeUnknown);
     for nonsense in ["[]", "{}", "{\"metadata\":{\"resourceVersion\":\"x\"}}"] {
         server.answers("200 OK", "", nonsense);
         let refused = lock.read("x", LEASE).await.unwrap_err();

@@ -170,7 +170,7 @@ async fn a_candidate_in_a_pod() {
         while let Some(change) = changes.next().await {
             match change {
                 Change::Lost { cause, .. } => println!("lost: {cause}"),
-                Change::Trouble(trouble) => println!("trouble: {}", trouble.message),
+                Change::LockFailing(trouble) => println!("trouble: {}", trouble.message),
                 _ => {}
             }
         }

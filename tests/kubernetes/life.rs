@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, PodState, leader_for_life};
+use incumbent::kubernetes::{Cluster, LifeErrorKind, LifeResource, PodState, leader_for_life};
 use incumbent::lock::LockErrorKind;
 use incumbent_test_support::eventually;
 use k8s_openapi::api::core::v1::{Event, LimitRange};
@@ -130,7 +130,7 @@ async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     let events = format!("/api/v1/namespaces/{namespace}/events");
     let old = life.env.post(&events, &old).await;
     life.pod("first", None).await;
-    let carrier = LifeCarrier::object(ApiResource::erase::<Event>(&()))
+    let carrier = LifeResource::object(ApiResource::erase::<Event>(&()))
         .with_fields(fields.as_object().unwrap().clone());
     let candidate = leader_for_life(OBJECT, &admin).pod("first").carrier(carrier).without_events();
     let leadership = start(candidate).leads().await;
@@ -312,9 +312,9 @@ async fn any_object_can_be_the_lock() {
     let life = Life::new().await;
     let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);
     let fields = json!({ "spec": { "limits": [{ "type": "PersistentVolumeClaim", "max": { "storage": "1Ti" } }] } });
-    let limits = LifeCarrier::object(ApiResource::erase::<LimitRange>(&()))
+    let limits = LifeResource::object(ApiResource::erase::<LimitRange>(&()))
         .with_fields(fields.as_object().unwrap().clone());
-    for (number, carrier) in [LifeCarrier::lease(), limits].into_iter().enumerate() {
+    for (number, carrier) in [LifeResource::lease(), limits].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let campaign = |pod: &str| {
             let candidate = leader_for_life("another", &admin).pod(pod);
@@ -341,7 +341,7 @@ async fn an_eviction_applies_to_the_lock_that_was_read() {
     second.logs("stands by: pod first leads").await;
 
     let admin = Cluster::new(life.env.admin.clone()).in_namespace(&*life.env.namespace);
-    let locks = admin.life_locks(&LifeCarrier::config_map());
+    let locks = admin.life_locks(&LifeResource::config_map());
     let read = async || locks.lock(OBJECT, TIMEOUT).await.unwrap().expect("a lock");
     let before = read().await;
     assert_eq!(before.resource_version, first.token().0);

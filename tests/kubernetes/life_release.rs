@@ -1,6 +1,6 @@
 //! Leader for life: releasing the lock, and the state that a probe reads.
 
-use incumbent::kubernetes::{Cluster, LifeCarrier, LifeErrorKind, LifeState, leader_for_life};
+use incumbent::kubernetes::{Cluster, LifeErrorKind, LifeResource, LifeState, leader_for_life};
 use incumbent_test_support::eventually;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::ApiResource;
@@ -183,7 +183,7 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
     for (number, resource) in [ApiResource::erase::<Secret>(&()), office].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let campaign = |pod: &str| {
-            let carrier = LifeCarrier::object(resource.clone());
+            let carrier = LifeResource::object(resource.clone());
             start(leader_for_life("another", &admin).pod(pod).carrier(carrier))
         };
         life.pod(&a, None).await;

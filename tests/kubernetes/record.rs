@@ -68,7 +68,7 @@ async fn what_is_left<K: Kind>() {
         expected: None,
         identity: "ours".into(),
         mark: mark(1),
-        life: LEASE * 2,
+        ttl: LEASE * 2,
         advertisement: None,
         timeout: LEASE,
     };

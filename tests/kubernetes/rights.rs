@@ -42,7 +42,7 @@ fn create() -> Write {
             token: None,
             since_unix_ms: 0,
         },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: LEASE,
     }
@@ -133,7 +133,7 @@ async fn a_candidate_without_rights_names_the_missing_one() {
     let ours = env.campaign("ours").await;
     let mut changes = ours.changes();
     let failure = change(&mut changes, "it says why", |change| match change {
-        incumbent::Change::Trouble(failure) => Some(failure.clone()),
+        incumbent::Change::LockFailing(failure) => Some(failure.clone()),
         _ => None,
     });
     let failure = soon("trouble", failure).await;

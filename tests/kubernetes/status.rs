@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::kubernetes::{Holding, OfficeChange};
+use incumbent::kubernetes::{ElectionEvent, HolderStatus};
 use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Tombstone};
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -20,9 +20,9 @@ async fn an_eviction_applies_to_the_version_that_was_read() {
     let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
     let lock = env.cluster().await.lease_lock();
-    let read = async || lock.office(OBJECT, LEASE).await.unwrap().expect("a record");
+    let read = async || lock.status(OBJECT, LEASE).await.unwrap().expect("a record");
     let before = read().await;
-    let Holding::Held(holder) = &before.holding else { panic!("{before:?}") };
+    let HolderStatus::Held(holder) = &before.holding else { panic!("{before:?}") };
     assert_eq!((&*holder.identity, holder.token), ("ours", Some(leadership.token())));
     assert_eq!(before.transitions, 0);
     env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
@@ -38,14 +38,14 @@ async fn an_eviction_applies_to_the_version_that_was_read() {
     drop(leadership);
     let leadership = leads(&ours).await;
     let after = read().await;
-    let Holding::Held(holder) = &after.holding else { panic!("{after:?}") };
+    let HolderStatus::Held(holder) = &after.holding else { panic!("{after:?}") };
     assert_eq!((holder.token, after.transitions), (Some(leadership.token()), 1), "of one term");
     env.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
     let refused = lock.evict(OBJECT, 1, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     for path in ["../configmaps/x", "a?b", ""] {
         assert_eq!(
-            lock.office(path, LEASE).await.unwrap_err().kind(),
+            lock.status(path, LEASE).await.unwrap_err().kind(),
             LockErrorKind::Misconfigured
         );
     }
@@ -89,21 +89,21 @@ async fn a_watch_reports_existing_and_deleted_elections() {
     let token = leads(&ours).await.token();
     let admin = incumbent::kubernetes::Cluster::new(env.admin.clone());
     let lock = admin.in_namespace(&*env.namespace).config_map_lock();
-    let offices = lock.offices(LEASE).await.unwrap();
+    let offices = lock.list(LEASE).await.unwrap();
     assert_eq!(offices.len(), 1, "and none for a ConfigMap without a record: {offices:?}");
-    let mut watch = lock.watch_offices(None, LEASE).await.unwrap();
-    let Some(Ok(OfficeChange::Written(office))) = soon("a change", watch.next()).await else {
+    let mut watch = lock.watch(None, LEASE).await.unwrap();
+    let Some(Ok(ElectionEvent::Written(office))) = soon("a change", watch.next()).await else {
         panic!("nothing found")
     };
     assert_eq!(office.object, OBJECT);
     assert!(
-        matches!(&office.holding, Holding::Held(holder) if holder.token == Some(token)),
+        matches!(&office.holding, HolderStatus::Held(holder) if holder.token == Some(token)),
         "{office:?}"
     );
     crate::conformance::Service::evict(&env, "my_app").await;
     soon("a deletion", async {
         while let Some(change) = watch.next().await {
-            if let OfficeChange::Deleted(office) = change.unwrap() {
+            if let ElectionEvent::Deleted(office) = change.unwrap() {
                 return assert_eq!(office.object, OBJECT);
             }
         }

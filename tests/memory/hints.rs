@@ -52,7 +52,7 @@ impl Lock for Flooding {
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         for _ in 0..1_000 {
-            sink.send(Hint::Look);
+            sink.send(Hint::Recheck);
         }
         self.0.subscribe(name, sink) // tells that everything is heard
     }

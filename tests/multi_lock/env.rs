@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use incumbent::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    Subscription, Write,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    StepDownNotice, Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{ElectionBuilder, new_election};
@@ -125,12 +125,12 @@ impl Lock for Door {
         .boxed()
     }
 
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.lock.concede(name, concession)
+        self.lock.notify_step_down(name, notice)
     }
 
     /// Hints of what is stored come through whatever fails; they carry no less than a read.
@@ -165,7 +165,7 @@ async fn send_coverage(mut fails: watch::Receiver<Failing>, sink: HintSink) {
     while fails.changed().await.is_ok() {
         let cut = matches!(*fails.borrow(), Failing::All(_));
         sink.send(Hint::Coverage(if cut { Coverage::None } else { Coverage::Full }));
-        sink.send(Hint::Look);
+        sink.send(Hint::Recheck);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use incumbent::lock::{Lock, Member};
+use incumbent::lock::{Lock, LockMember};
 use incumbent::memory::MemoryLock;
 use incumbent::{Election, all_of, best_effort, required};
 use tokio::sync::watch;
@@ -51,7 +51,7 @@ impl Floor {
 }
 
 /// One step of the way: the locks of a candidate that has been upgraded.
-type Step = fn(&MemoryLock, &MemoryLock) -> Vec<Member>;
+type Step = fn(&MemoryLock, &MemoryLock) -> Vec<LockMember>;
 
 const STEPS: [Step; 5] = [
     |a, _| vec![required(a.clone())],

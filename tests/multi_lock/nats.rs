@@ -83,11 +83,11 @@ impl Service for NatsAndMemory {
 
 async fn trouble(election: &Election) -> LockErrorKind {
     let mut changes = election.changes();
-    if let Some(trouble) = election.trouble() {
+    if let Some(trouble) = election.lock_failure() {
         return trouble.kind;
     }
     change(&mut changes, "the trouble is told", |change| match change {
-        Change::Trouble(failure) => Some(failure.kind),
+        Change::LockFailing(failure) => Some(failure.kind),
         _ => None,
     })
     .await
@@ -150,7 +150,7 @@ async fn a_bucket_that_is_missing_is_reported_and_handled_as_chosen() {
     let lenient = candidate(all_of([required(memory()), best_effort(other)]), "lenient");
     let lenient = lenient.start().unwrap();
     drop(leads(&lenient).await);
-    assert!(lenient.trouble().is_some());
+    assert!(lenient.lock_failure().is_some());
     // Who needs no bucket leads by the other lock meanwhile.
     let plain = candidate(strict, "plain").start().unwrap();
     drop(leads(&plain).await);

@@ -119,19 +119,21 @@ async fn a_multi_lock_answers_no_requests_itself() {
 
 #[tokio::test]
 async fn a_missing_required_lock_prevents_leading_and_is_named() {
-    for kind in [LockErrorKind::Unavailable, LockErrorKind::Unknown, LockErrorKind::Misconfigured] {
+    for kind in
+        [LockErrorKind::Unavailable, LockErrorKind::OutcomeUnknown, LockErrorKind::Misconfigured]
+    {
         let Pair { locks: [a, _], doors: [to_a, to_b], .. } = pair();
         to_b.fail(Failing::All(kind));
         let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
         let mut changes = election.changes();
         let trouble = change(&mut changes, "the trouble is told", |change| match change {
-            Change::Trouble(failure) => Some(failure.clone()),
+            Change::LockFailing(failure) => Some(failure.clone()),
             _ => None,
         })
         .await;
         assert_eq!(trouble.kind, kind);
         assert_eq!(&*trouble.message, "lock 2 of 2 (required): so the test wants it");
-        assert_eq!(election.trouble(), Some(trouble));
+        assert_eq!(election.lock_failure(), Some(trouble));
         // Others, who do not need the second, lead by the first meanwhile.
         let other = candidate(a.clone(), "other").start().unwrap();
         drop(leads(&other).await);
@@ -139,7 +141,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
         to_b.fail(Failing::Nothing);
         other.stop().await;
         drop(leads(&election).await);
-        assert_eq!(election.trouble(), None);
+        assert_eq!(election.lock_failure(), None);
         election.stop().await;
     }
 }
@@ -151,7 +153,7 @@ async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
     let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
     let mut changes = election.changes();
     let denied = |change: &Change| match change {
-        Change::Trouble(failure) => Some(failure.kind),
+        Change::LockFailing(failure) => Some(failure.kind),
         _ => None,
     };
     let kind = change(&mut changes, "the trouble is told", denied).await;
@@ -179,7 +181,7 @@ async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
         let election = candidate(lock, "only").start().unwrap();
         let leadership = leads(&election).await;
         assert_eq!(leadership.tokens()[1], None);
-        let trouble = election.trouble().expect("it is reported");
+        let trouble = election.lock_failure().expect("it is reported");
         assert_eq!(&*trouble.message, "lock 2 of 2 (best effort): so the test wants it");
         assert_eq!(b.holder(NAME), None);
 
@@ -284,8 +286,8 @@ async fn a_candidate_on_one_lock_does_not_block_one_on_both() {
     to_b.fail(OUT_OF_REACH);
     let sees_one = candidate(all_of([to_a, to_b]), "sees one").start().unwrap();
     let mut changes = sees_one.changes();
-    let trouble = |change: &Change| matches!(change, Change::Trouble(_)).then_some(());
-    if sees_one.trouble().is_none() {
+    let trouble = |change: &Change| matches!(change, Change::LockFailing(_)).then_some(());
+    if sees_one.lock_failure().is_none() {
         change(&mut changes, "the trouble is told", trouble).await;
     }
     let sees_both = candidate(all_of([a.clone(), b]), "sees both").start().unwrap();

@@ -89,12 +89,12 @@ impl Candidate {
 /// `keeping`: what each lock does with an entry.
 fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> Joint {
     let lock = |index: usize| Capabilities {
-        longest_lease: LEASE,
-        reads: true,
+        max_lease: LEASE,
+        can_read: true,
         empty_is_proof: false,
-        expires: keeping[index].frees(),
+        expires_entries: keeping[index].frees(),
         reads_are_durable: true,
-        longest_identity: 100,
+        max_identity_len: 100,
     };
     let timing = Timing::new(TimingOptions::default(), LEASE).expect("a lease");
     let part = |(index, need): (usize, &(usize, Need))| {
@@ -208,8 +208,8 @@ impl World {
                 if stored {
                     self.publish(index);
                 }
-                if let Request::Concede(concession) = &request {
-                    self.spread(index, &Hint::Conceded(*concession));
+                if let Request::NotifyStepDown(notice) = &request {
+                    self.spread(index, &Hint::SteppedDown(*notice));
                 }
                 if !reply_lost && !is_gone {
                     let delay = self.latency();
@@ -339,7 +339,7 @@ impl World {
             let arrives = Happens::Arrives { part, id, request, reply_lost: false };
             return self.later(delay, who, arrives);
         }
-        let kind = LockErrorKind::Unknown;
+        let kind = LockErrorKind::OutcomeUnknown;
         let answer = failed(&request, failure(kind, "lost"));
         if self.random.bool() {
             self.later(delay, who, Happens::Arrives { part, id, request, reply_lost: true });

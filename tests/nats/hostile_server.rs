@@ -143,7 +143,7 @@ async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
         liar.lies.send(lie.to_vec()).unwrap();
         soon("the end of the term", leadership.ended()).await;
         assert!(!election.is_leader());
-        let trouble = eventually("trouble", async || election.trouble()).await;
+        let trouble = eventually("trouble", async || election.lock_failure()).await;
         assert!(trouble.message.contains("the connection broke"), "{name}: {trouble:?}");
         drop(leadership);
         let lock = env.lock().await;
@@ -223,7 +223,8 @@ async fn answers_of_the_wrong_kind_are_refused() {
     let election = working(new_election("my_app", bucket.lock())).start().unwrap();
     let mut changes = election.changes();
     for _ in 0..3 {
-        change(&mut changes, "trouble", |c| matches!(c, Change::Trouble(_)).then_some(())).await;
+        change(&mut changes, "trouble", |c| matches!(c, Change::LockFailing(_)).then_some(()))
+            .await;
     }
     assert!(!election.is_leader());
     soon("a stop", election.stop()).await;

@@ -60,7 +60,7 @@ async fn a_killed_server_that_returns_within_the_lease_costs_nothing() {
 async fn a_pause_of_the_server_within_the_lease_costs_nothing() {
     a_leader_keeps_its_term_through(async |env, election| {
         env.server.pause();
-        eventually("a renewal fails", async || election.trouble().map(drop)).await;
+        eventually("a renewal fails", async || election.lock_failure().map(drop)).await;
         env.server.resume();
     })
     .await;
@@ -159,18 +159,18 @@ async fn a_campaign_may_start_before_its_server() {
         .unwrap();
     let config = BucketConfig::new(BUCKET).ttl(SHORT).create_if_missing(true);
     let lock = Bucket::deferred(client, config).unwrap().lock();
-    assert_eq!(lock.capabilities().longest_lease, SHORT);
+    assert_eq!(lock.capabilities().max_lease, SHORT);
     let election = working(new_election("my_app", lock).identity("early")).start().unwrap();
     let mut changes = election.changes();
-    if election.trouble().is_none() {
+    if election.lock_failure().is_none() {
         change(&mut changes, "the trouble is told", |change| {
-            matches!(change, Change::Trouble(_)).then_some(())
+            matches!(change, Change::LockFailing(_)).then_some(())
         })
         .await;
     }
     server.start_again().await;
     drop(leads(&election).await);
-    assert_eq!(election.trouble(), None);
+    assert_eq!(election.lock_failure(), None);
 }
 
 /// Standbys receive hints of a vacancy after the server has been restarted under them (nats-io/nats.rs#1596: the watch was
@@ -186,8 +186,10 @@ async fn standbys_receive_hints_again_after_a_restart() {
     let reconnected = |election: &Election| {
         let election = election.clone();
         async move {
-            eventually("the campaign is well", async || election.trouble().is_none().then_some(()))
-                .await;
+            eventually("the campaign is well", async || {
+                election.lock_failure().is_none().then_some(())
+            })
+            .await;
         }
     };
     reconnected(&first).await;

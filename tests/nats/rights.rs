@@ -62,7 +62,7 @@ async fn a_candidate_with_the_documented_rights_can_do_everything() {
     sees(&second, "first").await;
     first.stop().await;
     drop(leads(&second).await);
-    assert_eq!((first.trouble(), second.trouble()), (None, None));
+    assert_eq!((first.lock_failure(), second.lock_failure()), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +103,7 @@ async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
     let election = start_as(&server, "observer", "mute").await;
     let mut changes = election.changes();
     let failure = change(&mut changes, "the trouble is told", |change| match change {
-        Change::Trouble(failure) => Some(failure.clone()),
+        Change::LockFailing(failure) => Some(failure.clone()),
         _ => None,
     })
     .await;

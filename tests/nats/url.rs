@@ -28,7 +28,7 @@ async fn a_bucket_is_created_unless_it_must_exist() {
     assert_eq!(missing.kind(), LockUrlErrorKind::Missing, "{missing}");
     assert!(missing.to_string().ends_with("bucket MINE cannot be used"), "{missing}");
     let lock = open(&format!("{}/MINE", server.url())).await.unwrap();
-    assert_eq!(lock.capabilities().longest_lease, Duration::from_secs(60));
+    assert_eq!(lock.capabilities().max_lease, Duration::from_secs(60));
     can_lead(lock).await;
     open(&format!("{}/MINE?create=no", server.url())).await.expect("it is there now");
 }

@@ -100,7 +100,7 @@ async fn permanent_refusals_are_not_conflicts() {
         env.proxy.once("PUT", HttpFault::Respond(busy.with("retry-after", "0")));
         env.proxy.once("PUT", HttpFault::Respond(refused));
         let error = lock.write("my_app", write(1)).await.unwrap_err();
-        assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
     }
     assert_eq!(env.proxy.pending_faults(), 0);
 }
@@ -142,7 +142,7 @@ async fn an_environment_with_the_least_rights_is_enough() {
 async fn campaign_configured_by_the_environment() {
     let Ok(prefix) = std::env::var(PREFIX) else { return };
     let bucket = Bucket::from_url(&format!("az://{BUCKET}/{prefix}")).unwrap();
-    let lock = bucket.longest_lease(LEASE).lock();
+    let lock = bucket.max_lease(LEASE).lock();
     let builder = incumbent::new_election("my_app", lock.clone()).lease(LEASE);
     let only = working(builder).start().unwrap();
     let leadership = leads(&only).await;

@@ -60,7 +60,7 @@ async fn an_object_that_is_not_an_entry_is_left_alone() {
         let error = env.bucket().lock().read("my_app", TIMEOUT).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         let stands = env.campaign("c1");
-        eventually("it says what is wrong", async || stands.trouble()).await;
+        eventually("it says what is wrong", async || stands.lock_failure()).await;
         stands.stop().await;
         assert_eq!(env.object().await, Some(body));
     }

@@ -56,7 +56,7 @@ impl<K: Kind> TestEnv<K> {
 
     pub fn bucket(&self) -> Bucket {
         let bucket = K::bucket(self.proxy.port()).prefix(&self.prefix);
-        bucket.longest_lease(self.lease).max_clock_skew(Duration::ZERO)
+        bucket.max_lease(self.lease).max_clock_skew(Duration::ZERO)
     }
 
     pub fn describe(&self, identity: &str) -> ElectionBuilder {
@@ -109,7 +109,7 @@ pub fn write(number: u64) -> Write {
             token: None,
             since_unix_ms: 0,
         },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,
     }

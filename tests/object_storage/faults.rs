@@ -22,8 +22,8 @@ async fn refusals_are_distinguished() {
         ("412 Precondition Failed", "PreconditionFailed", LockErrorKind::Conflict),
         ("409 Conflict", "ConditionalRequestConflict", LockErrorKind::Conflict),
         ("429 Too Many Requests", "TooManyRequests", LockErrorKind::Unavailable),
-        ("503 Service Unavailable", "SlowDown", LockErrorKind::Unknown),
-        ("500 Internal Server Error", "InternalError", LockErrorKind::Unknown),
+        ("503 Service Unavailable", "SlowDown", LockErrorKind::OutcomeUnknown),
+        ("500 Internal Server Error", "InternalError", LockErrorKind::OutcomeUnknown),
         ("403 Forbidden", "AccessDenied", LockErrorKind::Denied),
         ("401 Unauthorized", "InvalidAccessKeyId", LockErrorKind::Denied),
         ("404 Not Found", "NoSuchBucket", LockErrorKind::Misconfigured),
@@ -68,7 +68,7 @@ async fn a_request_to_a_busy_store_is_retried_after_its_delay() {
     let refused = s3_error("412 Precondition Failed", "PreconditionFailed", "no");
     env.proxy.once("PUT", HttpFault::Respond(refused));
     let error = lock.write("my_app", next).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
 }
 
 /// Where nothing listens nothing was written; where the answer is lost it may have been.
@@ -78,7 +78,7 @@ async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not()
     let lock = env.bucket().lock();
     env.proxy.once("PUT", HttpFault::LoseResponse);
     let error = lock.write("my_app", write(1)).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
     let again = lock.write("my_app", write(1)).await.unwrap_err();
     assert_eq!(again.kind(), LockErrorKind::Conflict, "{again}");
     let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
@@ -89,7 +89,7 @@ async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not()
     let patience = Duration::from_millis(300);
     let hangs = Write { expected: Some(record.revision), timeout: patience, ..write(2) };
     let error = lock.write("my_app", hangs).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unknown, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
 
     let nobody = Gcs::bucket(1).lock();
     let error = nobody.write("my_app", write(1)).await.unwrap_err();
@@ -213,7 +213,7 @@ async fn an_election_continues_after_a_killed_store() {
     let kept = number().await.expect("what was written");
     assert!(kept >= token, "{kept} after {token}");
     eventually("a renewal", async || number().await.filter(|number| *number > kept)).await;
-    eventually("its trouble is over", async || only.trouble().is_none().then_some(())).await;
+    eventually("its trouble is over", async || only.lock_failure().is_none().then_some(())).await;
 }
 
 /// A leader that may not write any more ends its term with that cause.

@@ -26,13 +26,13 @@ fn begin(id: &str, incarnation: u64, now: Instant) -> Voter {
 
 fn receive(voter: &mut Voter, now: Instant, id: &str, said: &Value) {
     let from = SocketAddr::from(([10, 0, 0, 1], 1));
-    voter.handle(now, VoterEvent::Heard { id, from, said });
+    voter.handle(now, VoterEvent::Received { id, from, said });
 }
 
 /// Its messages of this kind since the last call.
 fn sent(voter: &mut Voter, kind: &str) -> Option<Value> {
     let said = std::iter::from_fn(|| voter.poll_action()).filter_map(|action| match action {
-        VoterAction::Say { said, .. } => Some(said),
+        VoterAction::Send { said, .. } => Some(said),
         _ => None,
     });
     said.filter(|said| said["body"].get(kind).is_some()).last()
@@ -54,12 +54,12 @@ fn a_promise_is_good_for_the_start_that_gave_it() {
             token: None,
             since_unix_ms: 0,
         },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: LEASE,
     };
     let (name, operation) = ("my_app".into(), Operation::Write(write));
-    asks.handle(now, VoterEvent::Ask { ticket: 1, name, operation, timeout: LEASE });
+    asks.handle(now, VoterEvent::Propose { ticket: 1, name, operation, timeout: LEASE });
     let prepare = sent(&mut asks, "Prepare").expect("it asks for a promise");
     receive(&mut votes, now, "asks", &prepare);
     let promise = sent(&mut votes, "Promise").expect("a promise");

@@ -152,13 +152,13 @@ fn no_message_makes_a_voter_panic() {
         let operation = if random.bool() { Operation::Read } else { Operation::Evict(None) };
         let name = format!("e{}", random.u8(0..3)).into();
         let asks = random.usize(..3);
-        let ask = VoterEvent::Ask { ticket, name, operation, timeout: lease / 2 };
+        let ask = VoterEvent::Propose { ticket, name, operation, timeout: lease / 2 };
         voters[asks].handle(now, ask);
         for _ in 0..3 {
             for from in 0..3 {
                 voters[from].handle(now, VoterEvent::Wake);
                 while let Some(action) = voters[from].poll_action() {
-                    let VoterAction::Say { mut said, .. } = action else {
+                    let VoterAction::Send { mut said, .. } = action else {
                         answers += u32::from(matches!(action, VoterAction::Answer { .. }));
                         continue;
                     };
@@ -167,7 +167,7 @@ fn no_message_makes_a_voter_panic() {
                     }
                     let address = SocketAddr::from(([10, 0, 0, 1], 1));
                     let id = format!("v{from}");
-                    let hears = VoterEvent::Heard { id: &id, from: address, said: &said };
+                    let hears = VoterEvent::Received { id: &id, from: address, said: &said };
                     voters[(from + 1 + random.usize(..2)) % 3].handle(now, hears);
                     heard += 1;
                     assert!(heard < 1_000_000, "they talk for ever");

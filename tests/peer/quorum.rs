@@ -147,7 +147,7 @@ async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
     let mut changes = alone.changes();
     // One of three answers, however many of Node's are there.
     let trouble = change(&mut changes, "it is told", |change| match change {
-        Change::Trouble(failure) => Some(failure.message.to_string()),
+        Change::LockFailing(failure) => Some(failure.message.to_string()),
         _ => None,
     });
     assert!(trouble.await.starts_with("no quorum"));

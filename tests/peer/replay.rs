@@ -33,7 +33,8 @@ fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
         for said in sent(&mut voters[from]) {
             for to in (0..3).filter(|to| *to != from) {
                 let from_address = SocketAddr::from(ADDRESS);
-                let heard = VoterEvent::Heard { id: NAMES[from], from: from_address, said: &said };
+                let heard =
+                    VoterEvent::Received { id: NAMES[from], from: from_address, said: &said };
                 voters[to].handle(*now, heard);
             }
             all.push((from, said));
@@ -45,7 +46,7 @@ fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
 fn sent(voter: &mut Voter) -> Vec<Value> {
     let actions = std::iter::from_fn(|| voter.poll_action());
     let said = |action| match action {
-        VoterAction::Say { said, .. } => Some(said),
+        VoterAction::Send { said, .. } => Some(said),
         _ => None,
     };
     actions.filter_map(said).collect()
@@ -72,7 +73,7 @@ fn a_grant_to_an_earlier_start_gives_no_seat() {
         now = now + Duration::from_millis(10);
         again.handle(now, VoterEvent::Wake);
         for (from, said) in recorded.iter().filter(|(from, _)| *from != 1) {
-            again.handle(now, VoterEvent::Heard { id: NAMES[*from], from: address, said });
+            again.handle(now, VoterEvent::Received { id: NAMES[*from], from: address, said });
         }
     }
     assert!(!again.votes(now), "no voter knows of it");

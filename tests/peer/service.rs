@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use incumbent::kubernetes::Cluster;
-use incumbent::peer::{Peer, PeerSource, Service};
+use incumbent::peer::{KubernetesService, Peer, PeerSource};
 use incumbent_test_support::KubeServer;
 use serde_json::{Value, json};
 
@@ -45,19 +45,20 @@ async fn pods_of_a_service_are_peers_while_they_do_not_end() {
     send(&cluster, "POST", SLICES, &slice("app-2", "app", second)).await;
     send(&cluster, "POST", SLICES, &slice("other-1", "other", json!([pod("10.0.0.9", json!({}))])))
         .await;
-    let service = Service::new(&cluster, "app", 12345);
+    let service = KubernetesService::new(&cluster, "app", 12345);
     let mut found = service.addresses().await.unwrap();
     found.sort();
     let expected: [SocketAddr; 2] =
         ["10.0.0.1:12345".parse().unwrap(), "10.0.0.3:12345".parse().unwrap()];
     assert_eq!(found, expected);
 
-    let odd = Service::new(&cluster, "app%2Cx", 12345).addresses().await.unwrap_err();
+    let odd = KubernetesService::new(&cluster, "app%2Cx", 12345).addresses().await.unwrap_err();
     assert_eq!(odd.to_string(), "the pods of the Service default/app%2Cx cannot be listed");
 
     // A member goes on without its source.
     server.kill();
-    let failing = Service::new(&cluster, "app", 12345).refresh(Duration::from_millis(100));
+    let failing =
+        KubernetesService::new(&cluster, "app", 12345).refresh(Duration::from_millis(100));
     let net = Net::new();
     let one = quick(net.address(1), 2.0).peers(failing).start().unwrap();
     let other: Peer = quick(net.address(2), 1.0).peer(net.address(1)).start().unwrap();

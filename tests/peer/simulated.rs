@@ -189,7 +189,7 @@ impl World {
                         continue;
                     }
                     let now = process.local(at);
-                    let heard = VoterEvent::Heard { id: &id, from: address(from), said: &said };
+                    let heard = VoterEvent::Received { id: &id, from: address(from), said: &said };
                     process.voter.handle(now, heard);
                     self.settle(to);
                 }
@@ -242,8 +242,8 @@ impl World {
                         let timeout = release.timeout;
                         (Operation::Release(release), timeout, Kind::Released)
                     }
-                    Request::Concede(concession) => {
-                        process.voter.handle(now, VoterEvent::Concede(NAME.into(), concession));
+                    Request::NotifyStepDown(notice) => {
+                        process.voter.handle(now, VoterEvent::Concede(NAME.into(), notice));
                         let answer = Answer::Conceded(Ok(()));
                         return process.campaign.handle(now, Event::Answered { id, answer });
                     }
@@ -252,7 +252,7 @@ impl World {
                 process.next_ticket += 1;
                 let ticket = process.next_ticket;
                 process.tickets.insert(ticket, (id, kind));
-                let ask = VoterEvent::Ask { ticket, name: NAME.into(), operation, timeout };
+                let ask = VoterEvent::Propose { ticket, name: NAME.into(), operation, timeout };
                 process.voter.handle(now, ask);
             }
             Action::Begin { token, deadline } => {
@@ -285,7 +285,7 @@ impl World {
 
     fn vote(&mut self, index: usize, now: Instant, action: VoterAction) {
         match action {
-            VoterAction::Say { to, said } => {
+            VoterAction::Send { to, said } => {
                 let everybody = 0..self.processes.len();
                 let to: BTreeSet<usize> = match to {
                     Some(to) => [usize::from(to.port() - 1000)].into(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use incumbent::peer::{Change, Dns, Peer, PeerSource, PeerStartError, SourceError};
+use incumbent::peer::{Change, DnsSource, Peer, PeerSource, PeerStartError, SourceError};
 
 use crate::conformance::change;
 use crate::env::{Net, follows, quick, sees};
@@ -34,7 +34,7 @@ async fn a_source_is_retried_and_its_failures_are_reported() {
     let first = quick(net.address(1), 2.0).peers(book.clone()).start().unwrap();
     let mut changes = first.changes();
     let told = change(&mut changes, "the trouble is told", |change| match change {
-        Change::Trouble(what) => Some(what.to_string()),
+        Change::DiscoveryFailed(what) => Some(what.to_string()),
         _ => None,
     });
     assert_eq!(told.await, "the book is closed: it rains");
@@ -52,7 +52,7 @@ async fn peers_are_found_by_a_name_and_learn_their_own_address() {
     let (a, b, _) = (a.local_addr().unwrap(), b.local_addr().unwrap(), drop((a, b)));
     let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
     let soon = Duration::from_millis(50);
-    let dns = |to: SocketAddr| Dns::new("localhost", to.port()).refresh(soon);
+    let dns = |to: SocketAddr| DnsSource::new("localhost", to.port()).refresh(soon);
     let first = quick(any(a.port()), 2.0).peers(dns(b)).start().unwrap();
     let second = quick(any(b.port()), 1.0).peers(dns(a)).start().unwrap();
     follows(&second, first.id()).await;

@@ -71,7 +71,7 @@ impl Service for Quorum {
                 expected,
                 identity: identity.into(),
                 mark,
-                life: LEASE,
+                ttl: LEASE,
                 advertisement: None,
                 timeout: TIMEOUT,
             };
@@ -88,10 +88,10 @@ impl Service for Quorum {
         // The entry of a holder whose lease has run out is not emptied. On one machine wall clocks may be compared, and a
         // revision is one; where it is old, an unchanged entry shows it.
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-        if unix <= Duration::from_micros(revision.0) + entry.life {
+        if unix <= Duration::from_micros(revision.0) + entry.ttl {
             return Some(entry.identity.to_string());
         }
-        tokio::time::sleep(entry.life).await;
+        tokio::time::sleep(entry.ttl).await;
         let now = self.found(name).await?;
         (now.0 != revision).then(|| entry.identity.to_string())
     }

@@ -26,7 +26,7 @@ async fn three_peers_named_by_urls_elect_one_and_another_after_it() {
     for port in numbers {
         let url = format!("peer:127.0.0.1:{port}?peers={peers}&quorum=3&lease=1s&key-file={key}");
         let lock = url.parse::<LockUrl>().unwrap().open().await.unwrap();
-        assert_eq!(lock.capabilities().longest_lease, Duration::from_secs(1));
+        assert_eq!(lock.capabilities().max_lease, Duration::from_secs(1));
         elections.push(new_election("my_app", lock).start().unwrap());
     }
     let mut last = None;
@@ -58,7 +58,7 @@ async fn an_observer_has_no_vote() {
     }
     let mut lookers = Vec::new();
     for url in &urls {
-        lookers.push(url.clone().make_nothing().open().await.expect("beside the member"));
+        lookers.push(url.clone().without_create().open().await.expect("beside the member"));
     }
     // For longer than a member is silent, and so would one more voter be.
     let sees = async |looker: &Arc<dyn Lock>| {
@@ -72,7 +72,8 @@ async fn an_observer_has_no_vote() {
     }
     // A member that began late may have learned that it does not vote yet.
     for election in &elections {
-        let refused = election.trouble().filter(|trouble| trouble.message.contains("more than"));
+        let refused =
+            election.lock_failure().filter(|trouble| trouble.message.contains("more than"));
         assert!(refused.is_none(), "{refused:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Concession, Content, Coverage, Hint, LockErrorKind, Request, Revision, Token, Tombstone,
+    Content, Coverage, Hint, LockErrorKind, Request, Revision, StepDownNotice, Token, Tombstone,
 };
 use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions};
 
@@ -74,7 +74,7 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
     match vacancy {
         Vacancy::ReadExpiry { .. } => {
             harness.run(SECOND);
-            harness.event(Event::Hint(Hint::Look));
+            harness.event(Event::Hint(Hint::Recheck));
             harness.run(LEASE - SECOND);
             harness.deliver_last();
         }
@@ -88,8 +88,8 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
         }
         Vacancy::Conceded { left } => {
             harness.run(SECOND * 3);
-            let concession = Concession { by: OTHER, token: Token(1), revision, left };
-            harness.event(Event::Hint(Hint::Conceded(concession)));
+            let notice = StepDownNotice { by: OTHER, token: Token(1), revision, left };
+            harness.event(Event::Hint(Hint::SteppedDown(notice)));
             harness.admin_deletes();
         }
         Vacancy::Watched | Vacancy::Evicted | Vacancy::Foreign => {
@@ -204,7 +204,7 @@ fn a_step_down_notice_ends_a_running_cool_down() {
     harness.admin_deletes();
     harness.run(SECOND);
     let says = |by, token, revision| {
-        Event::Hint(Hint::Conceded(Concession { by, token, revision, left: Duration::ZERO }))
+        Event::Hint(Hint::SteppedDown(StepDownNotice { by, token, revision, left: Duration::ZERO }))
     };
     harness.event(says(OTHER, Token(77), Revision(1)));
     harness.run(SECOND);
@@ -242,7 +242,7 @@ fn an_evicted_holder_passes_on_its_remaining_cool_down() {
     assert!(harness.holds_entry() && !harness.leads());
     harness.admin_deletes();
     let said = harness.requests().into_iter().find_map(|request| match request {
-        Request::Concede(concession) => Some(*concession),
+        Request::NotifyStepDown(notice) => Some(*notice),
         _ => None,
     });
     let left = said.expect("it concedes").left;
@@ -259,8 +259,8 @@ fn an_entry_outlives_the_cool_down_of_its_writer() {
     harness.admin_deletes();
     let write = harness.next_write();
     let left = LEASE - (harness.now - evicted);
-    assert!(write.life >= left.mul_f64(1.003), "{write:?}");
-    assert_eq!(write.mark.lease, write.life);
+    assert!(write.ttl >= left.mul_f64(1.003), "{write:?}");
+    assert_eq!(write.mark.lease, write.ttl);
 }
 
 fn of_two_seconds() -> Settings {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bolero::TypeGenerator;
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Concession, Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading,
-    Record, Request, Revision, Token, Tombstone, WriteId,
+    Capabilities, Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record,
+    Request, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
 use incumbent::protocol::{Action, Answer, Event};
 
@@ -97,13 +97,13 @@ impl Said {
                     token: token.as_ref().map(|token| Token(token.get(harness))),
                     since_unix_ms: *since,
                 }),
-                life: life.get(),
+                ttl: life.get(),
                 advertisement: None,
             }),
             Self::Foreign { life } => Content::Held(Entry {
                 identity: "junk".into(),
                 mark: None,
-                life: life.get(),
+                ttl: life.get(),
                 advertisement: None,
             }),
             Self::Released { by, left } => {
@@ -200,7 +200,7 @@ fn take(harness: &mut Harness, step: &Step) {
         Step::Lose if held => harness.lose_the_reply(),
         Step::Fail(kind) if held => harness.fail(match kind % 5 {
             0 => LockErrorKind::Conflict,
-            1 => LockErrorKind::Unknown,
+            1 => LockErrorKind::OutcomeUnknown,
             2 => LockErrorKind::Denied,
             3 => LockErrorKind::Misconfigured,
             _ => LockErrorKind::Unavailable,
@@ -223,10 +223,10 @@ fn take(harness: &mut Harness, step: &Step) {
         }
         Step::Conceded { by, token, revision, left } => {
             let (token, revision) = (Token(token.get(harness)), Revision(revision.get(harness)));
-            let said = Concession { by: by.nonce(), token, revision, left: left.get() };
-            harness.event(Event::Hint(Hint::Conceded(said)));
+            let said = StepDownNotice { by: by.nonce(), token, revision, left: left.get() };
+            harness.event(Event::Hint(Hint::SteppedDown(said)));
         }
-        Step::Look => harness.event(Event::Hint(Hint::Look)),
+        Step::Look => harness.event(Event::Hint(Hint::Recheck)),
         Step::Coverage(coverage) => {
             harness.event(Event::Hint(Hint::Coverage(match coverage % 3 {
                 0 => Coverage::None,
@@ -236,8 +236,8 @@ fn take(harness: &mut Harness, step: &Step) {
         }
         Step::Capabilities { longest, reads, proof } => {
             harness.event(Event::Capabilities(Capabilities {
-                longest_lease: longest.get(),
-                reads: *reads,
+                max_lease: longest.get(),
+                can_read: *reads,
                 empty_is_proof: *proof,
                 ..capabilities()
             }));

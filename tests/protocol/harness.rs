@@ -40,12 +40,12 @@ pub struct Harness {
 
 pub fn capabilities() -> Capabilities {
     Capabilities {
-        longest_lease: LEASE,
-        reads: true,
+        max_lease: LEASE,
+        can_read: true,
         empty_is_proof: false,
-        expires: true,
+        expires_entries: true,
         reads_are_durable: true,
-        longest_identity: 100,
+        max_identity_len: 100,
     }
 }
 
@@ -171,7 +171,7 @@ impl Harness {
 
     /// Applies the request that waits, and loses the reply.
     pub fn lose_the_reply(&mut self) {
-        self.apply_and_fail(LockErrorKind::Unknown);
+        self.apply_and_fail(LockErrorKind::OutcomeUnknown);
     }
 
     /// Applies the request that waits, and answers that it failed.
@@ -297,13 +297,13 @@ pub fn of_other(lease: Duration) -> Content {
             token: Some(Token(1)),
             since_unix_ms: 0,
         }),
-        life: lease,
+        ttl: lease,
         advertisement: None,
     })
 }
 
 pub fn of_choria(life: Duration) -> Content {
-    Content::Held(Entry { identity: "choria".into(), mark: None, life, advertisement: None })
+    Content::Held(Entry { identity: "choria".into(), mark: None, ttl: life, advertisement: None })
 }
 
 pub fn found(revision: u64, content: Content) -> Answer {

@@ -38,7 +38,7 @@ fn an_entry_with_an_endless_lease_is_read_again() {
     let for_ever = Content::Held(Entry {
         identity: "junk".into(),
         mark: None,
-        life: SECOND * 3600 * 24 * 36_600,
+        ttl: SECOND * 3600 * 24 * 36_600,
         advertisement: None,
     });
     harness.server.store(harness.now, for_ever, LEASE);
@@ -78,7 +78,7 @@ fn a_leader_superseded_by_a_forged_hint_releases_its_entry_and_campaigns_again()
     assert!(!harness.leads());
     harness.run(LEASE * 4);
     assert!(harness.leads(), "{:?}", harness.machine);
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.run(LEASE * 4);
     assert_eq!(harness.ends().len(), 1);
 }

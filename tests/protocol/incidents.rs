@@ -81,7 +81,9 @@ fn a_renewal_whose_reply_is_lost_is_found_and_counts_from_its_own_sending() {
 #[test]
 fn slow_calls_cost_nothing_while_the_lease_lasts() {
     let mut harness = Harness::leading();
-    for kind in [LockErrorKind::Unknown, LockErrorKind::Unavailable, LockErrorKind::Misconfigured] {
+    for kind in
+        [LockErrorKind::OutcomeUnknown, LockErrorKind::Unavailable, LockErrorKind::Misconfigured]
+    {
         harness.refuses = Some(kind);
         harness.run(LEASE / 3);
         harness.refuses = None;
@@ -154,7 +156,7 @@ fn two_candidates_with_one_identity_are_distinct() {
                 token: None,
                 since_unix_ms: 0,
             }),
-            life: LEASE,
+            ttl: LEASE,
             advertisement: None,
         }),
     };
@@ -182,7 +184,7 @@ fn a_release_on_exit_is_retried_until_its_response() {
     assert!(matches!(harness.next_request(), Request::Release(_)));
     harness.fail(LockErrorKind::Unavailable);
     assert!(matches!(harness.next_request(), Request::Release(_)));
-    harness.fail(LockErrorKind::Unknown);
+    harness.fail(LockErrorKind::OutcomeUnknown);
     assert!(!harness.is_finished());
     assert!(matches!(harness.next_request(), Request::Release(_)));
     harness.serve();
@@ -197,7 +199,7 @@ fn a_leader_whose_process_hangs_does_not_lead_when_it_wakes() {
     let mut harness = Harness::leading();
     harness.now += LEASE;
     assert!(!harness.leads());
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     assert_eq!(harness.machine.state(), State::Candidate);
     assert_eq!(harness.ends().len(), 1);
 }
@@ -239,7 +241,7 @@ fn a_machine_that_was_suspended_does_not_lead_when_it_wakes() {
 #[test]
 fn no_error_of_the_lock_ends_a_campaign() {
     let kinds = [
-        LockErrorKind::Unknown,
+        LockErrorKind::OutcomeUnknown,
         LockErrorKind::Unavailable,
         LockErrorKind::Denied,
         LockErrorKind::Misconfigured,
@@ -305,7 +307,7 @@ fn a_stale_read_begins_no_term_and_costs_no_entry() {
     // A standby that reads an old vacancy: its create is refused.
     let mut harness = Harness::standby();
     harness.holds = true;
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.run(Duration::from_millis(20));
     harness.next_request();
     harness
@@ -317,7 +319,7 @@ fn a_stale_read_begins_no_term_and_costs_no_entry() {
     // A holder that reads the entry before its own: its entry does not block others.
     let mut harness = Harness::leading();
     harness.holds = true;
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.next_request();
     harness.answer(found(0, Content::Vacant(Tombstone::Deleted)));
     while harness.held.is_some() {
@@ -362,7 +364,7 @@ fn nothing_depends_on_a_wall_clock() {
         let write = WriteId { nonce: OTHER, number: 9 };
         let mark = Mark { write, lease: LEASE, token: Some(Token(1)), since_unix_ms };
         let entry =
-            Entry { identity: "other".into(), mark: Some(mark), life: LEASE, advertisement: None };
+            Entry { identity: "other".into(), mark: Some(mark), ttl: LEASE, advertisement: None };
         harness.stores(Content::Held(entry));
         harness.run(SECOND);
         harness.admin_deletes();

@@ -14,7 +14,7 @@ use super::harness::{Harness, LEASE, capabilities, found, of_choria, of_other, s
 const SECOND: Duration = Duration::from_secs(1);
 
 fn forever() -> Capabilities {
-    Capabilities { expires: false, ..capabilities() }
+    Capabilities { expires_entries: false, ..capabilities() }
 }
 
 /// On standby on such a lock, where another candidate has just written.
@@ -72,7 +72,7 @@ fn the_lease_of_the_holder_counts_and_not_the_own_lease() {
 fn a_deleted_entry_proves_nothing_for_a_lease() {
     let mut harness = standby(Coverage::Full);
     harness.server.delete(harness.now);
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     let deleted = harness.now;
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", harness.begins()[0]);
@@ -84,7 +84,7 @@ fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
         let mut harness = standby(coverage);
         harness.server.store(harness.now, of_choria(life), life);
-        harness.event(Event::Hint(Hint::Look));
+        harness.event(Event::Hint(Hint::Recheck));
         harness.deliver_last();
         let written = harness.now;
         harness.run(life + SECOND);
@@ -127,8 +127,8 @@ fn an_entry_called_expired_by_the_lock_is_taken_over_by_a_newcomer() {
 /// Each read finds the expired entry, and each write fails: neither is news after the first time.
 #[test]
 fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap() {
-    use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
-    for kind in [Misconfigured, Denied, Unavailable, Unknown, Conflict] {
+    use LockErrorKind::{Conflict, Denied, Misconfigured, OutcomeUnknown, Unavailable};
+    for kind in [Misconfigured, Denied, Unavailable, OutcomeUnknown, Conflict] {
         for coverage in [Coverage::Full, Coverage::None] {
             let mut harness = standby(coverage);
             harness.refuses_writes = Some(kind);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Capabilities, Concession, Content, Coverage, Hint, LockErrorKind, Request, Tombstone,
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Request, StepDownNotice, Tombstone,
 };
 use incumbent::protocol::{Event, Timing, TimingOptions};
 
@@ -74,7 +74,7 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
 /// had come and been deleted without a trace. What it was to wait for counted from its refusal.
 #[test]
 fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
-    let lock = Capabilities { expires: false, ..capabilities() };
+    let lock = Capabilities { expires_entries: false, ..capabilities() };
     let mut harness = Harness::new(settings(), lock);
     harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
@@ -90,7 +90,7 @@ fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
     harness.server.delete(harness.now);
     harness.server.apply(harness.now, &create);
     let landed = harness.now;
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= landed + LEASE, "{:?} after {landed:?}", harness.begins()[0]);
 }
@@ -101,7 +101,7 @@ fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.admin_deletes();
-    assert!(matches!(harness.next_request(), Request::Concede(_)));
+    assert!(matches!(harness.next_request(), Request::NotifyStepDown(_)));
     harness.serve();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     assert!(matches!(harness.next_request(), Request::Release(_)));
@@ -158,7 +158,7 @@ fn an_unconfirmed_conflict_is_retried_after_a_delay() {
 fn failed_reads_are_retried_after_a_delay_and_do_not_delay_renewals() {
     let mut harness = Harness::leading();
     harness.holds = true;
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     let (mut reads, mut writes) = (0, 0);
     let until = harness.now + LEASE * 3;
     while harness.now < until {
@@ -203,7 +203,7 @@ fn a_refused_create_is_retried_after_a_delay() {
     harness.next_request();
     harness.serve();
     harness.next_write();
-    harness.fail(LockErrorKind::Unknown);
+    harness.fail(LockErrorKind::OutcomeUnknown);
     let until = harness.now + SECOND * 5;
     let mut requests = 0;
     while harness.now < until {
@@ -220,12 +220,12 @@ fn a_refused_create_is_retried_after_a_delay() {
 #[test]
 fn durations_without_end_do_not_panic() {
     let mut lock = capabilities();
-    lock.longest_lease = Duration::MAX;
+    lock.max_lease = Duration::MAX;
     let mut harness = Harness::standby_with(settings(), lock);
     harness.other_writes(Duration::MAX);
     let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
-    let concession = Concession { by: OTHER, token, revision, left: Duration::MAX };
-    harness.event(Event::Hint(Hint::Conceded(concession)));
+    let notice = StepDownNotice { by: OTHER, token, revision, left: Duration::MAX };
+    harness.event(Event::Hint(Hint::SteppedDown(notice)));
     harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::MAX }));
     harness.run(LEASE);
     harness.admin_deletes();
@@ -273,7 +273,7 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
     let mut ours = settings();
     ours.timing = Timing::new(options, ttl).expect("a valid timing");
     ours.choria_peers = true;
-    let lock = Capabilities { longest_lease: ttl, ..capabilities() };
+    let lock = Capabilities { max_lease: ttl, ..capabilities() };
     let mut harness = Harness::new(ours, lock);
     harness.server = Server::new(ttl, Keeping::LeavesMarkers, ttl * 2);
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));

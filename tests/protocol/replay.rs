@@ -44,7 +44,7 @@ impl Recorded {
     }
 }
 
-/// Terms that end in many ways, the last one by an outage in which the standby polls.
+/// VimeoTiming that end in many ways, the last one by an outage in which the standby polls.
 async fn scenario(
     clock: TokioClock,
     locks: &[MemoryLock],

@@ -43,7 +43,7 @@ fn a_storm_of_hints_is_not_a_storm_of_requests() {
         harness.run(SECOND);
         harness.log.clear();
         for _ in 0..5000 {
-            harness.event(Event::Hint(Hint::Look));
+            harness.event(Event::Hint(Hint::Recheck));
             harness.run(Duration::from_micros(200));
         }
         assert!(harness.requests().len() <= most, "{} reads a second", harness.requests().len());
@@ -51,7 +51,7 @@ fn a_storm_of_hints_is_not_a_storm_of_requests() {
     let mut harness = Harness::leading();
     harness.log.clear();
     for _ in 0..5000 {
-        harness.event(Event::Hint(Hint::Look));
+        harness.event(Event::Hint(Hint::Recheck));
         harness.run(Duration::from_micros(200));
     }
     assert!(harness.requests().len() <= 5, "{} requests a second", harness.requests().len());
@@ -79,7 +79,7 @@ fn a_response_to_an_abandoned_request_is_ignored() {
 fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
     let mut harness = Harness::standby();
     harness.refuses = Some(LockErrorKind::Unavailable);
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.run(Duration::from_millis(50));
     let says = |harness: &Harness, wanted: fn(&Action) -> bool| {
         harness.log.iter().filter(|(_, action)| wanted(action)).count()
@@ -141,7 +141,7 @@ fn an_eviction_read_before_its_hint_is_still_a_watched_one() {
     harness.run(SECOND * 8);
     harness.server.store(harness.now, Content::Vacant(Tombstone::Deleted), LEASE);
     harness.holds = true;
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.next_request();
     harness.serve();
     harness.deliver_last();
@@ -154,7 +154,7 @@ fn an_eviction_read_before_its_hint_is_still_a_watched_one() {
 fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
     let scenario = |tombstone| {
         let mut patient = settings();
-        patient.hold_back = SECOND * 10;
+        patient.takeover_delay = SECOND * 10;
         let mut harness = Harness::standby_with(patient, capabilities());
         harness.run(SECOND);
         harness.stores(Content::Vacant(tombstone));
@@ -207,7 +207,7 @@ fn an_observer_never_writes() {
 #[test]
 fn a_candidate_without_the_right_to_read_leads_in_the_end() {
     let mut lock = capabilities();
-    lock.reads = false;
+    lock.can_read = false;
     let mut harness = Harness::new(settings(), lock);
     harness.event(Event::Start);
     harness.run(LEASE * 2);

@@ -27,7 +27,8 @@ fn stops_and_leaves_nothing(mut harness: Harness, phase: &str) {
     assert!(!harness.holds_entry(), "stopped {phase}: an entry is left: {:?}", harness.machine);
     assert_eq!(harness.machine.next_wake(), None);
     harness.log.clear();
-    for event in [Event::Wake, Event::Stop, Event::Resign, Event::Hint(Hint::Look), Event::Start] {
+    for event in [Event::Wake, Event::Stop, Event::Resign, Event::Hint(Hint::Recheck), Event::Start]
+    {
         harness.event(event);
     }
     harness.admin_deletes();
@@ -94,7 +95,7 @@ fn a_stop_finishes_in_every_phase_and_leaves_no_entry() {
     stops_and_leaves_nothing(harness, "while releasing");
 
     let mut harness = holding(Harness::leading());
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     stops_and_leaves_nothing(harness, "while checking");
 }
 
@@ -131,7 +132,7 @@ fn a_stop_while_the_work_stops_waits_for_it() {
 /// Out of reach, a stop takes a bounded time.
 #[test]
 fn a_stop_is_bounded_while_the_lock_is_unreachable() {
-    for kind in [LockErrorKind::Unavailable, LockErrorKind::Unknown, LockErrorKind::Denied] {
+    for kind in [LockErrorKind::Unavailable, LockErrorKind::OutcomeUnknown, LockErrorKind::Denied] {
         let mut harness = Harness::leading();
         harness.refuses = Some(kind);
         harness.event(Event::Stop);

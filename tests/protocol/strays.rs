@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Leading on a lock without tombstones, by the second create: the first one hangs somewhere. It gets its response.
 fn leading_with_a_create_under_way() -> (Harness, Request) {
-    let lock = Capabilities { expires: false, ..capabilities() };
+    let lock = Capabilities { expires_entries: false, ..capabilities() };
     let mut harness = Harness::new(settings(), lock);
     harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
@@ -23,7 +23,7 @@ fn leading_with_a_create_under_way() -> (Harness, Request) {
     assert!(matches!(harness.next_request(), Request::Read { .. }));
     harness.serve();
     let hangs = Request::Write(harness.next_write());
-    harness.fail(LockErrorKind::Unknown);
+    harness.fail(LockErrorKind::OutcomeUnknown);
     let again = harness.next_write();
     assert_eq!(again.expected, None);
     harness.serve();
@@ -37,7 +37,7 @@ fn leading_with_a_create_under_way() -> (Harness, Request) {
 fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
     harness.server.delete(harness.now);
     assert!(harness.server.apply(harness.now, hangs).1, "it lands");
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.now
 }
 
@@ -47,7 +47,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.server.delete(harness.now);
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.run(Duration::from_millis(50));
     assert_eq!(harness.ends(), [Cause::Evicted]);
     harness.other_writes(LEASE);

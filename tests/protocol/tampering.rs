@@ -85,7 +85,7 @@ fn work_that_does_not_stop_keeps_its_own_candidate_from_an_empty_key() {
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
     harness.server.last = None;
-    harness.event(Event::Hint(Hint::Look));
+    harness.event(Event::Hint(Hint::Recheck));
     harness.run(SECOND);
     harness.event(Event::Ended { work_stopped: false });
     harness.run(LEASE * 2);

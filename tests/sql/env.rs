@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use incumbent::lock::Lock;
-use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Election, new_election};
 use incumbent_test_support::PostgresServer;
 use sqlx::postgres::PgRow;
@@ -52,7 +52,7 @@ impl TestEnv {
     }
 
     pub async fn open(&self) -> Postgres {
-        let tables = Tables::make().longest_lease(self.lease);
+        let tables = TableSetup::create().max_lease(self.lease);
         Postgres::connect_with(&self.url(), tables).await.expect("a database")
     }
 
@@ -78,7 +78,7 @@ impl TestEnv {
             self.admin(&format!("GRANT{}", grant.replace("candidates", &role))).await;
         }
         let url = self.server.url_as(&role, &self.database);
-        Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
+        Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
     }
 
     /// A candidate with connections of its own, whose work continues until it must stop.

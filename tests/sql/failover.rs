@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::{
     Content, Lock, LockErrorKind, Mark, Nonce, Reading, Tombstone, Write, WriteId,
 };
-use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use tokio::sync::mpsc;
@@ -26,7 +26,7 @@ pub struct Pair {
 impl Pair {
     pub async fn start(lease: Duration) -> Self {
         let env = TestEnv::alone(lease).await;
-        let tables = Tables::make().longest_lease(lease);
+        let tables = TableSetup::create().max_lease(lease);
         Postgres::connect_with(&env.url(), tables).await.expect("tables");
         let replica = env.server.replica(&[]).await;
         Self { env, replica }
@@ -63,7 +63,7 @@ impl Pair {
         let url = self.env.url();
         let url =
             url.replace(&format!(":{}/", self.env.server.port()), &format!(":{}/", proxy.port()));
-        Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
+        Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
     }
 
     pub fn campaign(&self, identity: &str, lock: PostgresLock) -> Election {
@@ -159,7 +159,7 @@ fn first_write() -> Write {
         expected: None,
         identity: "c1".into(),
         mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::Lock;
-use incumbent::sql::{Sqlite, SqliteLock, Tables};
+use incumbent::sql::{Sqlite, SqliteLock, TableSetup};
 use incumbent::{Election, new_election};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
@@ -30,7 +30,7 @@ impl FileEnv {
     }
 
     pub async fn sqlite_lock(&self) -> SqliteLock {
-        let tables = Tables::make().longest_lease(self.lease);
+        let tables = TableSetup::create().max_lease(self.lease);
         Sqlite::open_with(self.path(), tables).await.expect("a file").lock()
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use incumbent::sql::{Sqlite, Tables};
+use incumbent::sql::{Sqlite, TableSetup};
 
 use crate::conformance::LEASE;
 use crate::env::TestEnv;
@@ -19,7 +19,7 @@ async fn hints_of_postgres_continue_when_the_runtime_of_the_first_listener_ends(
 async fn hints_of_a_file_continue_when_the_runtime_of_the_first_listener_ends() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
-    let lock = Sqlite::open_with(&path, Tables::make()).await.unwrap().lock();
+    let lock = Sqlite::open_with(&path, TableSetup::create()).await.unwrap().lock();
     hints_continue(Arc::new(lock.clone()), Arc::new(lock), ["a", "b"]).await;
 }
 
@@ -33,6 +33,6 @@ async fn one_task_delivers_all_hints_of_postgres() {
 async fn one_task_delivers_all_hints_of_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
-    let lock = Sqlite::open_with(&path, Tables::make()).await.unwrap().lock();
+    let lock = Sqlite::open_with(&path, TableSetup::create()).await.unwrap().lock();
     one_task_delivers(Arc::new(lock), &["a", "b", "b", "c"]).await;
 }

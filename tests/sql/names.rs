@@ -81,7 +81,7 @@ async fn a_linked_file_is_refused_under_all_its_names() {
     let what = "has 2 names (hard links), each with a log of its own: remove the others";
     assert_eq!(error.to_string(), format!("{} {what}", other.display()));
     soon("the end", leadership.ended()).await;
-    let trouble = eventually("the trouble", async || first.trouble()).await;
+    let trouble = eventually("the trouble", async || first.lock_failure()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
     assert!(trouble.message.ends_with(what), "{}", trouble.message);
     drop(leadership);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::lock::{Lock, LockErrorKind};
-use incumbent::sql::{Postgres, SqlErrorKind, Tables};
+use incumbent::sql::{Postgres, SqlErrorKind, TableSetup};
 use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
@@ -124,7 +124,7 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
     let env = TestEnv::new(LEASE).await;
     let options = PgPoolOptions::new().max_connections(2).max_lifetime(Duration::from_millis(300));
     let pool = options.connect(&env.url()).await.unwrap();
-    let tables = Tables::make().longest_lease(LEASE);
+    let tables = TableSetup::create().max_lease(LEASE);
     let lock = Postgres::open_with(pool.clone(), tables).await.unwrap().lock();
     let election = env.campaign_with("pooled", lock);
     let leadership = leads(&election).await;
@@ -188,7 +188,7 @@ async fn the_least_rights_are_enough() {
             "the tables of elections cannot be made at {place}: run deploy/postgres.sql as who may"
         )
     );
-    let error = Postgres::connect_with(&url, Tables::existing()).await.unwrap_err();
+    let error = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("there are no tables of elections at {place}: run deploy/postgres.sql")
@@ -216,7 +216,7 @@ async fn dropped_tables_are_reported_and_end_the_term() {
     let token = leadership.token();
     env.admin("DROP TABLE incumbent_elections").await;
     soon("the end", leadership.ended()).await;
-    let trouble = eventually("the trouble", async || election.trouble()).await;
+    let trouble = eventually("the trouble", async || election.lock_failure()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
     assert!(trouble.message.contains("run deploy/postgres.sql"), "{}", trouble.message);
     drop(leadership);

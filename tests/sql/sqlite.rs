@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
-use incumbent::sql::{Sqlite, Tables};
+use incumbent::sql::{Sqlite, TableSetup};
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{Process, SmallDisk, eventually};
 use rustix::fs::{FlockOperation, flock};
@@ -117,7 +117,7 @@ impl Candidate {
 async fn a_process() {
     let Some(path) = std::env::var_os("ELECTIONS").map(PathBuf::from) else { return };
     let identity = std::env::var("IDENTITY").unwrap();
-    let tables = Tables::make().longest_lease(Duration::from_secs(1));
+    let tables = TableSetup::create().max_lease(Duration::from_secs(1));
     let lock = Sqlite::open_with(&path, tables).await.unwrap().lock();
     let said = path.with_file_name("wins");
     let append = || fs::OpenOptions::new().create(true).append(true).open(&said).unwrap();
@@ -137,7 +137,8 @@ async fn a_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_full_disk_ends_the_term_and_is_reported() {
     let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
-    let lock = Sqlite::open_with(disk.path().join("elections.db"), Tables::make()).await.unwrap();
+    let lock =
+        Sqlite::open_with(disk.path().join("elections.db"), TableSetup::create()).await.unwrap();
     let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
     let election = crate::conformance::working(election).start().unwrap();
     let leadership = leads(&election).await;
@@ -184,7 +185,7 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     let loss = soon("the end", leadership.ended()).await;
     assert_eq!(loss.cause, Cause::Evicted);
     drop(leadership);
-    let trouble = eventually("the trouble", async || second.trouble()).await;
+    let trouble = eventually("the trouble", async || second.lock_failure()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
     assert!(trouble.message.contains("was deleted: put it back"), "{}", trouble.message);
     assert!(!env.path().exists());
@@ -202,7 +203,7 @@ async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     let leadership = leads(&election).await;
     let token = leadership.token();
     let other = env.directory.path().join("other.db");
-    let tables = Tables::make().longest_lease(LEASE);
+    let tables = TableSetup::create().max_lease(LEASE);
     drop(Sqlite::open_with(&other, tables).await.unwrap());
     let log = env.directory.path().join("other.db-wal");
     eventually("the other one is closed", async || (!log.exists()).then_some(())).await;

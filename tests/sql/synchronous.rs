@@ -6,7 +6,7 @@ use incumbent::Cause;
 use incumbent::lock::{
     Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Token, Write, WriteId,
 };
-use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 
@@ -24,7 +24,7 @@ const END_WAITING: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
 async fn synchronous_lock(pair: &Pair) -> PostgresLock {
-    let database = Postgres::connect_with(&pair.env.url(), Tables::existing()).await;
+    let database = Postgres::connect_with(&pair.env.url(), TableSetup::existing()).await;
     database.expect("a database").lock().synchronous_replicas()
 }
 
@@ -38,7 +38,7 @@ fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write 
         expected,
         identity: format!("c{nonce}").into(),
         mark: Mark { write, lease: LEASE, token, since_unix_ms: 0 },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,
     }
@@ -86,7 +86,7 @@ async fn no_two_primaries_give_out_one_revision() {
     let (token, url) = (Some(Token(first.0)), pair.env.url());
     let committed = async {
         let renewal = lock.write("my_app", write(1, Some(first), token)).await;
-        assert_eq!(renewal.unwrap_err().kind(), LockErrorKind::Unknown);
+        assert_eq!(renewal.unwrap_err().kind(), LockErrorKind::OutcomeUnknown);
     };
     let ended = async {
         let waits = async || (!run(&url, WAITING).await.is_empty()).then_some(());

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use incumbent::new_election;
-use incumbent::sql::{Postgres, SqlError, SqlErrorKind, Tables};
+use incumbent::sql::{Postgres, SqlError, SqlErrorKind, TableSetup};
 use incumbent_test_support::{Authority, PostgresServer};
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ impl Secured {
         let query = query.replace('@', &format!("{}/", self.files.path().display()));
         let port = self.server.port();
         let url = format!("postgres://postgres:hidden@{host}:{port}/postgres?{query}");
-        Postgres::connect_with(&url, Tables::make().longest_lease(LEASE)).await
+        Postgres::connect_with(&url, TableSetup::create().max_lease(LEASE)).await
     }
 
     async fn refusal(&self, host: &str, query: &str) -> (SqlErrorKind, String) {

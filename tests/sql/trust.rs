@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Concession, Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading,
-    Release, Revision, Token, Tombstone, Write, WriteId,
+    Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release,
+    Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
 };
-use incumbent::sql::{Postgres, PostgresLock, Tables};
+use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ fn first_write(nonce: u64) -> Write {
         expected: None,
         identity: format!("c{nonce}").into(),
         mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
-        life: LEASE,
+        ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,
     }
@@ -32,7 +32,7 @@ fn first_write(nonce: u64) -> Write {
 
 async fn lock_of(role: &str, env: &TestEnv) -> PostgresLock {
     let url = env.server.url_as(role, &env.database);
-    Postgres::connect_with(&url, Tables::existing()).await.expect("a database").lock()
+    Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
 }
 
 async fn found(lock: &PostgresLock) -> Content {
@@ -72,17 +72,17 @@ async fn a_forged_notification_ends_no_term() {
     }
     // True notifications, by roles that may update the row, come after it.
     let (token, left) = (Token(revision.0), Duration::from_millis(7));
-    let concession = Concession { by, token, revision, left };
-    lock.concede("my_app", concession).await.expect("it is written down");
+    let notice = StepDownNotice { by, token, revision, left };
+    lock.notify_step_down("my_app", notice).await.expect("it is written down");
     let mut told = Vec::new();
     loop {
-        match soon("the concession", hints.recv()).await.expect("hints go on") {
-            Hint::Conceded(said) => {
-                assert_eq!(said, concession);
+        match soon("the notice", hints.recv()).await.expect("hints go on") {
+            Hint::SteppedDown(said) => {
+                assert_eq!(said, notice);
                 break;
             }
             Hint::Stored { record, .. } => told.push(record),
-            Hint::Look | Hint::Coverage(_) => {}
+            Hint::Recheck | Hint::Coverage(_) => {}
         }
     }
     assert!(told.iter().all(|record| record.revision == revision), "{told:?}");
@@ -131,7 +131,7 @@ async fn an_observer_needs_no_right_to_write_after_a_failover() {
     env.server.kill();
     pair.replica.promote();
     let url = pair.replica.url_as(&observer, &env.database);
-    let observes = Postgres::connect_with(&url, Tables::existing()).await.unwrap().lock();
+    let observes = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap().lock();
     assert_eq!(found(&observes).await, Content::Vacant(Tombstone::Deleted));
     let denied = observes.write("other", first_write(2)).await.unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied);

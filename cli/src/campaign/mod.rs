@@ -86,8 +86,8 @@ fn text_line(change: &Change) -> Option<String> {
         Change::Leader(Some(leader)) if leader.is_me => return None,
         Change::Leader(Some(leader)) => format!("leader: {}", leader.identity),
         Change::Leader(None) => "leader: none".to_owned(),
-        Change::Trouble(failure) => format!("lock failing: {}", failure.message),
-        Change::Recovered => "lock recovered".to_owned(),
+        Change::LockFailing(failure) => format!("lock failing: {}", failure.message),
+        Change::LockRecovered => "lock recovered".to_owned(),
         Change::Missed(missed) => format!("missed: {missed} transitions"),
         _ => return None,
     })
@@ -105,8 +105,10 @@ fn json_line(change: &Change) -> Option<serde_json::Value> {
             "token": leader.as_ref().and_then(|l| l.token).map(|t| t.0),
             "mine": leader.as_ref().is_some_and(|l| l.is_me),
         }),
-        Change::Trouble(failure) => json!({"event": "lock_failing", "message": &*failure.message}),
-        Change::Recovered => json!({"event": "lock_recovered"}),
+        Change::LockFailing(failure) => {
+            json!({"event": "lock_failing", "message": &*failure.message})
+        }
+        Change::LockRecovered => json!({"event": "lock_recovered"}),
         Change::Missed(missed) => json!({"event": "missed", "count": missed}),
         _ => return None,
     })

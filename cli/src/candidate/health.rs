@@ -32,7 +32,7 @@ impl Health {
     /// Records a change of the election.
     pub fn note(&self, election: &Election) {
         let since = &mut self.record().failing_since;
-        *since = election.trouble().map(|_| since.unwrap_or_else(|| BootClock.now()));
+        *since = election.lock_failure().map(|_| since.unwrap_or_else(|| BootClock.now()));
     }
 
     /// Records that the campaign has ended.
@@ -63,7 +63,7 @@ impl Health {
         let alive = self.is_alive(election)?;
         let record = self.record();
         let now = BootClock.now();
-        if let Some(failure) = election.trouble() {
+        if let Some(failure) = election.lock_failure() {
             let since = record.failing_since.unwrap_or(now);
             unreachable(now.saturating_since(since), self.lease, &failure.message)?;
         }

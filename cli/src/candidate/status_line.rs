@@ -101,7 +101,7 @@ pub fn who(election: &Election) -> String {
 /// The status for a waiting user: for how long, and when this candidate tries next.
 pub fn describe(election: &Election) -> String {
     let (name, who) = (election.name(), who(election));
-    if let Some(failure) = election.trouble() {
+    if let Some(failure) = election.lock_failure() {
         let what = "requests to the lock fail, retrying";
         return format!("{name}: {what}: {}", failure.message);
     }

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use incumbent::kubernetes::{
-    Cluster, LifeLock, ObjectFinding, ObjectSeverity, PodState, Right, ServerFacts,
-};
+use incumbent::kubernetes::{Cluster, Finding, LifeLock, PodState, Right, ServerFacts, Severity};
 use incumbent::lock::{Lock, LockError, LockErrorKind};
 use time::OffsetDateTime;
 
@@ -47,7 +45,7 @@ pub async fn elections(
         Some(name) => Some(objects.records.health(name, timing, timeout).await),
         None => None,
     };
-    let absent = matches!(&found, Some(Ok(found)) if found.contains(&ObjectFinding::Absent));
+    let absent = matches!(&found, Some(Ok(found)) if found.contains(&Finding::Absent));
     let needs = needs_of_elections(objects.kind(), name, absent);
     check_rights(cluster, &needs, name, role, timeout, report).await;
     match found {
@@ -55,8 +53,8 @@ pub async fn elections(
         Some(Err(error)) => unread(&error, report),
         Some(Ok(found)) => {
             // Without --lease the other candidates' lease is not known to be wrong.
-            let other = |finding: &ObjectFinding| {
-                lease.is_none() && matches!(finding, ObjectFinding::OtherLease { .. })
+            let other = |finding: &Finding| {
+                lease.is_none() && matches!(finding, Finding::OtherLease { .. })
             };
             let found: Vec<_> = found.iter().filter(|finding| !other(finding)).collect();
             if found.is_empty() {
@@ -64,8 +62,8 @@ pub async fn elections(
             }
             for finding in found {
                 let level = match finding.severity() {
-                    ObjectSeverity::Critical => Level::Error,
-                    ObjectSeverity::Warning => Level::Warning,
+                    Severity::Critical => Level::Error,
+                    Severity::Warning => Level::Warning,
                     _ => Level::Ok,
                 };
                 report.find(level, OBJECT, finding.to_string());

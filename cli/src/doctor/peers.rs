@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use incumbent::lock_url::NamedPeers;
-use incumbent::peer::{Dns, Peer, PeerSource};
+use incumbent::lock_url::PeerGroup;
+use incumbent::peer::{DnsSource, Peer, PeerSource};
 
 use super::context::CheckContext;
 use super::report::Report;
@@ -24,7 +24,7 @@ const LISTENED_FOR: Duration = Duration::from_secs(3);
 const LIGHTEST: f64 = f64::MIN_POSITIVE;
 
 /// Checks the address, the other members' addresses, and how many respond.
-pub async fn check(named: &NamedPeers, context: CheckContext<'_>, report: &mut Report) {
+pub async fn check(named: &PeerGroup, context: CheckContext<'_>, report: &mut Report) {
     let bound = address(named, report);
     let known = known(named, report).await;
     settings(named, &known, context.lease, report);
@@ -34,7 +34,7 @@ pub async fn check(named: &NamedPeers, context: CheckContext<'_>, report: &mut R
 }
 
 /// Whether a member can listen there.
-fn address(named: &NamedPeers, report: &mut Report) -> bool {
+fn address(named: &PeerGroup, report: &mut Report) -> bool {
     let bind = named.bind;
     match UdpSocket::bind(bind) {
         Ok(socket) => {
@@ -72,10 +72,10 @@ fn address(named: &NamedPeers, report: &mut Report) -> bool {
 }
 
 /// All listed addresses, and those of the DNS name.
-async fn known(named: &NamedPeers, report: &mut Report) -> BTreeSet<SocketAddr> {
+async fn known(named: &PeerGroup, report: &mut Report) -> BTreeSet<SocketAddr> {
     let mut known: BTreeSet<SocketAddr> = named.peers.iter().copied().collect();
     if let Some((host, port)) = &named.dns {
-        match Dns::new(host, *port).addresses().await {
+        match DnsSource::new(host, *port).addresses().await {
             Ok(found) if found.is_empty() => {
                 report.error(PEERS, format!("{host} has no IPv4 address"));
             }
@@ -96,7 +96,7 @@ async fn known(named: &NamedPeers, report: &mut Report) -> BTreeSet<SocketAddr> 
 }
 
 fn settings(
-    named: &NamedPeers,
+    named: &PeerGroup,
     known: &BTreeSet<SocketAddr>,
     lease: Option<Duration>,
     report: &mut Report,
@@ -140,7 +140,7 @@ fn settings(
 
 /// Sends a hello without a vote, and counts the responses.
 async fn count_members(
-    named: &NamedPeers,
+    named: &PeerGroup,
     known: &BTreeSet<SocketAddr>,
     timeout: Duration,
     report: &mut Report,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use incumbent::protocol::TimingOptions;
-use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, Tables};
+use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, TableSetup};
 use time::OffsetDateTime;
 
 use super::context::CheckContext;
@@ -28,7 +28,7 @@ const FILE: &str = "sql/postgres.sql";
 /// Checks the server, then the tables.
 pub async fn check(
     probe: &PostgresProbe,
-    tables: Tables,
+    tables: TableSetup,
     context: CheckContext<'_>,
     report: &mut Report,
 ) {
@@ -54,13 +54,13 @@ pub async fn check(
     server::clock(offset, "times that psql shows do", report);
     spans.sort_unstable();
     let found = probe.tables(context.timeout).await;
-    let longest = found.as_ref().ok().and_then(|found| found.longest_lease);
+    let longest = found.as_ref().ok().and_then(|found| found.max_lease);
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
     match found {
         Err(error) => report.error(TABLES, one_line(&error)),
         Ok(found) => {
-            let may_make = tables.makes() && writable;
+            let may_make = tables.creates() && writable;
             check_tables(&found, may_make, report);
             check_table_rights(&found, context, report);
         }

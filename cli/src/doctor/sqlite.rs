@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use incumbent::protocol::TimingOptions;
-use incumbent::sql::{Sqlite, SqliteFacts, Tables};
+use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
 use rustix::fs::statvfs;
 
 use super::context::CheckContext;
@@ -22,7 +22,12 @@ const TOO_LITTLE: u64 = 1 << 20;
 const LITTLE: u64 = 16 << 20;
 
 /// Checks the file and its directory.
-pub async fn check(path: &Path, tables: Tables, context: CheckContext<'_>, report: &mut Report) {
+pub async fn check(
+    path: &Path,
+    tables: TableSetup,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) {
     let (mut spans, mut last) = (Vec::new(), None);
     for _ in 0..SAMPLES {
         let start = Instant::now();
@@ -37,7 +42,7 @@ pub async fn check(path: &Path, tables: Tables, context: CheckContext<'_>, repor
     let Some(facts) = last else { return };
     report.ok("sqlite", format!("SQLite {}", facts.version));
     state(path, &facts, tables, report);
-    let longest = facts.file.as_ref().and_then(|file| file.longest_lease);
+    let longest = facts.file.as_ref().and_then(|file| file.max_lease);
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
@@ -48,17 +53,17 @@ pub async fn check(path: &Path, tables: Tables, context: CheckContext<'_>, repor
 }
 
 /// The file, or that it will be created.
-fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) {
+fn state(path: &Path, facts: &SqliteFacts, tables: TableSetup, report: &mut Report) {
     let path = path.display();
     let Some(file) = &facts.file else {
-        return match tables.makes() {
+        return match tables.creates() {
             true => report.ok(FILE, format!("no {path} yet: the first candidate creates it")),
             false => {
                 report.error(FILE, format!("no {path}: remove create=no, or choose another file"))
             }
         };
     };
-    match (file.longest_lease, tables.makes()) {
+    match (file.max_lease, tables.creates()) {
         (Some(longest), _) => {
             report.ok(
                 FILE,
@@ -73,7 +78,7 @@ fn state(path: &Path, facts: &SqliteFacts, tables: Tables, report: &mut Report) 
     }
     if file.journal == "wal" {
         report.ok("journal", "wal");
-    } else if !(tables.makes() && file.unwritable.is_none()) {
+    } else if !(tables.creates() && file.unwritable.is_none()) {
         let what = format!(
             "{}: readers block writers, and a renewal may be late; set it with PRAGMA journal_mode = WAL",
             file.journal

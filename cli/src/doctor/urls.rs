@@ -2,7 +2,7 @@
 
 use incumbent::LockUrl;
 use incumbent::lock::Need;
-use incumbent::lock_url::Named;
+use incumbent::lock_url::LockTarget;
 
 use super::context::CheckContext;
 use super::report::Report;
@@ -18,8 +18,9 @@ pub async fn check(
     context: CheckContext<'_>,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let locks = url.named();
-    let of_nats = |lock: &incumbent::lock_url::NamedLock| matches!(lock.named, Ok(Named::Nats(_)));
+    let locks = url.targets();
+    let of_nats =
+        |lock: &incumbent::lock_url::UrlTarget| matches!(lock.named, Ok(LockTarget::Nats(_)));
     if context.monitor.is_some() && !locks.iter().any(of_nats) {
         return Err(misplaced("--monitor", "nats"));
     }
@@ -36,27 +37,33 @@ pub async fn check(
     Ok(())
 }
 
-async fn one(named: Named, context: CheckContext<'_>, report: &mut Report) -> Result<(), CliError> {
+async fn one(
+    named: LockTarget,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
     match named {
-        Named::Memory => {
+        LockTarget::Memory => {
             let what = "it is in one process, invisible to other processes: nothing to check";
             report.ok("memory", what);
         }
-        Named::Nats(bucket) => {
+        LockTarget::Nats(bucket) => {
             let context = CheckContext { with_choria: bucket.with_choria, ..context };
             nats::check(&BucketArgs::named(bucket, context.timeout), context, report).await?
         }
-        Named::Kubernetes(named) => {
+        LockTarget::Kubernetes(named) => {
             let cluster = named.cluster().await.map_err(CliError::from)?;
             let objects = ElectionObjects::named(cluster, named.kind(), context.timeout);
             let name = named.object().or(context.name);
             let lease = context.lease.or(named.timing().map(|timing| timing.lease()));
             kubernetes::elections(&objects, name, context.role, lease, report).await?;
         }
-        Named::Postgres { probe, tables } => postgres::check(&probe, tables, context, report).await,
-        Named::Sqlite { path, tables } => sqlite::check(&path, tables, context, report).await,
-        Named::Objects(bucket) => objects::check(&bucket, context, report).await?,
-        Named::Peers(peers) => peers::check(&peers, context, report).await,
+        LockTarget::Postgres { probe, tables } => {
+            postgres::check(&probe, tables, context, report).await
+        }
+        LockTarget::Sqlite { path, tables } => sqlite::check(&path, tables, context, report).await,
+        LockTarget::Objects(bucket) => objects::check(&bucket, context, report).await?,
+        LockTarget::Peers(peers) => peers::check(&peers, context, report).await,
         _ => {
             let message = "`doctor` does not support this lock";
             return Err(CliError::new(Code::Usage, message));

@@ -1,7 +1,7 @@
 //! `election create`.
 
 use clap::Args;
-use incumbent::lock_url::Named;
+use incumbent::lock_url::LockTarget;
 
 use crate::error::{CliError, Code};
 use crate::lock_args::check_name;
@@ -38,9 +38,9 @@ impl Create {
             SelectedLock::Url(url, timeout) => {
                 let timeout = timeout.unwrap_or(crate::nats::DEFAULT_TIMEOUT);
                 let mut others = 0;
-                for lock in url.named() {
+                for lock in url.targets() {
                     match lock.named {
-                        Ok(Named::Kubernetes(named)) => {
+                        Ok(LockTarget::Kubernetes(named)) => {
                             let cluster = named.cluster().await.map_err(CliError::from)?;
                             let objects = ElectionObjects::named(cluster, named.kind(), timeout);
                             object(&objects, named.object().unwrap_or(name)).await?;

@@ -55,7 +55,7 @@ impl LifeElections {
         match locks.evict(&lock, timeout).await {
             Ok(()) => Ok(Some(status.revision)),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
-            Err(error) if error.kind() == LockErrorKind::Unknown => {
+            Err(error) if error.kind() == LockErrorKind::OutcomeUnknown => {
                 let hint = "the outcome is unknown; check with `election info`";
                 Err(CliError::new(Code::Unreachable, format!("{error}: {hint}")))
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::kubernetes::{self, OfficeChange, OfficeWatch};
+use incumbent::kubernetes::{self, ElectionEvent, ElectionWatch};
 use incumbent::lock::{LockError, LockErrorKind};
 use time::OffsetDateTime;
 
@@ -57,26 +57,26 @@ impl KubernetesElections {
 }
 
 impl WatchSource for KubernetesSource {
-    type Watch = OfficeWatch;
+    type Watch = ElectionWatch;
 
-    async fn begin(&self) -> Result<OfficeWatch, LockError> {
+    async fn begin(&self) -> Result<ElectionWatch, LockError> {
         self.records.watch(self.only.as_deref(), self.timeout).await
     }
 
-    async fn next(watch: &mut OfficeWatch) -> Option<Result<Update, LockError>> {
+    async fn next(watch: &mut ElectionWatch) -> Option<Result<Update, LockError>> {
         Some(watch.next().await?.map(|change| match change {
-            OfficeChange::Written(object) => Update::Status(status_of(object)),
-            OfficeChange::Deleted(object) => Update::Status(deleted(object)),
+            ElectionEvent::Written(object) => Update::Status(status_of(object)),
+            ElectionEvent::Deleted(object) => Update::Status(deleted(object)),
             _ => Update::Recheck,
         }))
     }
 }
 
-fn status_of(object: kubernetes::Office) -> ElectionStatus {
+fn status_of(object: kubernetes::ElectionStatus) -> ElectionStatus {
     let now = OffsetDateTime::now_utc();
     let renewed = object.renewed.and_then(time_format::from_system).unwrap_or(now);
     let (state, written) = match object.holding {
-        kubernetes::Holding::Held(holder) => {
+        kubernetes::HolderStatus::Held(holder) => {
             let holder = Holder {
                 leader: holder.identity.to_string(),
                 token: holder.token.map(|token| token.0),
@@ -88,10 +88,10 @@ fn status_of(object: kubernetes::Office) -> ElectionStatus {
             };
             (LeaderStatus::Held(holder), renewed)
         }
-        kubernetes::Holding::Released(cause) => {
+        kubernetes::HolderStatus::Released(cause) => {
             (LeaderStatus::Vacant(cause.unwrap_or_else(|| "released".to_owned())), renewed)
         }
-        kubernetes::Holding::New => (LeaderStatus::Vacant("new".to_owned()), now),
+        kubernetes::HolderStatus::New => (LeaderStatus::Vacant("new".to_owned()), now),
         // An eviction leaves the times of the former holder.
         _ => (LeaderStatus::Vacant("evicted".to_owned()), now),
     };
@@ -99,7 +99,7 @@ fn status_of(object: kubernetes::Office) -> ElectionStatus {
     ElectionStatus { election: object.object, revision: object.resource_version, written, state }
 }
 
-fn deleted(object: kubernetes::Office) -> ElectionStatus {
+fn deleted(object: kubernetes::ElectionStatus) -> ElectionStatus {
     let state = LeaderStatus::Vacant("evicted".to_owned());
     ElectionStatus { state, written: Some(OffsetDateTime::now_utc()), ..status_of(object) }
 }

@@ -87,7 +87,7 @@ impl LockElections {
     }
 
     fn status_of(&self, name: &str, record: Record) -> ElectionStatus {
-        let expires = self.lock.capabilities().expires;
+        let expires = self.lock.capabilities().expires_entries;
         let state = match record.content {
             Content::Held(entry) => LeaderStatus::Held(Holder {
                 leader: entry.identity.to_string(),
@@ -98,7 +98,7 @@ impl LockElections {
                     .mark
                     .as_ref()
                     .and_then(|mark| time_format::from_unix_ms(mark.since_unix_ms)),
-                lease: Some(entry.life).filter(|_| !expires),
+                lease: Some(entry.ttl).filter(|_| !expires),
                 advertisement: entry.advertisement,
                 writes: entry.mark.as_ref().map(|mark| mark.write.number),
                 pod: None,

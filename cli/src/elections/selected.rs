@@ -52,7 +52,7 @@ impl<'a> Elections<'a> {
             SelectedLock::Url(url, timeout) => {
                 let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let elections = LockElections {
-                    lock: open_within(&url.clone().make_nothing(), timeout).await?,
+                    lock: open_within(&url.clone().without_create(), timeout).await?,
                     title: url.to_string(),
                     timeout,
                 };
@@ -139,7 +139,7 @@ impl<'a> Elections<'a> {
             Self::Kubernetes(_) => holder.lease,
             Self::ForLife(_) => None,
             Self::Lock(elections) => {
-                holder.lease.or_else(|| Some(elections.lock.capabilities().longest_lease))
+                holder.lease.or_else(|| Some(elections.lock.capabilities().max_lease))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The kinds of Kubernetes objects that hold elections.
 
 use clap::ValueEnum;
-use incumbent::kubernetes::LifeCarrier;
+use incumbent::kubernetes::LifeResource;
 
 /// The kind of object that holds an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -68,10 +68,10 @@ impl LifeKind {
         }
     }
 
-    pub fn carrier(self) -> LifeCarrier {
+    pub fn carrier(self) -> LifeResource {
         match self {
-            Self::ConfigMap => LifeCarrier::config_map(),
-            Self::Lease => LifeCarrier::lease(),
+            Self::ConfigMap => LifeResource::config_map(),
+            Self::Lease => LifeResource::lease(),
         }
     }
 }

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use incumbent::kubernetes::{
-    Carrier, Cluster, LeaseTiming, LifeLocks, ObjectFinding, ObjectLock, Office, OfficeWatch,
-    check_namespace,
+    Cluster, ElectionStatus, ElectionWatch, Finding, LeaseTiming, LifeLocks, ResourceKind,
+    ResourceLock, check_namespace,
 };
 use incumbent::lock::{Lock, LockError, Reading};
 
@@ -75,15 +75,15 @@ pub trait Records: Send + Sync {
         &'a self,
         name: &'a str,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Option<Office>, LockError>>;
+    ) -> BoxFuture<'a, Result<Option<ElectionStatus>, LockError>>;
 
-    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>>;
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ElectionStatus>, LockError>>;
 
     fn watch<'a>(
         &'a self,
         only: Option<&'a str>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<OfficeWatch, LockError>>;
+    ) -> BoxFuture<'a, Result<ElectionWatch, LockError>>;
 
     fn evict<'a>(
         &'a self,
@@ -103,28 +103,28 @@ pub trait Records: Send + Sync {
         name: &'a str,
         timing: LeaseTiming,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Vec<ObjectFinding>, LockError>>;
+    ) -> BoxFuture<'a, Result<Vec<Finding>, LockError>>;
 }
 
-impl<C: Carrier> Records for ObjectLock<C> {
+impl<C: ResourceKind> Records for ResourceLock<C> {
     fn status<'a>(
         &'a self,
         name: &'a str,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Option<Office>, LockError>> {
-        self.office(name, timeout).boxed()
+    ) -> BoxFuture<'a, Result<Option<ElectionStatus>, LockError>> {
+        self.status(name, timeout).boxed()
     }
 
-    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Office>, LockError>> {
-        self.offices(timeout).boxed()
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ElectionStatus>, LockError>> {
+        self.list(timeout).boxed()
     }
 
     fn watch<'a>(
         &'a self,
         only: Option<&'a str>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<OfficeWatch, LockError>> {
-        self.watch_offices(only, timeout).boxed()
+    ) -> BoxFuture<'a, Result<ElectionWatch, LockError>> {
+        self.watch(only, timeout).boxed()
     }
 
     fn evict<'a>(
@@ -149,7 +149,7 @@ impl<C: Carrier> Records for ObjectLock<C> {
         name: &'a str,
         timing: LeaseTiming,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Vec<ObjectFinding>, LockError>> {
+    ) -> BoxFuture<'a, Result<Vec<Finding>, LockError>> {
         let lock = self.clone().timing(timing);
         async move { lock.health(name, timeout).await }.boxed()
     }
@@ -324,7 +324,11 @@ pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, CliError> {
     LeaseTiming::of_lease(lease).map_err(|error| CliError::new(Code::Usage, one_line(&error)))
 }
 
-fn chosen<C: Carrier>(lock: ObjectLock<C>, timing: LeaseTiming, object: &str) -> Arc<dyn Lock> {
+fn chosen<C: ResourceKind>(
+    lock: ResourceLock<C>,
+    timing: LeaseTiming,
+    object: &str,
+) -> Arc<dyn Lock> {
     Arc::new(lock.timing(timing).object(object))
 }
 

@@ -212,14 +212,14 @@ impl SelectedLock<'_> {
             Self::Url(url, timeout) => {
                 let mut url = url.clone();
                 if let Some(lease) = args.lease {
-                    url = url.for_lease(lease);
+                    url = url.with_lease(lease);
                 }
                 if args.no_create {
-                    url = url.make_nothing();
+                    url = url.without_create();
                 }
                 let lock = open_within(&url, timeout.unwrap_or(Duration::MAX)).await?;
                 let known = lock.timing().lease;
-                let lease = args.lease.or(known).unwrap_or(lock.capabilities().longest_lease);
+                let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
                 let lease_override = args.lease.filter(|lease| known != Some(*lease));
                 Ok(OpenedLock { lock, lease, lease_override, with_choria: false })
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::lock_url::NamedBucket;
+use incumbent::lock_url::NatsBucket;
 use incumbent::nats::{Bucket, DEFAULT_BUCKET, Finding};
 
 use super::args::ConnectionArgs;
@@ -23,7 +23,7 @@ pub struct BucketArgs {
 
 impl BucketArgs {
     /// The bucket of a URL.
-    pub fn named(named: NamedBucket, timeout: Duration) -> Self {
+    pub fn named(named: NatsBucket, timeout: Duration) -> Self {
         let file = |path: PathBuf| path.to_string_lossy().into_owned();
         let servers = named.servers.iter().map(|server| server.clone().into_inner().to_string());
         let connection = ConnectionArgs {

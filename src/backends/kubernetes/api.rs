@@ -303,7 +303,8 @@ impl Objects {
         verb: &str,
         writes: bool,
     ) -> LockError {
-        let unknown = if writes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
+        let unknown =
+            if writes { LockErrorKind::OutcomeUnknown } else { LockErrorKind::Unavailable };
         let what = match name {
             EVERY => format!("{doing} of every {} in {}", self.kind, self.namespace),
             name => format!("{doing} of the {}", self.describe(name)),

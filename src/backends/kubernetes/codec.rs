@@ -134,7 +134,12 @@ fn held(
     default_lease: Duration,
 ) -> Content {
     let life = record.lease().unwrap_or(default_lease);
-    Content::Held(Entry { identity: identity(&record.holder_identity), mark, life, advertisement })
+    Content::Held(Entry {
+        identity: identity(&record.holder_identity),
+        mark,
+        ttl: life,
+        advertisement,
+    })
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
         let entry = Entry {
             identity: "a".into(),
             mark: Some(mark()),
-            life: Duration::from_secs(5),
+            ttl: Duration::from_secs(5),
             advertisement: Some(Arc::new(said)),
         };
         assert_eq!(found.content, Content::Held(entry));
@@ -119,10 +119,10 @@ fn whatever_stands_there_means_something() {
     let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
         panic!()
     };
-    assert_eq!(entry.life, DEFAULT_LEASE);
+    assert_eq!(entry.ttl, DEFAULT_LEASE);
     let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": i32::MAX } });
     let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
         panic!()
     };
-    assert_eq!(entry.life, crate::lock::codec::MAX_DURATION, "nobody is waited for for decades");
+    assert_eq!(entry.ttl, crate::lock::codec::MAX_DURATION, "nobody is waited for for decades");
 }

@@ -11,8 +11,8 @@ use super::answers::Events;
 use super::api::{ApiFailure, Objects};
 use super::codec::{NEW, was_held};
 use super::record::{RecordLocation, annotate, resource_version};
-use super::resource::{Carrier, check_object_name};
-use super::resource_lock::ObjectLock;
+use super::resource::{ResourceKind, check_object_name};
+use super::resource_lock::ResourceLock;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
@@ -94,7 +94,7 @@ pub(super) fn remembered(status: &Status) -> Option<u64> {
     (status.code == 410).then_some(oldest)
 }
 
-impl<C: Carrier> ObjectLock<C> {
+impl<C: ResourceKind> ResourceLock<C> {
     /// Makes the object `name` for an election that is new, so that its first leader does not wait out a lease. Answers its
     /// resourceVersion.
     ///
@@ -105,7 +105,7 @@ impl<C: Carrier> ObjectLock<C> {
     /// Takes the right to `create`. The object is named as it is, whatever [`object`](Self::object) says.
     ///
     /// # Errors
-    /// [`Conflict`](LockErrorKind::Conflict) where there is one already; else as [`office`](Self::office).
+    /// [`Conflict`](LockErrorKind::Conflict) where there is one already; else as [`status`](Self::status).
     ///
     /// # Cancel safety
     /// Dropped, it may have been made or not.

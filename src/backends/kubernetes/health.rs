@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::codec;
 use super::record::{self, ElectionRecord, RecordLocation, resource_version};
-use super::resource::{Carrier, check_object_name};
-use super::resource_lock::ObjectLock;
+use super::resource::{ResourceKind, check_object_name};
+use super::resource_lock::ResourceLock;
 use crate::lock::{Content, LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_secs(5);
 /// What was found in the object of an election. Shown, it is one line that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ObjectFinding {
+pub enum Finding {
     /// There is no such object yet: whoever comes first makes it, and waits out a lease.
     Absent,
     /// The object is there, and carries no record yet.
@@ -89,7 +89,7 @@ pub enum ObjectFinding {
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum ObjectSeverity {
+pub enum Severity {
     /// Good to know.
     Note,
     /// Elections work until something happens that one must expect.
@@ -98,20 +98,20 @@ pub enum ObjectSeverity {
     Critical,
 }
 
-impl ObjectFinding {
+impl Finding {
     /// How bad it is.
-    pub fn severity(&self) -> ObjectSeverity {
+    pub fn severity(&self) -> Severity {
         match self {
             Self::Coordinated { .. } | Self::BeingDeleted | Self::ForLife | Self::NoToken => {
-                ObjectSeverity::Critical
+                Severity::Critical
             }
-            Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => ObjectSeverity::Note,
-            _ => ObjectSeverity::Warning,
+            Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => Severity::Note,
+            _ => Severity::Warning,
         }
     }
 }
 
-impl fmt::Display for ObjectFinding {
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |span: &Duration| format!("{} s", span.as_secs());
         match self {
@@ -171,26 +171,22 @@ impl fmt::Display for ObjectFinding {
     }
 }
 
-impl<C: Carrier> ObjectLock<C> {
+impl<C: ResourceKind> ResourceLock<C> {
     /// Looks for what is to be mended in the object `name`, beside the timing of this lock.
     ///
     /// Takes the right to `get`. The object is named as it is, whatever [`object`](Self::object) says.
     ///
     /// # Errors
-    /// As [`office`](Self::office).
+    /// As [`status`](Self::status).
     ///
     /// # Cancel safety
     /// It may be dropped at any time.
-    pub async fn health(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<Vec<ObjectFinding>, LockError> {
+    pub async fn health(&self, name: &str, timeout: Duration) -> Result<Vec<Finding>, LockError> {
         let objects = self.objects();
         check_object_name(name)
             .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
         match objects.get(name, deadline_after(timeout)).await {
-            Ok(None) => Ok(vec![ObjectFinding::Absent]),
+            Ok(None) => Ok(vec![Finding::Absent]),
             Ok(Some(object)) => {
                 Ok(examine(C::PLACE, &object, self.default_lease(), SystemTime::now()))
             }
@@ -200,27 +196,22 @@ impl<C: Carrier> ObjectLock<C> {
 }
 
 /// `ours`: our lease.
-fn examine(
-    place: RecordLocation,
-    object: &Value,
-    ours: Duration,
-    now: SystemTime,
-) -> Vec<ObjectFinding> {
+fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTime) -> Vec<Finding> {
     let mut found = Vec::new();
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     if record::annotation(object, super::life::MARK).is_some() {
-        return vec![ObjectFinding::ForLife];
+        return vec![Finding::ForLife];
     }
     if text("/metadata/deletionTimestamp").is_some() {
-        found.push(ObjectFinding::BeingDeleted);
+        found.push(Finding::BeingDeleted);
     }
     if resource_version(object).is_none() {
-        found.push(ObjectFinding::NoToken);
+        found.push(Finding::NoToken);
     }
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     if let Some(owner) = owners.and_then(|owners| owners.first()) {
         let of = |key| owner.get(key).and_then(Value::as_str).unwrap_or_default();
-        found.push(ObjectFinding::Owned { by: plain(&format!("{} {}", of("kind"), of("name"))) });
+        found.push(Finding::Owned { by: plain(&format!("{} {}", of("kind"), of("name"))) });
     }
     let raw = place.raw(object);
     let is_empty = |raw: &Value| raw.as_object().is_some_and(serde_json::Map::is_empty);
@@ -228,14 +219,14 @@ fn examine(
         let junk = record::annotation(object, record::ANNOTATION).is_some();
         found.push(match raw {
             // Of a Lease that was made without a spec.
-            Some(raw) if is_empty(&raw) => ObjectFinding::NoRecord,
-            None if !junk => ObjectFinding::NoRecord,
-            _ => ObjectFinding::Unreadable,
+            Some(raw) if is_empty(&raw) => Finding::NoRecord,
+            None if !junk => Finding::NoRecord,
+            _ => Finding::Unreadable,
         });
         return found;
     };
     if let Some(strategy) = &record.strategy {
-        found.push(ObjectFinding::Coordinated { strategy: plain(strategy) });
+        found.push(Finding::Coordinated { strategy: plain(strategy) });
     }
     let unknown = raw.as_ref().and_then(Value::as_object).into_iter().flatten();
     let names: Vec<String> = unknown
@@ -243,7 +234,7 @@ fn examine(
         .map(|(key, _)| plain(key))
         .collect();
     if !names.is_empty() {
-        found.push(ObjectFinding::UnknownFields { names });
+        found.push(Finding::UnknownFields { names });
     }
     if record.is_held() {
         holder(place, object, &record, ours, now, &mut found);
@@ -257,28 +248,28 @@ fn holder(
     record: &ElectionRecord,
     ours: Duration,
     now: SystemTime,
-    found: &mut Vec<ObjectFinding>,
+    found: &mut Vec<Finding>,
 ) {
     if let Content::Held(entry) = codec::read(place, object, ours).content
         && entry.mark.is_none()
     {
-        found.push(ObjectFinding::ForeignHolder { identity: entry.identity.to_string() });
+        found.push(Finding::ForeignHolder { identity: entry.identity.to_string() });
     }
     let lease = record.lease();
     match lease {
-        None => found.push(ObjectFinding::NoDuration { assumed: ours }),
+        None => found.push(Finding::NoDuration { assumed: ours }),
         Some(lease) if lease != ours => {
-            found.push(ObjectFinding::OtherLease { theirs: lease, ours });
+            found.push(Finding::OtherLease { theirs: lease, ours });
         }
         Some(_) => {}
     }
     if let Some(lease) = lease.filter(|lease| *lease < SHORT) {
-        found.push(ObjectFinding::ShortLease { lease });
+        found.push(Finding::ShortLease { lease });
     }
     let renewed = record.renew_time.as_deref().and_then(record::parse_time);
     let ago = renewed.and_then(|renewed| now.duration_since(renewed).ok());
     if let Some(ago) = ago.filter(|ago| *ago > lease.unwrap_or(ours) + Duration::from_secs(1)) {
-        found.push(ObjectFinding::Overdue { ago });
+        found.push(Finding::Overdue { ago });
     }
 }
 
@@ -304,7 +295,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(15);
 
-    fn found(object: Value) -> Vec<ObjectFinding> {
+    fn found(object: Value) -> Vec<Finding> {
         let now = record::parse_time("2026-01-01T00:01:00Z").unwrap();
         examine(RecordLocation::Spec, &object, LEASE, now)
     }
@@ -319,7 +310,7 @@ mod tests {
             "holderIdentity": "theirs", "leaseDurationSeconds": 15, "leaseTransitions": 3,
             "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:00:50.000000Z",
         });
-        let foreign = ObjectFinding::ForeignHolder { identity: "theirs".to_owned() };
+        let foreign = Finding::ForeignHolder { identity: "theirs".to_owned() };
         assert_eq!(found(lease(spec)), [foreign]);
     }
 
@@ -334,17 +325,17 @@ mod tests {
         assert_eq!(
             findings,
             [
-                ObjectFinding::Coordinated { strategy: "Oldest ".to_owned() },
-                ObjectFinding::UnknownFields { names: vec!["preferredHolder".to_owned()] },
-                ObjectFinding::ForeignHolder { identity: "a b".to_owned() },
-                ObjectFinding::OtherLease { theirs, ours: LEASE },
-                ObjectFinding::ShortLease { lease: theirs },
-                ObjectFinding::Overdue { ago: Duration::from_secs(60) },
+                Finding::Coordinated { strategy: "Oldest ".to_owned() },
+                Finding::UnknownFields { names: vec!["preferredHolder".to_owned()] },
+                Finding::ForeignHolder { identity: "a b".to_owned() },
+                Finding::OtherLease { theirs, ours: LEASE },
+                Finding::ShortLease { lease: theirs },
+                Finding::Overdue { ago: Duration::from_secs(60) },
             ]
         );
         assert!(findings.iter().all(|finding| !finding.to_string().contains('\n')));
-        let worst = findings.iter().map(ObjectFinding::severity).max();
-        assert_eq!(worst, Some(ObjectSeverity::Critical));
+        let worst = findings.iter().map(Finding::severity).max();
+        assert_eq!(worst, Some(Severity::Critical));
     }
 
     #[test]
@@ -356,11 +347,11 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_object_is_told() {
-        assert_eq!(found(lease(json!({}))), [ObjectFinding::NoRecord]);
-        assert_eq!(found(lease(Value::Null)), [ObjectFinding::NoRecord]);
-        assert_eq!(found(lease(json!("junk"))), [ObjectFinding::Unreadable]);
+        assert_eq!(found(lease(json!({}))), [Finding::NoRecord]);
+        assert_eq!(found(lease(Value::Null)), [Finding::NoRecord]);
+        assert_eq!(found(lease(json!("junk"))), [Finding::Unreadable]);
         let no_duration = json!({ "holderIdentity": "a", "leaseDurationSeconds": -1 });
-        assert!(found(lease(no_duration)).contains(&ObjectFinding::NoDuration { assumed: LEASE }));
+        assert!(found(lease(no_duration)).contains(&Finding::NoDuration { assumed: LEASE }));
         let object = json!({
             "metadata": {
                 "resourceVersion": "x", "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -370,21 +361,18 @@ mod tests {
         assert_eq!(
             found(object),
             [
-                ObjectFinding::BeingDeleted,
-                ObjectFinding::NoToken,
-                ObjectFinding::Owned { by: "Deployment d".to_owned() },
-                ObjectFinding::NoRecord,
+                Finding::BeingDeleted,
+                Finding::NoToken,
+                Finding::Owned { by: "Deployment d".to_owned() },
+                Finding::NoRecord,
             ]
         );
         let life = json!({ "metadata": { "annotations": { "incumbent/for-life": "1" } } });
-        assert_eq!(found(life), [ObjectFinding::ForLife]);
+        assert_eq!(found(life), [Finding::ForLife]);
         let junk = json!({ "metadata": {
             "resourceVersion": "7", "annotations": { record::ANNOTATION: "junk" },
         } });
         let now = SystemTime::now();
-        assert_eq!(
-            examine(RecordLocation::Annotation, &junk, LEASE, now),
-            [ObjectFinding::Unreadable]
-        );
+        assert_eq!(examine(RecordLocation::Annotation, &junk, LEASE, now), [Finding::Unreadable]);
     }
 }

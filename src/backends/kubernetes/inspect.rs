@@ -11,8 +11,8 @@ use super::answers::Events;
 use super::api::{ApiFailure, EVERY, Objects};
 use super::codec;
 use super::record::{self, RELEASED_SECONDS, RecordLocation, resource_version, unannotate};
-use super::resource::{Carrier, check_object_name};
-use super::resource_lock::ObjectLock;
+use super::resource::{ResourceKind, check_object_name};
+use super::resource_lock::ResourceLock;
 use crate::lock::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
 use crate::time::timer::deadline_after;
@@ -23,13 +23,13 @@ use crate::time::timer::deadline_after;
 /// [`Holder::lease`] on the reader's own clock is that of a holder who leads no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Office {
+pub struct ElectionStatus {
     /// The name of the object.
     pub object: String,
     /// The version of the object.
     pub resource_version: u64,
     /// Who holds it.
-    pub holding: Holding,
+    pub holding: HolderStatus,
     /// When the term began, by the wall clock of whoever wrote it.
     pub acquired: Option<SystemTime>,
     /// When the record was written last, by the wall clock of whoever wrote it.
@@ -42,7 +42,7 @@ pub struct Office {
 /// Who holds an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Holding {
+pub enum HolderStatus {
     /// It is held, as far as the record tells.
     Held(Holder),
     /// Its holder has left, with the cause where it is told, as in `stopped`.
@@ -72,22 +72,22 @@ pub struct Holder {
 /// What has happened to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OfficeChange {
+pub enum ElectionEvent {
     /// It was written, or is how the watch has found it.
-    Written(Office),
+    Written(ElectionStatus),
     /// It was deleted. This is how it was.
-    Deleted(Office),
+    Deleted(ElectionStatus),
 }
 
 /// A watch on one object, or on all of a namespace. It ends when the server says so, after minutes; then begin another one.
-pub struct OfficeWatch {
+pub struct ElectionWatch {
     events: Events,
     objects: Objects,
     place: RecordLocation,
     default_lease: Duration,
 }
 
-impl<C: Carrier> ObjectLock<C> {
+impl<C: ResourceKind> ResourceLock<C> {
     /// Reads what the object `name` says. `None`: there is no such object, or no record in it.
     ///
     /// Takes the right to `get`. The object is named as it is, whatever [`object`](Self::object) says.
@@ -98,7 +98,11 @@ impl<C: Carrier> ObjectLock<C> {
     ///
     /// # Cancel safety
     /// It may be dropped at any time.
-    pub async fn office(&self, name: &str, timeout: Duration) -> Result<Option<Office>, LockError> {
+    pub async fn status(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<ElectionStatus>, LockError> {
         let objects = self.objects();
         check(name)?;
         match objects.get(name, deadline_after(timeout)).await {
@@ -114,18 +118,18 @@ impl<C: Carrier> ObjectLock<C> {
     /// Takes the right to `list`. Of ConfigMaps and Endpoints only the metadata are asked for.
     ///
     /// # Errors
-    /// As [`office`](Self::office).
+    /// As [`status`](Self::status).
     ///
     /// # Cancel safety
     /// It may be dropped at any time.
-    pub async fn offices(&self, timeout: Duration) -> Result<Vec<Office>, LockError> {
+    pub async fn list(&self, timeout: Duration) -> Result<Vec<ElectionStatus>, LockError> {
         let objects = self.objects();
         let listed = objects.list(C::PLACE, deadline_after(timeout)).await;
         let listed =
             listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
         let offices = items.into_iter().flatten();
-        let mut offices: Vec<Office> =
+        let mut offices: Vec<ElectionStatus> =
             offices.filter_map(|object| read(C::PLACE, object, self.default_lease())).collect();
         offices.sort_unstable_by(|a, b| a.object.cmp(&b.object));
         Ok(offices)
@@ -136,15 +140,15 @@ impl<C: Carrier> ObjectLock<C> {
     /// Takes the right to `watch`.
     ///
     /// # Errors
-    /// As [`office`](Self::office).
+    /// As [`status`](Self::status).
     ///
     /// # Cancel safety
     /// It may be dropped at any time.
-    pub async fn watch_offices(
+    pub async fn watch(
         &self,
         only: Option<&str>,
         timeout: Duration,
-    ) -> Result<OfficeWatch, LockError> {
+    ) -> Result<ElectionWatch, LockError> {
         let objects = self.objects();
         only.map_or(Ok(()), check)?;
         let by = deadline_after(timeout);
@@ -155,7 +159,7 @@ impl<C: Carrier> ObjectLock<C> {
         let name = only.unwrap_or(EVERY);
         let events =
             events.map_err(|failure| objects.lock_error(failure, name, "watch", "watch", false))?;
-        Ok(OfficeWatch {
+        Ok(ElectionWatch {
             events,
             objects: objects.clone(),
             place: C::PLACE,
@@ -174,8 +178,8 @@ impl<C: Carrier> ObjectLock<C> {
     ///
     /// # Errors
     /// [`Conflict`](LockErrorKind::Conflict) where the object was written meanwhile or is gone: nothing was done.
-    /// [`Unknown`](LockErrorKind::Unknown) where it may have been done. [`Misconfigured`](LockErrorKind::Misconfigured)
-    /// where the API server chooses the holder (`spec.strategy`). Else as [`office`](Self::office).
+    /// [`Unknown`](LockErrorKind::OutcomeUnknown) where it may have been done. [`Misconfigured`](LockErrorKind::Misconfigured)
+    /// where the API server chooses the holder (`spec.strategy`). Else as [`status`](Self::status).
     ///
     /// # Cancel safety
     /// Dropped, it may have been done or not.
@@ -216,12 +220,12 @@ impl<C: Carrier> ObjectLock<C> {
     }
 }
 
-impl OfficeWatch {
+impl ElectionWatch {
     /// The next change; `None` when the watch is over. Cancel safe.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) where the watch broke. It is over then.
-    pub async fn next(&mut self) -> Option<Result<OfficeChange, LockError>> {
+    pub async fn next(&mut self) -> Option<Result<ElectionEvent, LockError>> {
         let lost = |failure| self.objects.lock_error(failure, EVERY, "watch", "watch", false);
         loop {
             let (object, deleted) = match self.events.next().await? {
@@ -235,15 +239,15 @@ impl OfficeWatch {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
             };
             let Some(office) = read(self.place, &object, self.default_lease) else { continue };
-            let change = if deleted { OfficeChange::Deleted } else { OfficeChange::Written };
+            let change = if deleted { ElectionEvent::Deleted } else { ElectionEvent::Written };
             return Some(Ok(change(office)));
         }
     }
 }
 
-impl std::fmt::Debug for OfficeWatch {
+impl std::fmt::Debug for ElectionWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OfficeWatch").field("objects", &self.objects).finish_non_exhaustive()
+        f.debug_struct("ElectionWatch").field("objects", &self.objects).finish_non_exhaustive()
     }
 }
 
@@ -253,27 +257,27 @@ fn check(name: &str) -> Result<(), LockError> {
 }
 
 /// `default_lease`: how long to wait for a holder that does not say.
-fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<Office> {
+fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionStatus> {
     let record = place.read(object)?;
     let version = resource_version(object)?;
     let found = codec::read(place, object, default_lease);
     let holding = match found.content {
-        Content::Held(entry) => Holding::Held(Holder {
+        Content::Held(entry) => HolderStatus::Held(Holder {
             // The write that begins a term has no token yet: its version is it.
             token: entry.mark.as_ref().map(|mark| mark.token.unwrap_or(Token(version))),
             writes: entry.mark.map(|mark| mark.write.number),
             identity: entry.identity,
-            lease: entry.life,
+            lease: entry.ttl,
             advertisement: entry.advertisement,
         }),
         Content::Vacant(Tombstone::Released { .. }) => {
-            Holding::Released(codec::release_cause(object, &record))
+            HolderStatus::Released(codec::release_cause(object, &record))
         }
-        Content::Vacant(_) if record.renew_time.is_none() => Holding::New,
-        Content::Vacant(_) => Holding::Evicted,
+        Content::Vacant(_) if record.renew_time.is_none() => HolderStatus::New,
+        Content::Vacant(_) => HolderStatus::Evicted,
     };
     let time = |text: Option<String>| record::parse_time(&text?);
-    Some(Office {
+    Some(ElectionStatus {
         object: object.pointer("/metadata/name")?.as_str()?.to_owned(),
         resource_version: version,
         holding,
@@ -319,7 +323,7 @@ mod tests {
             advertisement: None,
             writes: None,
         };
-        assert_eq!((office.holding, office.transitions), (Holding::Held(holder), 3));
+        assert_eq!((office.holding, office.transitions), (HolderStatus::Held(holder), 3));
         let (acquired, renewed) = (office.acquired.unwrap(), office.renewed.unwrap());
         assert_eq!(renewed.duration_since(acquired).unwrap(), Duration::from_micros(59_999_999));
     }
@@ -333,9 +337,9 @@ mod tests {
             read(RecordLocation::Spec, &lease(spec), LEASE).unwrap().holding
         };
         let time = json!("2026-01-01T00:00:00.000001Z");
-        assert_eq!(held_by("", 1, time.clone()), Holding::Released(None));
-        assert_eq!(held_by("", 2, time), Holding::Evicted);
-        assert_eq!(held_by("", 2, Value::Null), Holding::New);
+        assert_eq!(held_by("", 1, time.clone()), HolderStatus::Released(None));
+        assert_eq!(held_by("", 2, time), HolderStatus::Evicted);
+        assert_eq!(held_by("", 2, Value::Null), HolderStatus::New);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl ObjectState {
         let Found { record, mut content } = found;
         let mut state = self.state();
         match &mut content {
-            Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.life)),
+            Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.ttl)),
             Content::Vacant(Tombstone::Released { by: FOREIGN, left }) => match state.last_term {
                 Some((term, lease)) if term == record.leader_transitions => *left = lease,
                 Some((_, lease)) => *left = lease.max(*left),

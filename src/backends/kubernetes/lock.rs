@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use tokio::time::Instant;
 
-use super::inspect::Office;
-use super::resource::{Carrier, check_object_name};
-use super::resource_lock::ObjectLock;
+use super::inspect::ElectionStatus;
+use super::resource::{ResourceKind, check_object_name};
+use super::resource_lock::ResourceLock;
 use super::watch;
 use crate::lock::codec::mark::MAX_IDENTITY_LEN;
 use crate::lock::{
@@ -18,15 +18,15 @@ use crate::lock::{
 use crate::protocol::TimingOptions;
 use crate::time::timer::deadline_after;
 
-impl<C: Carrier> Lock for ObjectLock<C> {
+impl<C: ResourceKind> Lock for ResourceLock<C> {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            longest_lease: self.inner.timing.lease(),
-            reads: true,
+            max_lease: self.inner.timing.lease(),
+            can_read: true,
             empty_is_proof: false,
-            expires: false,
+            expires_entries: false,
             reads_are_durable: true,
-            longest_identity: MAX_IDENTITY_LEN,
+            max_identity_len: MAX_IDENTITY_LEN,
         }
     }
 
@@ -69,9 +69,10 @@ impl<C: Carrier> Lock for ObjectLock<C> {
 
     /// Of the objects that have a record. Takes the right to `list`.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        let names =
-            |offices: Vec<Office>| offices.into_iter().map(|office| office.object).collect();
-        self.offices(timeout).map_ok(names).boxed()
+        let names = |offices: Vec<ElectionStatus>| {
+            offices.into_iter().map(|office| office.object).collect()
+        };
+        self.list(timeout).map_ok(names).boxed()
     }
 
     fn evict<'a>(
@@ -87,7 +88,7 @@ impl<C: Carrier> Lock for ObjectLock<C> {
             let object = self.inner.object_of(name);
             let version = self.inner.version_of(object, expected, by).await?;
             let left = by.saturating_duration_since(Instant::now());
-            ObjectLock::evict(self, object, version, left).await.map(drop)
+            ResourceLock::evict(self, object, version, left).await.map(drop)
         }
         .boxed()
     }

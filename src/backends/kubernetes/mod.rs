@@ -62,14 +62,14 @@ mod watch;
 mod witness;
 
 pub use cluster::{Cluster, ClusterError};
-pub use health::{ObjectFinding, ObjectSeverity};
-pub use inspect::{Holder, Holding, Office, OfficeChange, OfficeWatch};
+pub use health::{Finding, Severity};
+pub use inspect::{ElectionEvent, ElectionStatus, ElectionWatch, Holder, HolderStatus};
 pub use life::{
-    LeaderForLife, LifeCarrier, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks,
-    LifeOwner, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
+    LeaderForLife, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks, LifeOwner,
+    LifeResource, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
 };
 pub use namespace::check_namespace;
 pub use probe::{Right, ServerFacts};
-pub use resource::{Carrier, OnConfigMap, OnEndpoints, OnLease};
-pub use resource_lock::{ConfigMapLock, EndpointsLock, LeaseLock, ObjectLock};
+pub use resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind};
+pub use resource_lock::{ConfigMapLock, EndpointsLock, LeaseLock, ResourceLock};
 pub use timing::{LeaseTiming, LeaseTimingError};

@@ -11,23 +11,23 @@ const LONGEST_NAME: usize = 253;
 
 /// Marks the lock on a Lease.
 #[derive(Debug, Clone, Copy)]
-pub enum OnLease {}
+pub enum LeaseKind {}
 /// Marks the lock on a ConfigMap.
 #[derive(Debug, Clone, Copy)]
-pub enum OnConfigMap {}
+pub enum ConfigMapKind {}
 /// Marks the lock on an Endpoints object.
 #[derive(Debug, Clone, Copy)]
-pub enum OnEndpoints {}
+pub enum EndpointsKind {}
 
 /// A kind of object that carries a lock.
-pub trait Carrier: sealed::Carrier {}
+pub trait ResourceKind: sealed::ResourceKind {}
 
-impl<C: sealed::Carrier> Carrier for C {}
+impl<C: sealed::ResourceKind> ResourceKind for C {}
 
 mod sealed {
     use crate::backends::kubernetes::record::RecordLocation;
 
-    pub trait Carrier: Send + Sync + 'static {
+    pub trait ResourceKind: Send + Sync + 'static {
         const KIND: &'static str;
         const API_VERSION: &'static str;
         const PLACE: RecordLocation;
@@ -35,7 +35,7 @@ mod sealed {
     }
 }
 
-impl sealed::Carrier for OnLease {
+impl sealed::ResourceKind for LeaseKind {
     const KIND: &'static str = "Lease";
     const API_VERSION: &'static str = <Lease as k8s_openapi::Resource>::API_VERSION;
     const PLACE: RecordLocation = RecordLocation::Spec;
@@ -45,7 +45,7 @@ impl sealed::Carrier for OnLease {
     }
 }
 
-impl sealed::Carrier for OnConfigMap {
+impl sealed::ResourceKind for ConfigMapKind {
     const KIND: &'static str = "ConfigMap";
     const API_VERSION: &'static str = <ConfigMap as k8s_openapi::Resource>::API_VERSION;
     const PLACE: RecordLocation = RecordLocation::Annotation;
@@ -55,7 +55,7 @@ impl sealed::Carrier for OnConfigMap {
     }
 }
 
-impl sealed::Carrier for OnEndpoints {
+impl sealed::ResourceKind for EndpointsKind {
     const KIND: &'static str = "Endpoints";
     const API_VERSION: &'static str = <Endpoints as k8s_openapi::Resource>::API_VERSION;
     const PLACE: RecordLocation = RecordLocation::Annotation;

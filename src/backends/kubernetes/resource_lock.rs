@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::api::Objects;
 use super::cluster::Cluster;
 use super::events::Recorder;
-use super::resource::{Carrier, OnConfigMap, OnEndpoints, OnLease};
+use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind};
 use super::state::ResourceLockState;
 use super::timing::LeaseTiming;
 use crate::lock::codec::mark::MAX_IDENTITY_LEN;
@@ -18,24 +18,24 @@ use crate::util::per_key::PerKey;
 use crate::util::text::truncate;
 
 /// The lock on a Lease of `coordination.k8s.io/v1`.
-pub type LeaseLock = ObjectLock<OnLease>;
+pub type LeaseLock = ResourceLock<LeaseKind>;
 
 /// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of a ConfigMap, as client-go wrote it until 0.23.
-pub type ConfigMapLock = ObjectLock<OnConfigMap>;
+pub type ConfigMapLock = ResourceLock<ConfigMapKind>;
 
 /// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of an Endpoints object, as client-go wrote it
 /// until 0.23.
-pub type EndpointsLock = ObjectLock<OnEndpoints>;
+pub type EndpointsLock = ResourceLock<EndpointsKind>;
 
 /// The lock on one object an election: [`LeaseLock`], [`ConfigMapLock`], [`EndpointsLock`].
 ///
 /// Cheap to clone; clones share what they know and one watch an election.
-pub struct ObjectLock<C: Carrier> {
+pub struct ResourceLock<C: ResourceKind> {
     pub(super) inner: Arc<ResourceLockState>,
     carrier: PhantomData<fn() -> C>,
 }
 
-impl<C: Carrier> ObjectLock<C> {
+impl<C: ResourceKind> ResourceLock<C> {
     pub(super) fn new(cluster: &Cluster) -> Self {
         let (access, namespace) = (cluster.access(), cluster.namespace());
         let inner = ResourceLockState {
@@ -108,15 +108,15 @@ impl Cluster {
     }
 }
 
-impl<C: Carrier> Clone for ObjectLock<C> {
+impl<C: ResourceKind> Clone for ResourceLock<C> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), carrier: PhantomData }
     }
 }
 
-impl<C: Carrier> fmt::Debug for ObjectLock<C> {
+impl<C: ResourceKind> fmt::Debug for ResourceLock<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectLock")
+        f.debug_struct("ResourceLock")
             .field("kind", &self.inner.objects.kind())
             .field("namespace", &self.inner.objects.namespace())
             .finish_non_exhaustive()

@@ -93,7 +93,7 @@ impl ResourceLockState {
             let begins_anew = begins && old.is_some() && !again;
             ElectionRecord {
                 holder_identity: write.identity.to_string(),
-                lease_duration_seconds: whole_seconds(write.life),
+                lease_duration_seconds: whole_seconds(write.ttl),
                 acquire_time: if begins {
                     Some(now.clone())
                 } else {
@@ -112,12 +112,12 @@ impl ResourceLockState {
         {
             // The protocol finds it, and waits for whoever may have been there.
             let message = format!("create of {name}: another one may have been deleted just now");
-            return Err(LockError::new(LockErrorKind::Unknown, message));
+            return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
         }
         if write.expected.is_some_and(|replaced| known.revision <= replaced) {
             // A write that replaced another cannot come before it: the server's store was set back.
             let message = format!("write of {name}: acknowledged as older than what it replaced");
-            return Err(LockError::new(LockErrorKind::Unknown, message));
+            return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
         }
         if begins && let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);

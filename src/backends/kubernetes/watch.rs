@@ -85,7 +85,7 @@ impl Watcher {
                     let fresh = self.from.is_none();
                     self.election.hub.announce(Coverage::Full);
                     if fresh {
-                        self.election.hub.send_all(&Hint::Look); // what happened before, nobody has told
+                        self.election.hub.send_all(&Hint::Recheck); // what happened before, nobody has told
                     }
                     let began = Instant::now();
                     let over = self.listen(events, fresh).await;
@@ -152,7 +152,7 @@ impl Watcher {
                 }
                 Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
                     self.went_on_to(&object);
-                    self.election.hub.send_all(&Hint::Look);
+                    self.election.hub.send_all(&Hint::Recheck);
                     continue;
                 }
                 Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => object,
@@ -167,14 +167,14 @@ impl Watcher {
             return;
         }
         if claims_to_be_new(self.lock.place, &object) {
-            return self.election.hub.send_all(&Hint::Look); // which asks what came before it
+            return self.election.hub.send_all(&Hint::Recheck); // which asks what came before it
         }
         match self.lock.learn(&self.election, &self.name, object) {
             Ok(known) => {
                 let hint = Hint::Stored { record: known.record(), previous: None, age: None };
                 self.election.hub.send_all(&hint);
             }
-            Err(_) => self.election.hub.send_all(&Hint::Look), // which says what is wrong
+            Err(_) => self.election.hub.send_all(&Hint::Recheck), // which says what is wrong
         }
     }
 

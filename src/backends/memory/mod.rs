@@ -36,8 +36,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::lock::{
-    Capabilities, Concession, Content, Coverage, Entry, Hint, HintSink, Lock, LockError,
-    LockErrorKind, Reading, Release, Revision, Subscription, Tombstone, Write, check_not_empty,
+    Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock, LockError, LockErrorKind,
+    Reading, Release, Revision, StepDownNotice, Subscription, Tombstone, Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use delivery::{Hints, Listener};
@@ -59,7 +59,7 @@ pub struct MemoryLock(Arc<Shared>);
 
 struct Shared {
     clock: Arc<dyn Clock>,
-    longest_lease: Duration,
+    max_lease: Duration,
     state: Mutex<State>,
     /// Tells the task that expires entries that one is due earlier than it knows.
     sooner: Arc<Notify>,
@@ -88,7 +88,7 @@ impl MemoryLock {
     pub fn with_clock(ttl: Duration, clock: impl Clock) -> Self {
         Self(Arc::new(Shared {
             clock: Arc::new(clock),
-            longest_lease: ttl,
+            max_lease: ttl,
             state: Mutex::new(State {
                 bucket: Bucket::new(ttl),
                 hints: Hints::default(),
@@ -111,8 +111,8 @@ impl MemoryLock {
     /// Writes an entry as a stranger would who knows nothing of this library: over whatever stands there, without a
     /// mark, to live for the longest lease.
     pub fn overwrite(&self, name: &str, identity: &str) -> Revision {
-        let life = self.0.longest_lease;
-        let entry = Entry { identity: identity.into(), mark: None, life, advertisement: None };
+        let life = self.0.max_lease;
+        let entry = Entry { identity: identity.into(), mark: None, ttl: life, advertisement: None };
         self.request(|state, now| state.store(name, Content::Held(entry), life, now))
     }
 
@@ -131,7 +131,7 @@ impl MemoryLock {
             state.reachable = reachable;
             if reachable {
                 state.hints.tell_everybody(&Hint::Coverage(Coverage::Full));
-                state.hints.tell_everybody(&Hint::Look); // at what was missed
+                state.hints.tell_everybody(&Hint::Recheck); // at what was missed
             } else {
                 state.hints.tell_everybody(&Hint::Coverage(Coverage::None));
             }
@@ -167,9 +167,7 @@ impl Default for MemoryLock {
 
 impl fmt::Debug for MemoryLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryLock")
-            .field("longest_lease", &self.0.longest_lease)
-            .finish_non_exhaustive()
+        f.debug_struct("MemoryLock").field("max_lease", &self.0.max_lease).finish_non_exhaustive()
     }
 }
 
@@ -177,12 +175,12 @@ impl fmt::Debug for MemoryLock {
 impl Lock for MemoryLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            longest_lease: self.0.longest_lease,
-            reads: true,
+            max_lease: self.0.max_lease,
+            can_read: true,
             empty_is_proof: true,
-            expires: true,
+            expires_entries: true,
             reads_are_durable: true,
-            longest_identity: 4096,
+            max_identity_len: 4096,
         }
     }
 
@@ -211,8 +209,8 @@ impl Lock for MemoryLock {
         Box::pin(async move {
             self.requested(|state, now| {
                 state.expect(name, write.expected)?;
-                let Write { identity, mark, life, advertisement, .. } = write;
-                let entry = Entry { identity, mark: Some(mark), life, advertisement };
+                let Write { identity, mark, ttl: life, advertisement, .. } = write;
+                let entry = Entry { identity, mark: Some(mark), ttl: life, advertisement };
                 Ok(state.store(name, Content::Held(entry), life, now))
             })
         })
@@ -234,14 +232,14 @@ impl Lock for MemoryLock {
         })
     }
 
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         Box::pin(async move {
             self.requested(|state, _| {
-                state.hints.tell(name, &Hint::Conceded(concession));
+                state.hints.tell(name, &Hint::SteppedDown(notice));
                 Ok(())
             })
         })

@@ -10,7 +10,7 @@ use crate::time::clock::Instant;
 /// The last write to each election.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    longest_lease: Duration,
+    max_lease: Duration,
     last: u64,
     slots: HashMap<Arc<str>, Slot>,
     /// The slots by when they end.
@@ -33,8 +33,8 @@ pub(super) struct Stored {
 }
 
 impl Bucket {
-    pub(super) fn new(longest_lease: Duration) -> Self {
-        Self { longest_lease, last: 0, slots: HashMap::new(), due: BTreeSet::new() }
+    pub(super) fn new(max_lease: Duration) -> Self {
+        Self { max_lease, last: 0, slots: HashMap::new(), due: BTreeSet::new() }
     }
 
     /// The last write to an election.
@@ -74,7 +74,7 @@ impl Bucket {
         }
         if let Content::Vacant(_) = content {
             let replaced = before.as_ref().map_or(at, |before| before.until);
-            until = until.max(at + self.longest_lease).max(replaced);
+            until = until.max(at + self.max_lease).max(replaced);
         }
         self.last += 1;
         let record = Record { revision: Revision(self.last), content };

@@ -25,7 +25,7 @@ fn write(expected: Option<u64>, life: Duration) -> Write {
         expected,
         identity: "me".into(),
         mark: mark(1),
-        life,
+        ttl: life,
         advertisement: None,
         timeout: TTL,
     }
@@ -37,7 +37,8 @@ fn release(expected: u64, left: Duration) -> Release {
 }
 
 fn held(revision: u64, life: Duration) -> Record {
-    let entry = Entry { identity: "me".into(), mark: Some(mark(1)), life, advertisement: None };
+    let entry =
+        Entry { identity: "me".into(), mark: Some(mark(1)), ttl: life, advertisement: None };
     Record { revision: Revision(revision), content: Content::Held(entry) }
 }
 
@@ -210,11 +211,15 @@ async fn an_expiry_is_heard_when_it_is_due_though_nobody_asks() {
 async fn a_concession_reaches_those_who_listen_to_its_election() {
     let lock = lock();
     let (_subscription, hints) = subscribe(&lock);
-    let concession =
-        Concession { by: Nonce(7), token: Token(1), revision: Revision(2), left: Duration::ZERO };
-    lock.concede("another", concession).await.unwrap();
-    lock.concede(ELECTION, concession).await.unwrap();
-    assert_eq!(hints.try_iter().collect::<Vec<_>>(), [Hint::Conceded(concession)]);
+    let notice = StepDownNotice {
+        by: Nonce(7),
+        token: Token(1),
+        revision: Revision(2),
+        left: Duration::ZERO,
+    };
+    lock.notify_step_down("another", notice).await.unwrap();
+    lock.notify_step_down(ELECTION, notice).await.unwrap();
+    assert_eq!(hints.try_iter().collect::<Vec<_>>(), [Hint::SteppedDown(notice)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +284,10 @@ async fn an_outage_is_told_and_answers_nobody() {
     lock.set_reachable(true);
     assert_eq!(read(&lock).await, Reading::Found(vacant(2, Tombstone::Expired)));
     let told: Vec<_> = hints.try_iter().skip(1).collect(); // the first is the create
-    assert_eq!(told, [Hint::Coverage(Coverage::None), Hint::Coverage(Coverage::Full), Hint::Look]);
+    assert_eq!(
+        told,
+        [Hint::Coverage(Coverage::None), Hint::Coverage(Coverage::Full), Hint::Recheck]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +296,7 @@ async fn an_administrator_evicts_and_a_stranger_overwrites() {
     create(&lock, TTL).await;
     lock.overwrite(ELECTION, "stranger");
     assert_eq!(lock.holder(ELECTION).as_deref(), Some("stranger"));
-    let entry = Entry { identity: "stranger".into(), mark: None, life: TTL, advertisement: None };
+    let entry = Entry { identity: "stranger".into(), mark: None, ttl: TTL, advertisement: None };
     let record = Record { revision: Revision(2), content: Content::Held(entry) };
     assert_eq!(read(&lock).await, Reading::Found(record));
     assert!(lock.evict(ELECTION));
@@ -335,7 +343,7 @@ fn without_a_runtime_it_is_a_lock_all_the_same() {
     let lock = MemoryLock::with_ttl(TTL);
     lock.overwrite(ELECTION, "stranger");
     assert_eq!(lock.clone().holder(ELECTION).as_deref(), Some("stranger"));
-    assert_eq!(MemoryLock::new().capabilities().longest_lease, Duration::from_secs(60));
+    assert_eq!(MemoryLock::new().capabilities().max_lease, Duration::from_secs(60));
     assert!(lock.check_name("").is_err());
     assert!(lock.check_name("any name. at all").is_ok());
 }

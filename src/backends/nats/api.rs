@@ -247,9 +247,9 @@ impl Api {
 
     /// A failed request, in the words of a campaigner. `writes`: whether it may have changed something.
     pub(super) fn lock_error(&self, failure: ApiFailure, doing: &str, writes: bool) -> LockError {
-        use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable, Unknown};
+        use LockErrorKind::{Conflict, Denied, Misconfigured, OutcomeUnknown, Unavailable};
         let name = &self.bucket;
-        let unanswered = if writes { Unknown } else { Unavailable };
+        let unanswered = if writes { OutcomeUnknown } else { Unavailable };
         match failure {
             ApiFailure::Request(failure) => {
                 let kind = match failure {

@@ -37,7 +37,10 @@ fn an_answer_that_is_not_one_leaves_the_outcome_unknown() {
     assert_eq!(ack.sequence_in("B").unwrap(), 7);
     for answer in ["", "{", "[]", "7", "null", r#"{"seq":"x"}"#, r#"{"error":7}"#, "\u{0}"] {
         let failure = decode_bytes::<Ack>(answer.as_bytes()).unwrap_err();
-        assert_eq!(api.lock_error(failure, "write of a", true).kind(), LockErrorKind::Unknown);
+        assert_eq!(
+            api.lock_error(failure, "write of a", true).kind(),
+            LockErrorKind::OutcomeUnknown
+        );
     }
 }
 
@@ -59,6 +62,9 @@ fn an_acknowledgement_of_another_stream_is_none() {
     for (stream, seq) in [("KV_C", 7), ("B", 7), ("KV_B", 0)] {
         let ack = Ack { stream: stream.to_owned(), seq };
         let failure = ack.sequence_in("B").unwrap_err();
-        assert_eq!(api().lock_error(failure, "write of a", true).kind(), LockErrorKind::Unknown);
+        assert_eq!(
+            api().lock_error(failure, "write of a", true).kind(),
+            LockErrorKind::OutcomeUnknown
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::time::{FOREVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce};
 use crate::lock::{
-    Concession, Content, Entry, Mark, Release, Revision, Token, Tombstone, Write, WriteId,
+    Content, Entry, Mark, Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
 };
 
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
@@ -108,7 +108,7 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
         identity: identity(value),
         mark: mark(headers),
         advertisement: advertisement(headers),
-        life: life.saturating_add(expiry.slack),
+        ttl: life.saturating_add(expiry.slack),
     })
 }
 
@@ -130,7 +130,7 @@ pub(super) fn is_forced(headers: &impl Headers) -> bool {
 pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
     let mut headers = expecting(write.expected);
     if ttl {
-        put(&mut headers, TTL, ceil_seconds(write.life).to_string());
+        put(&mut headers, TTL, ceil_seconds(write.ttl).to_string());
     }
     let mark = &write.mark;
     let WriteId { nonce, number } = mark.write;
@@ -174,24 +174,24 @@ pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> Heade
     headers
 }
 
-/// The headers of a concession, a message that is not stored.
-pub(super) fn concession_headers(concession: &Concession) -> HeaderMap {
-    let Concession { by, token, revision, left } = concession;
+/// The headers of a notice, a message that is not stored.
+pub(super) fn concession_headers(notice: &StepDownNotice) -> HeaderMap {
+    let StepDownNotice { by, token, revision, left } = notice;
     let mut headers = HeaderMap::new();
     put(&mut headers, CONCEDED, format!("{by}-{token}-{revision}-{}", ceil_millis(*left)));
     headers
 }
 
-/// Reads a concession.
-pub(super) fn concession(headers: &impl Headers) -> Option<Concession> {
+/// Reads a notice.
+pub(super) fn notice(headers: &impl Headers) -> Option<StepDownNotice> {
     let mut parts = headers.value(CONCEDED)?.split('-');
-    let concession = Concession {
+    let notice = StepDownNotice {
         by: parse_nonce(parts.next()?)?,
         token: Token(number(parts.next()?)?),
         revision: Revision(number(parts.next()?)?),
         left: span(parts.next()?)?,
     };
-    parts.next().is_none().then_some(concession)
+    parts.next().is_none().then_some(notice)
 }
 
 /// The headers that the server adds to a message it repeats.

@@ -32,7 +32,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 token: token.map(Token),
                 since_unix_ms,
             },
-            life: Duration::from_millis(life),
+            ttl: Duration::from_millis(life),
             advertisement: said.map(|(address, key, value)| {
                 Arc::new(Advertisement::new(address).with(key, value))
             }),
@@ -54,9 +54,9 @@ proptest! {
             prop_assert_eq!(entry.mark.as_ref(), Some(&write.mark));
             prop_assert_eq!(&entry.advertisement, &write.advertisement);
             if ttl {
-                prop_assert!(entry.life >= write.life.min(Duration::from_secs(60)));
+                prop_assert!(entry.ttl >= write.ttl.min(Duration::from_secs(60)));
             } else {
-                prop_assert_eq!(entry.life, Duration::from_millis(60_250));
+                prop_assert_eq!(entry.ttl, Duration::from_millis(60_250));
             }
         }
         prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN + advertised(&write));
@@ -83,11 +83,11 @@ proptest! {
     fn a_concession_comes_back_as_it_was_written(
         by in any::<u64>(), token in any::<u64>(), revision in any::<u64>(), left in 0_u64..=7_200_000,
     ) {
-        let said = Concession {
+        let said = StepDownNotice {
             by: Nonce(by), token: Token(token), revision: Revision(revision),
             left: Duration::from_millis(left),
         };
-        prop_assert_eq!(concession(&concession_headers(&said)), Some(said));
+        prop_assert_eq!(notice(&concession_headers(&said)), Some(said));
     }
 
     #[test]
@@ -116,7 +116,7 @@ proptest! {
             prop_assert!(entry.identity.len() <= MAX_IDENTITY_LEN);
             prop_assert!(entry.mark.is_none_or(|mark| mark.lease <= MAX_DURATION));
         }
-        let _ = (concession(&headers), repeated(&headers, "KV_B"), is_forced(&headers));
+        let _ = (notice(&headers), repeated(&headers, "KV_B"), is_forced(&headers));
     }
 }
 
@@ -150,7 +150,7 @@ fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
         headers.insert(TTL, ttl);
         let expiry = Expiry { own, max_age, ..EXPIRY };
         let Content::Held(entry) = content(&headers, b"x", expiry) else { panic!("not held") };
-        assert_eq!(entry.life, life + EXPIRY.slack, "{ttl}, {own}, {max_age:?}");
+        assert_eq!(entry.ttl, life + EXPIRY.slack, "{ttl}, {own}, {max_age:?}");
     }
 }
 

@@ -17,9 +17,9 @@ use super::error::BucketErrorKind;
 use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::Interest;
-use crate::lock::{Concession, Coverage, Hint, LockError, LockErrorKind, Record};
+use crate::lock::{Coverage, Hint, LockError, LockErrorKind, Record, StepDownNotice};
 
-/// How long a concession may take to leave.
+/// How long a notice may take to leave.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often the connection is looked at; a client without a watch does not tell when it changes.
@@ -213,12 +213,12 @@ impl Listener<'_> {
                     let (due, later) = self.due.drain(..).partition(|(at, _)| *at <= now);
                     self.due = later;
                     for (_, name) in Vec::from_iter::<Vec<(Instant, Arc<str>)>>(due) {
-                        bucket.send(&name, &Hint::Look);
+                        bucket.send(&name, &Hint::Recheck);
                     }
                 }
                 () = recheck_due(self.recheck) => {
                     (self.recheck, self.rechecked) = (None, Some(Instant::now()));
-                    bucket.hub.send_all(&Hint::Look);
+                    bucket.hub.send_all(&Hint::Recheck);
                 }
                 () = bucket.hints_lost() => {
                     warn!(bucket = %bucket.api.bucket(), "no hints received: check the permission to subscribe");
@@ -278,8 +278,8 @@ impl Listener<'_> {
                 let record = Record { revision: repeated.revision, content };
                 let age = repeated.stored_at.and_then(|at| self.bucket.age(at));
                 bucket.send(name, &Hint::Stored { record, previous: repeated.previous, age });
-            } else if let Some(concession) = codec::concession(&message.headers) {
-                bucket.send(name, &Hint::Conceded(concession));
+            } else if let Some(notice) = codec::notice(&message.headers) {
+                bucket.send(name, &Hint::SteppedDown(notice));
             }
             return;
         }
@@ -314,24 +314,25 @@ async fn look_due(due: &[(Instant, Arc<str>)]) {
 pub(super) async fn concede(
     bucket: &Arc<BucketState>,
     name: &str,
-    concession: Concession,
+    notice: StepDownNotice,
 ) -> Result<(), LockError> {
     let facts = bucket.facts(STEP_DOWN_TIMEOUT).await.map_err(|e| e.into_lock_error())?;
     if !bucket.api.connection.is_connected() {
         return Err(LockError::new(LockErrorKind::Unavailable, "not connected to NATS"));
     }
     let subject = format!("{}{name}", hint_prefix(bucket, &facts));
-    let headers = codec::concession_headers(&concession);
+    let headers = codec::concession_headers(&notice);
     let client = bucket.api.connection.client();
     let said = async {
         let published = client.publish_with_headers(subject, headers, Bytes::new()).await;
         published
             .map_err(|e| LockError::with_source(LockErrorKind::Unavailable, "cannot concede", e))?;
         let flushed = client.flush().await;
-        flushed.map_err(|e| LockError::with_source(LockErrorKind::Unknown, "cannot concede", e))
+        flushed
+            .map_err(|e| LockError::with_source(LockErrorKind::OutcomeUnknown, "cannot concede", e))
     };
     tokio::time::timeout(STEP_DOWN_TIMEOUT, said).await.unwrap_or_else(|_| {
-        let message = format!("concession in {name} did not leave in {STEP_DOWN_TIMEOUT:?}");
-        Err(LockError::new(LockErrorKind::Unknown, message))
+        let message = format!("notice in {name} did not leave in {STEP_DOWN_TIMEOUT:?}");
+        Err(LockError::new(LockErrorKind::OutcomeUnknown, message))
     })
 }

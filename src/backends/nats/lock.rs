@@ -20,8 +20,8 @@ use super::state::{BucketState, Heard};
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release,
-    Revision, Subscription, Write,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release, Revision,
+    StepDownNotice, Subscription, Write,
 };
 use crate::protocol::TimingOptions;
 
@@ -96,7 +96,7 @@ impl NatsLock {
             Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
                 let message =
                     format!("write of {name}: acknowledged as older than what it replaced");
-                Err(LockError::new(LockErrorKind::Unknown, message))
+                Err(LockError::new(LockErrorKind::OutcomeUnknown, message))
             }
             Ok(sequence) => Ok(Revision(sequence)),
             Err(failure) => Err(self.refused(failure, &format!("write of {name}"))),
@@ -273,13 +273,13 @@ impl Lock for NatsLock {
         let inner = self.state();
         let facts = inner.known_facts();
         Capabilities {
-            longest_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
-            reads: inner.may_read(),
+            max_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
+            can_read: inner.may_read(),
             empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),
-            expires: true,
+            expires_entries: true,
             reads_are_durable: true,
-            longest_identity: facts
-                .map_or(message::MAX_IDENTITY_LEN, |facts| facts.config.longest_identity()),
+            max_identity_len: facts
+                .map_or(message::MAX_IDENTITY_LEN, |facts| facts.config.max_identity_len()),
         }
     }
 
@@ -323,12 +323,12 @@ impl Lock for NatsLock {
         self.release_entry(name, release).boxed()
     }
 
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        listener::concede(self.state(), name, concession).boxed()
+        listener::concede(self.state(), name, notice).boxed()
     }
 
     /// Takes what an observer may ask.

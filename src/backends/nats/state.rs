@@ -279,7 +279,7 @@ impl BucketState {
     pub(super) fn announce(&self, coverage: Coverage, covered: Interest) {
         self.hints_lost.store(false, Ordering::Relaxed);
         if self.hub.announce_of(coverage, covered) && coverage > Coverage::None {
-            self.hub.send_all(&Hint::Look); // what happened before, nobody has told
+            self.hub.send_all(&Hint::Recheck); // what happened before, nobody has told
         }
     }
 

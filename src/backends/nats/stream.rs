@@ -104,7 +104,7 @@ impl StreamConfig {
     }
 
     /// The most bytes an identity may have beside the headers of an entry.
-    pub(super) fn longest_identity(&self) -> usize {
+    pub(super) fn max_identity_len(&self) -> usize {
         self.longest_identity_beside(0)
     }
 
@@ -163,7 +163,7 @@ impl StreamFacts {
             None => config.marker_ttl().unwrap_or(told.ttl),
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
-        if config.longest_identity() < MIN_IDENTITY_LEN {
+        if config.max_identity_len() < MIN_IDENTITY_LEN {
             return refuse(format!(
                 "bucket {name} takes messages of at most {} bytes: an entry needs {}",
                 config.max_msg_size,

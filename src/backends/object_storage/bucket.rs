@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use object_store::{ObjectStore, RetryConfig};
 
-use super::lock::BucketLock;
+use super::lock::ObjectStorageLock;
 use super::store::Store;
 use super::transport::Connector;
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
 
 /// Between two renewals there must be a second: Google Cloud Storage takes no more writes of one object.
@@ -33,7 +33,7 @@ pub struct Bucket {
     pub(super) store: Store,
     connector: Connector,
     pub(super) prefix: String,
-    terms: Terms,
+    terms: VimeoTiming,
     is_known_to_check: bool,
 }
 
@@ -146,7 +146,7 @@ impl Bucket {
             store: Store::new(Arc::new(store), place),
             connector,
             prefix: String::new(),
-            terms: Terms { longest: LONGEST_LEASE, skew: MAX_CLOCK_SKEW },
+            terms: VimeoTiming { longest: LONGEST_LEASE, skew: MAX_CLOCK_SKEW },
             is_known_to_check,
         })
     }
@@ -171,7 +171,7 @@ impl Bucket {
     ///
     /// It is what a candidate waits that knows nothing of the last leader: in an election's first term, and after its object
     /// was deleted. The leader writes every third of its lease; Google Cloud Storage takes one write a second of one object.
-    pub fn longest_lease(mut self, lease: Duration) -> Self {
+    pub fn max_lease(mut self, lease: Duration) -> Self {
         self.terms.longest = lease.clamp(LEAST_LEASE, GREATEST_LEASE);
         self
     }
@@ -184,8 +184,13 @@ impl Bucket {
     }
 
     /// The lock of all elections here.
-    pub fn lock(&self) -> BucketLock {
-        BucketLock::new(self.store.clone(), self.prefix.clone(), self.terms, self.is_known_to_check)
+    pub fn lock(&self) -> ObjectStorageLock {
+        ObjectStorageLock::new(
+            self.store.clone(),
+            self.prefix.clone(),
+            self.terms,
+            self.is_known_to_check,
+        )
     }
 }
 

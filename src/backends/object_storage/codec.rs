@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::race_entry::{RaceEntry, Timestamp};
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::lock::Advertisement;
 use crate::lock::codec::mark::{DecodedMark, EncodedMark, identity};
 use crate::lock::{Content, Entry, Tombstone};
@@ -30,7 +30,7 @@ pub(super) fn mark(says: EncodedMark) -> Option<String> {
 }
 
 /// What a message says. `now`: by the wall clock.
-pub(super) fn content(entry: &RaceEntry, terms: Terms, now: SystemTime) -> Content {
+pub(super) fn content(entry: &RaceEntry, terms: VimeoTiming, now: SystemTime) -> Content {
     let mark = entry.mark.as_ref().and_then(|text| serde_json::from_str::<Mark>(text).ok());
     let said = mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.says.decode());
     match said {
@@ -38,7 +38,7 @@ pub(super) fn content(entry: &RaceEntry, terms: Terms, now: SystemTime) -> Conte
         Some(DecodedMark::Held(mark, advertisement)) => {
             let life = mark.lease;
             let identity = identity(&entry.leader_id);
-            Content::Held(Entry { identity, mark: Some(mark), life, advertisement })
+            Content::Held(Entry { identity, mark: Some(mark), ttl: life, advertisement })
         }
         // Go's campaigners never empty it: somebody else did.
         None if entry.leader_id.is_empty() => Content::Vacant(Tombstone::Deleted),
@@ -47,7 +47,7 @@ pub(super) fn content(entry: &RaceEntry, terms: Terms, now: SystemTime) -> Conte
             Content::Held(Entry {
                 identity: identity(&entry.leader_id),
                 mark: None,
-                life: terms.wait_for_go(said),
+                ttl: terms.wait_for_go(said),
                 advertisement: addresses(&entry.host_port),
             })
         }

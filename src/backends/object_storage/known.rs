@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::lock::{Content, Record, Revision};
 
 /// An object as last seen.
@@ -85,7 +85,7 @@ impl<V: Clone + PartialEq> Election<V> {
         version: V,
         number: u64,
         content: Content,
-        terms: Terms,
+        terms: VimeoTiming,
     ) -> Known<V> {
         let mut state = self.state();
         if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {

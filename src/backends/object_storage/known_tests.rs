@@ -3,22 +3,17 @@
 use std::time::Duration;
 
 use super::known::{Election, Known};
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::lock::{Content, Entry, Mark, Nonce, Revision, WriteId};
 
 const LEASE: Duration = Duration::from_secs(15);
-const TERMS: Terms = Terms { longest: LEASE, skew: Duration::ZERO };
+const TERMS: VimeoTiming = VimeoTiming { longest: LEASE, skew: Duration::ZERO };
 
 /// A write, by its number, which is its version too.
 fn held(number: u64) -> Content {
     let write = WriteId { nonce: Nonce(1), number };
     let mark = Mark { write, lease: LEASE, token: None, since_unix_ms: 0 };
-    Content::Held(Entry {
-        identity: "a".into(),
-        mark: Some(mark),
-        life: LEASE,
-        advertisement: None,
-    })
+    Content::Held(Entry { identity: "a".into(), mark: Some(mark), ttl: LEASE, advertisement: None })
 }
 
 fn wrote(election: &Election<u64>, number: u64) {

@@ -16,7 +16,7 @@ use super::codec;
 use super::known;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::lock::codec::mark::{EncodedMark, MAX_IDENTITY_LEN};
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
@@ -39,14 +39,14 @@ const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
 ///
 /// Cheap to clone; clones share what they know.
 #[derive(Clone)]
-pub struct BucketLock {
+pub struct ObjectStorageLock {
     inner: Arc<LockState>,
 }
 
 struct LockState {
     store: Store,
     prefix: String,
-    terms: Terms,
+    terms: VimeoTiming,
     /// What the store has shown of its checking of conditions.
     trials: Trials,
     elections: PerKey<Election>,
@@ -71,8 +71,13 @@ impl Trials {
     }
 }
 
-impl BucketLock {
-    pub(super) fn new(store: Store, prefix: String, terms: Terms, is_known_to_check: bool) -> Self {
+impl ObjectStorageLock {
+    pub(super) fn new(
+        store: Store,
+        prefix: String,
+        terms: VimeoTiming,
+        is_known_to_check: bool,
+    ) -> Self {
         let refused = [AtomicBool::new(is_known_to_check), AtomicBool::new(is_known_to_check)];
         let trials = Trials { refused, ..Trials::default() };
         let elections = PerKey::<Election>::default();
@@ -123,7 +128,7 @@ impl LockState {
             leader_id: write.identity.to_string(),
             host_port: codec::host_port(advertisement),
             // Read before the write is sent, as its writer's own deadline is.
-            term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.told_to_go(write.life))),
+            term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.expiry(write.ttl))),
             mark: codec::mark(EncodedMark::held(&write.mark, advertisement)),
             ..RaceEntry::default()
         };
@@ -133,7 +138,7 @@ impl LockState {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = deadline_after(release.timeout);
         // Go's campaigners know no release, but take an office whose term is over.
-        let left = self.terms.told_to_go(release.left);
+        let left = self.terms.expiry(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
             mark: codec::mark(EncodedMark::released(release.by, release.left, release.cause)),
@@ -251,7 +256,7 @@ impl LockState {
                 Err(error) => {
                     let message =
                         format!("it is not known whether conditions are checked: {error}");
-                    return Err(LockError::new(LockErrorKind::Unknown, message));
+                    return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
                 }
                 Ok(_) => {
                     let what = format!(
@@ -276,15 +281,15 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or_default()
 }
 
-impl Lock for BucketLock {
+impl Lock for ObjectStorageLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            longest_lease: self.inner.terms.longest,
-            reads: true,
+            max_lease: self.inner.terms.longest,
+            can_read: true,
             empty_is_proof: false,
-            expires: false,
+            expires_entries: false,
             reads_are_durable: true,
-            longest_identity: MAX_IDENTITY_LEN,
+            max_identity_len: MAX_IDENTITY_LEN,
         }
     }
 
@@ -343,9 +348,9 @@ impl Lock for BucketLock {
     }
 }
 
-impl fmt::Debug for BucketLock {
+impl fmt::Debug for ObjectStorageLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketLock")
+        f.debug_struct("ObjectStorageLock")
             .field("bucket", &self.inner.store)
             .field("prefix", &self.inner.prefix)
             .finish_non_exhaustive()

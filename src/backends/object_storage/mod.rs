@@ -46,5 +46,5 @@ mod transport;
 mod vimeo_timing;
 
 pub use bucket::{Bucket, BucketError};
-pub use lock::BucketLock;
+pub use lock::ObjectStorageLock;
 pub use probe::BucketFacts;

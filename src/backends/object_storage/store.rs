@@ -214,7 +214,7 @@ impl Store {
         // A request that never left this machine has changed nothing.
         let reached = failure.outcome.reached;
         let unknown = match writes && (reached == Reached::Store || failure.ambiguous) {
-            true => LockErrorKind::Unknown,
+            true => LockErrorKind::OutcomeUnknown,
             false => LockErrorKind::Unavailable,
         };
         let Some(error) = &failure.error else {
@@ -234,7 +234,10 @@ impl Store {
             E::Precondition { .. } | E::AlreadyExists { .. } | E::NotModified { .. }
                 if failure.ambiguous =>
             {
-                (LockErrorKind::Unknown, format!("{what}: refused after an answer that was none"))
+                (
+                    LockErrorKind::OutcomeUnknown,
+                    format!("{what}: refused after an answer that was none"),
+                )
             }
             E::Precondition { .. } | E::AlreadyExists { .. }
                 if LASTING.iter().any(|code| text.starts_with(code)) =>

@@ -9,17 +9,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2 * 3600);
 
 /// What the terms of Go's campaigners are measured by.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct VimeoTiming {
     /// The longest lease, or term, of anybody in the election.
     pub(super) longest: Duration,
     /// By how much wall clocks may differ.
     pub(super) skew: Duration,
 }
 
-impl Terms {
+impl VimeoTiming {
     /// How long after it was written an entry of ours asks Go's campaigners to wait whose writer may lead for `life`, or has
     /// something left to wait.
-    pub(super) fn told_to_go(self, life: Duration) -> Duration {
+    pub(super) fn expiry(self, life: Duration) -> Duration {
         match life {
             Duration::ZERO => Duration::ZERO,
             life => life.saturating_add(self.skew),
@@ -28,14 +28,14 @@ impl Terms {
 
     /// The same for an entry that names nobody: whoever was evicted may be one of theirs, and not know.
     pub(super) fn told_of_an_eviction(self) -> Duration {
-        self.told_to_go(self.longest.saturating_mul(2))
+        self.expiry(self.longest.saturating_mul(2))
     }
 
     /// For how long must be waited for whoever is evicted, where it is longer than for anybody who is not known: for a campaigner
     /// of Go's, or one of ours that waits for such a one.
     pub(super) fn left_of(self, evicted: &Content) -> Option<Duration> {
         let left = match evicted {
-            Content::Held(entry) => entry.life,
+            Content::Held(entry) => entry.ttl,
             Content::Vacant(Tombstone::Released { left, .. }) => *left,
             Content::Vacant(_) => Duration::ZERO,
         };
@@ -58,8 +58,8 @@ impl Terms {
     pub(super) fn set_back(self, content: Content) -> Content {
         match content {
             Content::Held(entry) => {
-                let life = entry.life.max(self.longest);
-                Content::Held(Entry { mark: None, life, ..entry })
+                let life = entry.ttl.max(self.longest);
+                Content::Held(Entry { mark: None, ttl: life, ..entry })
             }
             Content::Vacant(_) => Content::Vacant(Tombstone::Deleted),
         }

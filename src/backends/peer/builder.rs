@@ -93,7 +93,7 @@ impl PeerBuilder {
         self
     }
 
-    /// A source of peers' addresses: a list, [`Dns`](super::Dns), or one's own. May be called several times.
+    /// A source of peers' addresses: a list, [`DnsSource`](super::DnsSource), or one's own. May be called several times.
     pub fn peers(mut self, source: impl PeerSource) -> Self {
         self.sources.push(Box::new(source));
         self

@@ -97,11 +97,11 @@ impl Driver {
                     Input::Ask { name, operation, timeout, answer } => {
                         if let Some(seat) = &mut self.seat {
                             let ticket = seat.wait(answer);
-                            self.vote(VoterEvent::Ask { ticket, name, operation, timeout });
+                            self.vote(VoterEvent::Propose { ticket, name, operation, timeout });
                         }
                     }
-                    Input::Concede(name, concession) => {
-                        self.vote(VoterEvent::Concede(name, concession));
+                    Input::Concede(name, notice) => {
+                        self.vote(VoterEvent::Concede(name, notice));
                     }
                     Input::Listen { id, name, sink } => {
                         if let Some(seat) = &mut self.seat {
@@ -139,7 +139,7 @@ impl Driver {
                     }
                     Err(problem) => {
                         warn!(%problem, "the group's peers are not known");
-                        self.shared().tell(Change::Trouble(problem.into()));
+                        self.shared().tell(Change::DiscoveryFailed(problem.into()));
                     }
                 },
                 () = sleep.as_mut(), if wake.is_some() => {
@@ -190,7 +190,7 @@ impl Driver {
         seat.voter.handle(now, event);
         while let Some(action) = seat.voter.poll_action() {
             match action {
-                VoterAction::Say { to, said } => {
+                VoterAction::Send { to, said } => {
                     let event = Voter::EVENT.to_owned();
                     let say = match to {
                         Some(to) => Event::SendTo(to, event, said),
@@ -210,7 +210,7 @@ impl Driver {
                 Action::Tell(Change::Message { from, address, event, data })
                     if event == Voter::EVENT =>
                 {
-                    self.vote(VoterEvent::Heard { id: &from, from: address, said: &data });
+                    self.vote(VoterEvent::Received { id: &from, from: address, said: &data });
                 }
                 Action::Send { to, bytes } => {
                     self.send(to, bytes).await;

@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The pods of a Service, by its EndpointSlices, whether they are ready or not: one that only waits to lead may well not be.
 ///
 /// Takes the right to `list` `endpointslices` of `discovery.k8s.io`. A headless Service with `publishNotReadyAddresses` can be
-/// asked by [`Dns`](super::Dns) instead, without any right.
+/// asked by [`DnsSource`](super::DnsSource) instead, without any right.
 #[derive(Clone)]
-pub struct Service {
+pub struct KubernetesService {
     client: Client,
     namespace: String,
     name: String,
@@ -27,7 +27,7 @@ pub struct Service {
     refresh: Duration,
 }
 
-impl Service {
+impl KubernetesService {
     /// The peers are at `port` of the pods of the Service `name` in the cluster's namespace.
     pub fn new(cluster: &Cluster, name: impl Into<String>, port: u16) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Service {
     }
 }
 
-impl PeerSource for Service {
+impl PeerSource for KubernetesService {
     fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>> {
         self.list().boxed()
     }
@@ -77,7 +77,7 @@ impl PeerSource for Service {
     }
 }
 
-impl std::fmt::Debug for Service {
+impl std::fmt::Debug for KubernetesService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
             .field("namespace", &self.namespace)

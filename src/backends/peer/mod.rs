@@ -51,10 +51,10 @@ mod start_error;
 pub use builder::PeerBuilder;
 pub use handle::{Changes, EventError, Peer};
 #[cfg(feature = "kubernetes")]
-pub use kubernetes_service::Service;
+pub use kubernetes_service::KubernetesService;
 pub use protocol::{Change, Member};
 pub use quorum_lock::QuorumLock;
 pub use quorum_peer::{QuorumBuilder, QuorumPeer, QuorumStartError};
 pub use seal::RefusedDatagrams;
-pub use source::{Dns, PeerSource, SourceError};
+pub use source::{DnsSource, PeerSource, SourceError};
 pub use start_error::{BindError, PeerStartError};

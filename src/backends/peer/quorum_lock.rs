@@ -10,11 +10,11 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::handle::Peer;
-use super::quorum::{Done, MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation};
+use super::quorum::{MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation, Outcome};
 use super::shared::{Input, Shared};
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    Subscription, Write,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    StepDownNotice, Subscription, Write,
 };
 
 /// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the group.
@@ -34,7 +34,7 @@ impl QuorumLock {
         name: &str,
         operation: Operation,
         timeout: Duration,
-    ) -> Result<Done, LockError> {
+    ) -> Result<Outcome, LockError> {
         let (answer, answered) = oneshot::channel();
         let changes = !matches!(operation, Operation::Read | Operation::Names);
         let ask = Input::Ask { name: name.into(), operation, timeout, answer };
@@ -43,8 +43,11 @@ impl QuorumLock {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(refusal)) => Err(LockError::new(refusal.kind, refusal.message)),
             Err(_) => {
-                let kind =
-                    if changes { LockErrorKind::Unknown } else { LockErrorKind::Unavailable };
+                let kind = if changes {
+                    LockErrorKind::OutcomeUnknown
+                } else {
+                    LockErrorKind::Unavailable
+                };
                 Err(LockError::new(kind, "this member has left its group"))
             }
         }
@@ -54,12 +57,12 @@ impl QuorumLock {
 impl Lock for QuorumLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            longest_lease: self.lease,
-            reads: true,
+            max_lease: self.lease,
+            can_read: true,
             empty_is_proof: true,
-            expires: false,
+            expires_entries: false,
             reads_are_durable: true,
-            longest_identity: MAX_IDENTITY_LEN,
+            max_identity_len: MAX_IDENTITY_LEN,
         }
     }
 
@@ -77,7 +80,7 @@ impl Lock for QuorumLock {
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
         async move {
             match self.ask(name, Operation::Read, timeout).await? {
-                Done::Read(reading) => Ok(reading),
+                Outcome::Read(reading) => Ok(reading),
                 done => Err(unexpected(&done)),
             }
         }
@@ -94,7 +97,7 @@ impl Lock for QuorumLock {
             // nothing knows that nobody has written for a lease, so whoever had a right to lead before has none.
             let timeout = write.timeout;
             match self.ask(name, Operation::Write(write), timeout).await? {
-                Done::Written(revision) => Ok(revision),
+                Outcome::Written(revision) => Ok(revision),
                 done => Err(unexpected(&done)),
             }
         }
@@ -118,7 +121,7 @@ impl Lock for QuorumLock {
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         async move {
             match self.ask("", Operation::Names, timeout).await? {
-                Done::Names(names) => Ok(names),
+                Outcome::Names(names) => Ok(names),
                 done => Err(unexpected(&done)),
             }
         }
@@ -135,12 +138,12 @@ impl Lock for QuorumLock {
         async move { self.ask(name, evict, timeout).await.map(|_| ()) }.boxed()
     }
 
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.peer.shared().ask(Input::Concede(name.into(), concession));
+        self.peer.shared().ask(Input::Concede(name.into(), notice));
         std::future::ready(Ok(())).boxed()
     }
 
@@ -153,8 +156,11 @@ impl Lock for QuorumLock {
     }
 }
 
-fn unexpected(done: &Done) -> LockError {
-    LockError::new(LockErrorKind::Unknown, format!("the quorum answered another request: {done:?}"))
+fn unexpected(done: &Outcome) -> LockError {
+    LockError::new(
+        LockErrorKind::OutcomeUnknown,
+        format!("the quorum answered another request: {done:?}"),
+    )
 }
 
 /// Held by a subscription; its drop ends the hints.

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::protocol::{Change, Member};
-use super::quorum::{Done, Operation, Refusal};
+use super::quorum::{Operation, Outcome, QuorumError};
 use super::seal::Refusals;
-use crate::lock::{Concession, HintSink};
+use crate::lock::{HintSink, StepDownNotice};
 use crate::time::clock::{Clock, Instant};
 
 /// How many changes a slow reader may be behind.
@@ -29,9 +29,9 @@ pub(super) enum Input {
         name: Arc<str>,
         operation: Operation,
         timeout: Duration,
-        answer: oneshot::Sender<Result<Done, Refusal>>,
+        answer: oneshot::Sender<Result<Outcome, QuorumError>>,
     },
-    Concede(Arc<str>, Concession),
+    Concede(Arc<str>, StepDownNotice),
     Listen {
         id: u64,
         name: Arc<str>,

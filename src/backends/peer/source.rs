@@ -38,13 +38,13 @@ impl PeerSource for Vec<SocketAddr> {
 
 /// Every address of a name in DNS, asked for again and again: a name of several hosts, or of a headless Service.
 #[derive(Debug, Clone)]
-pub struct Dns {
+pub struct DnsSource {
     host: String,
     port: u16,
     refresh: Duration,
 }
 
-impl Dns {
+impl DnsSource {
     /// The peers are at `port` of every IPv4 address of `host`.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, refresh: REFRESH }
@@ -57,7 +57,7 @@ impl Dns {
     }
 }
 
-impl PeerSource for Dns {
+impl PeerSource for DnsSource {
     fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>> {
         async {
             match tokio::net::lookup_host((self.host.as_str(), self.port)).await {

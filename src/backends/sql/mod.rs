@@ -41,7 +41,7 @@ mod sqlite;
 pub use error::{SqlError, SqlErrorKind};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TableRight};
-pub use setup::Tables;
+pub use setup::TableSetup;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};
 

@@ -47,7 +47,7 @@ impl Row {
             Some(holder) => Content::Held(Entry {
                 identity: display_identity(holder, MAX_IDENTITY_LEN),
                 mark: self.mark(),
-                life: span(self.lease_ms),
+                ttl: span(self.lease_ms),
                 advertisement: self.advertisement(),
             }),
             None => Content::Vacant(match self.released_by.as_deref().and_then(parse_nonce) {

@@ -10,41 +10,41 @@ const LONGEST_LEASE: Duration = Duration::from_secs(60);
 
 /// How the tables are made where they are not there yet. Tables that are there stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tables {
+pub struct TableSetup {
     pub(super) make: bool,
-    pub(super) longest_lease: Duration,
+    pub(super) max_lease: Duration,
 }
 
-impl Tables {
+impl TableSetup {
     /// Makes them, with a longest lease of 60 s.
-    pub fn make() -> Self {
-        Self { make: true, longest_lease: LONGEST_LEASE }
+    pub fn create() -> Self {
+        Self { make: true, max_lease: LONGEST_LEASE }
     }
 
     /// Takes those that are there, and makes none.
     pub fn existing() -> Self {
-        Self { make: false, longest_lease: LONGEST_LEASE }
+        Self { make: false, max_lease: LONGEST_LEASE }
     }
 
     /// Whether they are made where they are not there.
-    pub fn makes(&self) -> bool {
+    pub fn creates(&self) -> bool {
         self.make
     }
 
     /// The longest lease of those that are made.
     pub fn lease_of_made(&self) -> Duration {
-        self.longest_lease
+        self.max_lease
     }
 
     /// How long a lease may be at the most, from 1 s to an hour, where they are made. So long a winner waits that knows nothing of
     /// who led before it.
-    pub fn longest_lease(mut self, longest_lease: Duration) -> Self {
-        self.longest_lease = longest_lease;
+    pub fn max_lease(mut self, max_lease: Duration) -> Self {
+        self.max_lease = max_lease;
         self
     }
 
     pub(super) fn check(&self) -> Result<(), SqlError> {
-        let longest = self.longest_lease;
+        let longest = self.max_lease;
         if (LEAST_LEASE..=GREATEST_LEASE).contains(&longest) {
             return Ok(());
         }
@@ -55,8 +55,8 @@ impl Tables {
     }
 }
 
-impl Default for Tables {
+impl Default for TableSetup {
     fn default() -> Self {
-        Self::make()
+        Self::create()
     }
 }

@@ -68,7 +68,7 @@ async fn an_entry_is_read_as_it_was_written_and_released() {
         assert_eq!((revision, &*entry.identity), (created, "host7"));
         assert_eq!(entry.mark, Some(create.mark));
         let slack = if version == Version::V2_10 { 1_000 } else { 250 };
-        assert_eq!(entry.life, TTL + Duration::from_millis(slack), "{version}");
+        assert_eq!(entry.ttl, TTL + Duration::from_millis(slack), "{version}");
 
         lock.release("a.b/c", release(7, created)).await.unwrap();
         let left = Duration::from_millis(1_500);
@@ -144,7 +144,7 @@ async fn a_bucket_created_by_choria_works_unchanged() {
         assert_eq!(bucket.ttl(), Duration::from_secs(60));
         let lock = bucket.lock();
 
-        let longest = lock.capabilities().longest_identity;
+        let longest = lock.capabilities().max_identity_len;
         assert!(longest >= 512, "{longest}");
         let mut create = entry(u64::MAX, u64::MAX, None);
         create.identity = "x".repeat(longest).into();
@@ -228,9 +228,9 @@ async fn a_bucket_whose_entries_alone_have_ttls_is_fine() {
     });
     api(&client, "STREAM.CREATE.KV_B", stream).await;
     let lock = Bucket::open(client, "B").await.unwrap().lock();
-    assert_eq!(lock.capabilities().longest_lease, TTL);
+    assert_eq!(lock.capabilities().max_lease, TTL);
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-    assert_eq!(held(&lock, "a").await.1.life, TTL + Duration::from_millis(250));
+    assert_eq!(held(&lock, "a").await.1.ttl, TTL + Duration::from_millis(250));
     lock.release("a", release(1, created)).await.unwrap();
 }
 

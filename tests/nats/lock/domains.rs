@@ -68,7 +68,7 @@ async fn a_campaign_may_begin_before_its_bucket() {
     let config = BucketConfig::new("B").ttl(TTL);
     let bucket = Bucket::deferred(server.connect().await, config.clone()).unwrap();
     let lock = bucket.lock();
-    assert_eq!(lock.capabilities().longest_lease, TTL);
+    assert_eq!(lock.capabilities().max_lease, TTL);
     let mut hints = Hints::of(&lock, "a");
     let missing = lock.write("a", entry(1, 1, None)).await.unwrap_err();
     assert_eq!(missing.kind(), LockErrorKind::Unavailable);
@@ -156,5 +156,5 @@ async fn a_bucket_recreated_with_fewer_features_is_used_unchanged() {
     assert_eq!(refused.kind(), LockErrorKind::Unavailable, "{refused}");
     lock.write("a", entry(1, 3, None)).await.unwrap();
     eventually("the mark", async || held(&lock, "a").await.1.mark).await;
-    assert_eq!(held(&lock, "a").await.1.life, TTL + Duration::from_millis(250));
+    assert_eq!(held(&lock, "a").await.1.ttl, TTL + Duration::from_millis(250));
 }

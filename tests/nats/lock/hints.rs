@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use incumbent::lock::{Concession, Content, Coverage, Lock, LockErrorKind, Token, Tombstone};
+use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, StepDownNotice, Token, Tombstone};
 use incumbent_test_support::{Cluster, Server, Version, eventually};
 use serde_json::json;
 
@@ -123,15 +123,15 @@ async fn a_step_down_notice_reaches_candidates() {
         let lock = bucket_on(&server).await.lock();
         let mut hints = Hints::of(&lock, "a");
         hints.look().await;
-        let said = Concession {
+        let said = StepDownNotice {
             by: Nonce(3),
             token: Token(17),
             revision: Revision(20),
             left: Duration::from_millis(40),
         };
-        bucket_on(&server).await.lock().concede("a", said).await.unwrap();
-        let told = hints.until("concession", |hint| match hint {
-            Hint::Conceded(concession) => Some(*concession),
+        bucket_on(&server).await.lock().notify_step_down("a", said).await.unwrap();
+        let told = hints.until("notice", |hint| match hint {
+            Hint::SteppedDown(notice) => Some(*notice),
             _ => None,
         });
         assert_eq!(told.await, said);

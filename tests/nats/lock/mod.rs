@@ -53,7 +53,7 @@ fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
             token: None,
             since_unix_ms: 1_700_000_000_000,
         },
-        life: TTL,
+        ttl: TTL,
         advertisement: None,
         timeout: TIMEOUT,
     }
@@ -66,7 +66,7 @@ fn renewal(nonce: u64, number: u64, created: Revision) -> Write {
 }
 
 fn living(life: Duration, write: Write) -> Write {
-    Write { life, ..write }
+    Write { ttl: life, ..write }
 }
 
 fn within(timeout: Duration, write: Write) -> Write {
@@ -155,7 +155,7 @@ impl Hints {
     }
 
     async fn look(&mut self) {
-        self.until("look", |hint| (*hint == Hint::Look).then_some(())).await;
+        self.until("look", |hint| (*hint == Hint::Recheck).then_some(())).await;
     }
 
     async fn stored(&mut self) -> (Record, Option<Option<Revision>>) {

@@ -55,7 +55,7 @@ async fn an_entry_lives_no_longer_than_the_bucket_keeps_it() {
         client.publish_with_headers("$KV.B.never", never, "x".into()).await.unwrap();
         lock.write("a", living(asked, entry(1, 1, None))).await.unwrap();
         let (_, entry) = held(&lock, "a").await;
-        assert!(entry.life < SECOND * 4, "{version}: {:?}", entry.life);
+        assert!(entry.ttl < SECOND * 4, "{version}: {:?}", entry.ttl);
         eventually("the end of the entry", async || match read(&lock, "a").await.unwrap() {
             Reading::Found(record) if matches!(record.content, Content::Held(_)) => None,
             _ => Some(()),
@@ -63,7 +63,7 @@ async fn an_entry_lives_no_longer_than_the_bucket_keeps_it() {
         .await;
         if version != Version::V2_10 {
             let (_, never) = held(&lock, "never").await;
-            assert!(never.life > asked, "{version}: {:?}", never.life);
+            assert!(never.ttl > asked, "{version}: {:?}", never.ttl);
         }
     }
 }
@@ -131,7 +131,7 @@ async fn a_stored_create_is_distinguished_from_one_of_another_candidate() {
     let mut lost = proxy.lose_reply(|request| request.subject == "$KV.B.a");
     let create = entry(1, 1, None);
     let unknown = unlucky.write("a", within(Duration::from_millis(500), create.clone())).await;
-    assert_eq!(unknown.unwrap_err().kind(), LockErrorKind::Unknown);
+    assert_eq!(unknown.unwrap_err().kind(), LockErrorKind::OutcomeUnknown);
     assert!(lost.caught().is_some());
     let (_, ours) = held(&unlucky, "a").await;
     assert_eq!(ours.mark.map(|mark| mark.write), Some(create.mark.write));
@@ -169,7 +169,7 @@ async fn ttls_below_a_second_are_rounded_up_or_refused() {
     let brief = living(Duration::from_millis(1), entry(1, 1, None));
     lock.write("a", brief).await.unwrap();
     let (_, entry) = held(&lock, "a").await;
-    assert_eq!(entry.life, Duration::from_millis(1_250));
+    assert_eq!(entry.ttl, Duration::from_millis(1_250));
     expires(&mut hints).await;
 
     let server = Server::start().await;

@@ -51,7 +51,7 @@ async fn a_refused_write_of_a_plain_client_names_likely_causes() {
     let client = user("a").connect(server.url()).await.unwrap();
     let lock = Bucket::open(client, "B").await.unwrap().lock();
     let unknown = lock.write("a", within(BRIEF, entry(1, 1, None))).await.unwrap_err();
-    assert_eq!(unknown.kind(), LockErrorKind::Unknown);
+    assert_eq!(unknown.kind(), LockErrorKind::OutcomeUnknown);
     assert!(unknown.to_string().contains("a missing right to publish would look the same"));
 }
 
@@ -81,12 +81,12 @@ async fn a_missing_right_to_read_is_reported() {
     for bucket in [Bucket::open(told, "B").await.unwrap(), Bucket::open(untold, "B").await.unwrap()]
     {
         let lock = bucket.lock();
-        assert!(lock.capabilities().reads);
+        assert!(lock.capabilities().can_read);
         let denied = lock.read("a", BRIEF).await.unwrap_err();
         assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
-        assert!(!lock.capabilities().reads);
+        assert!(!lock.capabilities().can_read);
         // The other locks of the bucket know it as well, and send no request.
-        assert!(!bucket.lock().capabilities().reads);
+        assert!(!bucket.lock().capabilities().can_read);
         assert_eq!(bucket.lock().read("b", BRIEF).await.unwrap_err().kind(), LockErrorKind::Denied);
     }
 }
@@ -103,7 +103,7 @@ async fn the_right_to_read_is_tried_again_on_another_connection() {
     server.reload(users(ALL, ALL)).await;
     client.force_reconnect().await.unwrap();
     incumbent_test_support::eventually("a read", async || {
-        let reads = lock.capabilities().reads;
+        let reads = lock.capabilities().can_read;
         (reads && matches!(lock.read("a", TIMEOUT).await, Ok(Reading::Empty { .. }))).then_some(())
     })
     .await;
@@ -118,7 +118,7 @@ async fn with_a_choria_clients_rights_it_writes_and_polls() {
     let connection = nats::connect(server.url(), user("a")).await.unwrap();
     let lock = Bucket::open(connection, "B").await.unwrap().lock();
     lock.read("a", BRIEF).await.unwrap_err();
-    assert!(!lock.capabilities().reads);
+    assert!(!lock.capabilities().can_read);
 
     let mut hints = Hints::of(&lock, "a");
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();

@@ -45,7 +45,7 @@ impl World {
                 let process = &mut self.processes[index];
                 if process.up && process.paused_until <= self.now {
                     let now = process.local(self.now);
-                    let evict = VoterEvent::Ask {
+                    let evict = VoterEvent::Propose {
                         ticket: u64::MAX,
                         name: NAME.into(),
                         operation: Operation::Evict(None),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, LockErrorKind, Nonce, Revision};
-use incumbent::peer::quorum::{Done, Refusal, Voter, VoterSettings};
+use incumbent::peer::quorum::{Outcome, QuorumError, Voter, VoterSettings};
 use incumbent::protocol::{Answer, Campaign, CoolDown, Failure, Settings, Timing, TimingOptions};
 
 use super::{LEASE, Time};
@@ -63,12 +63,12 @@ impl Process {
         let options = TimingOptions { lease: Some(LEASE), ..TimingOptions::default() };
         let timing = Timing::new(options, LEASE).expect("valid");
         let capabilities = Capabilities {
-            longest_lease: LEASE,
-            reads: true,
+            max_lease: LEASE,
+            can_read: true,
             empty_is_proof: true,
-            expires: false,
+            expires_entries: false,
             reads_are_durable: true,
-            longest_identity: 256,
+            max_identity_len: 256,
         };
         let nonce = Nonce(random.u64(..));
         let mut settings = Settings::new(id.as_str(), nonce, timing);
@@ -121,18 +121,19 @@ impl Process {
 }
 
 /// A voter's answer, as a campaign takes it.
-pub fn answer_of(kind: Kind, answer: Result<Done, Refusal>) -> Answer {
+pub fn answer_of(kind: Kind, answer: Result<Outcome, QuorumError>) -> Answer {
     let failure =
-        |refusal: Refusal| Failure { kind: refusal.kind, message: refusal.message.into() };
-    let odd = || Failure { kind: LockErrorKind::Unknown, message: Arc::from("another answer") };
+        |refusal: QuorumError| Failure { kind: refusal.kind, message: refusal.message.into() };
+    let odd =
+        || Failure { kind: LockErrorKind::OutcomeUnknown, message: Arc::from("another answer") };
     match kind {
         Kind::Read => Answer::Read(match answer {
-            Ok(Done::Read(reading)) => Ok(reading),
+            Ok(Outcome::Read(reading)) => Ok(reading),
             Ok(_) => Err(odd()),
             Err(refusal) => Err(failure(refusal)),
         }),
         Kind::Written => Answer::Written(match answer {
-            Ok(Done::Written(revision)) => Ok::<Revision, _>(revision),
+            Ok(Outcome::Written(revision)) => Ok::<Revision, _>(revision),
             Ok(_) => Err(odd()),
             Err(refusal) => Err(failure(refusal)),
         }),

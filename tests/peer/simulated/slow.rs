@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{LockErrorKind, Mark, Nonce, Write, WriteId};
 use incumbent::peer::quorum::{
-    Done, Operation, Refusal, Voter, VoterAction, VoterEvent, VoterSettings,
+    Operation, Outcome, QuorumError, Voter, VoterAction, VoterEvent, VoterSettings,
 };
 
 use super::{Broken, LEASE, LENGTH, NAME, World, address};
@@ -28,7 +28,7 @@ fn write(identity: &str) -> Write {
     Write {
         identity: identity.into(),
         mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
-        life: LEASE,
+        ttl: LEASE,
         expected: None,
         advertisement: None,
         timeout: LEASE * 4,
@@ -36,7 +36,7 @@ fn write(identity: &str) -> Write {
 }
 
 /// Three voters of which so many write at once; what becomes of it where each message takes `delay`.
-fn decided(delay: Duration, writers: usize) -> Vec<Result<Done, Refusal>> {
+fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>> {
     let mut voters = [voter(0), voter(1), voter(2)];
     let mut now = Instant::from_origin(Duration::from_secs(100));
     voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
@@ -44,14 +44,14 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Done, Refusal>> {
     for voter in &mut voters[..writers] {
         let operation = Operation::Write(write("c"));
         let timeout = LEASE * 8;
-        voter.handle(now, VoterEvent::Ask { ticket: 1, name: NAME.into(), operation, timeout });
+        voter.handle(now, VoterEvent::Propose { ticket: 1, name: NAME.into(), operation, timeout });
     }
     let (mut queue, mut order, mut answers) = (BTreeMap::new(), 0, Vec::new());
     while answers.len() < writers {
         for (from, voter) in voters.iter_mut().enumerate() {
             while let Some(action) = voter.poll_action() {
                 match action {
-                    VoterAction::Say { to, said } => {
+                    VoterAction::Send { to, said } => {
                         let others = (0..3).filter(|other| *other != from);
                         for to in others.filter(|other| to.is_none_or(|to| to == address(*other))) {
                             order += 1;
@@ -69,7 +69,7 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Done, Refusal>> {
         while let Some(entry) = queue.first_entry().filter(|entry| entry.key().0 <= now) {
             let (from, to, said) = entry.remove();
             let id = format!("m{from}");
-            let heard = VoterEvent::Heard { id: &id, from: address(from), said: &said };
+            let heard = VoterEvent::Received { id: &id, from: address(from), said: &said };
             voters[to].handle(now, heard);
         }
         voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Wake));
@@ -83,7 +83,7 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Done, Refusal>> {
 fn a_write_is_decided_where_a_message_takes_nearly_an_eighth_of_the_lease() {
     for parts in [1000, 100, 40, 20, 12, 10, 9] {
         let answers = decided(LEASE / parts, 1);
-        assert!(matches!(answers[..], [Ok(Done::Written(_))]), "lease / {parts}: {answers:?}");
+        assert!(matches!(answers[..], [Ok(Outcome::Written(_))]), "lease / {parts}: {answers:?}");
     }
 }
 
@@ -92,7 +92,7 @@ fn one_of_several_writers_on_a_slow_network_writes() {
     for parts in [1000, 20, 12, 9] {
         let answers = decided(LEASE / parts, 3);
         let written = answers.iter().filter(|answer| answer.is_ok()).count();
-        let lost = |answer: &Result<Done, Refusal>| {
+        let lost = |answer: &Result<Outcome, QuorumError>| {
             answer.as_ref().is_err_and(|refusal| refusal.kind == LockErrorKind::Conflict)
         };
         let lost = answers.iter().filter(|answer| lost(answer)).count();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::object::{self, Content, MARK};
 use super::pod;
-use super::resource::LifeCarrier;
+use super::resource::LifeResource;
 use crate::backends::kubernetes::answers::Events;
 use crate::backends::kubernetes::api::{ApiFailure, EVERY, Objects};
 use crate::backends::kubernetes::cluster::Cluster;
@@ -83,7 +83,7 @@ pub struct LifeWatch {
 
 impl Cluster {
     /// The locks of leaders for life, to look at and to evict from. To become one: [`leader_for_life`](super::leader_for_life).
-    pub fn life_locks(&self, carrier: &LifeCarrier) -> LifeLocks {
+    pub fn life_locks(&self, carrier: &LifeResource) -> LifeLocks {
         let (access, namespace) = (self.access(), self.namespace());
         let pods = Pod::url_path(&(), Some(namespace));
         LifeLocks {
@@ -189,7 +189,7 @@ impl LifeLocks {
     ///
     /// # Errors
     /// [`Conflict`](LockErrorKind::Conflict) where the lock was written meanwhile or is gone: nothing was done.
-    /// [`Unknown`](LockErrorKind::Unknown) where it may have been done. Else as [`lock`](Self::lock).
+    /// [`Unknown`](LockErrorKind::OutcomeUnknown) where it may have been done. Else as [`lock`](Self::lock).
     ///
     /// # Cancel safety
     /// Dropped, it may have been done or not.

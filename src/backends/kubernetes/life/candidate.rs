@@ -10,7 +10,7 @@ use super::error::{LifeError, LifeErrorKind, Stop, final_error};
 use super::leadership::LifeLeadership;
 use super::object::{self, Content, MARK, Owner};
 use super::pod::{self, Health};
-use super::resource::LifeCarrier;
+use super::resource::LifeResource;
 use super::status::Reporter;
 use super::watches::{Role, Target, Watches};
 use crate::backends::kubernetes::api::{ApiFailure, Objects, REQUEST_TIMEOUT};
@@ -31,7 +31,7 @@ pub(super) struct LifeCandidate {
     pub(super) pods: Objects,
     pub(super) nodes: Objects,
     pub(super) recorder: Option<Recorder>,
-    pub(super) carrier: LifeCarrier,
+    pub(super) carrier: LifeResource,
     pub(super) name: String,
     /// Our pod, and its UID once it is known.
     pub(super) pod: String,

@@ -68,7 +68,7 @@ use kube::Resource;
 pub use admin::{LifeLock, LifeLocks, LifeOwner, LifeWatch, PodState};
 pub use error::{LifeError, LifeErrorKind};
 pub use leadership::LifeLeadership;
-pub use resource::LifeCarrier;
+pub use resource::LifeResource;
 pub use status::{LifeState, LifeStatus};
 
 use super::api::Objects;
@@ -96,7 +96,7 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
         cluster: cluster.clone(),
         name: name.into(),
         pod,
-        carrier: LifeCarrier::config_map(),
+        carrier: LifeResource::config_map(),
         poll: POLL,
         node_gone_after: NODE_GONE_AFTER,
         presume_dead_after: None,
@@ -123,7 +123,7 @@ pub struct LeaderForLife {
     cluster: Cluster,
     name: String,
     pod: String,
-    carrier: LifeCarrier,
+    carrier: LifeResource,
     poll: Duration,
     node_gone_after: Duration,
     presume_dead_after: Option<Duration>,
@@ -139,7 +139,7 @@ impl LeaderForLife {
     }
 
     /// The kind of object that is the lock. Everybody in the election must have the same; operator-sdk's is the ConfigMap.
-    pub fn carrier(mut self, carrier: LifeCarrier) -> Self {
+    pub fn carrier(mut self, carrier: LifeResource) -> Self {
         self.carrier = carrier;
         self
     }

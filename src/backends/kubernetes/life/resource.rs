@@ -13,12 +13,12 @@ use crate::backends::kubernetes::api_client::ApiClient;
 
 /// The kind of object that is the lock of a leader for life.
 #[derive(Clone)]
-pub struct LifeCarrier {
+pub struct LifeResource {
     pub(super) resource: ApiResource,
     pub(super) fields: Map<String, Value>,
 }
 
-impl LifeCarrier {
+impl LifeResource {
     /// A ConfigMap without data, as operator-sdk makes it.
     pub fn config_map() -> Self {
         Self::object(ApiResource::erase::<ConfigMap>(&()))
@@ -46,8 +46,8 @@ impl LifeCarrier {
     }
 }
 
-impl fmt::Debug for LifeCarrier {
+impl fmt::Debug for LifeResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifeCarrier").field("kind", &self.resource.kind).finish_non_exhaustive()
+        f.debug_struct("LifeResource").field("kind", &self.resource.kind).finish_non_exhaustive()
     }
 }

@@ -127,7 +127,7 @@ fn understand(answer: &[u8]) {
                 assert!(last.is_empty() || !facts.emptiness_proves(&info), "{last:?}");
             }
             let _ =
-                (facts.emptiness_proves(&info), facts.expiry(), facts.config.longest_identity());
+                (facts.emptiness_proves(&info), facts.expiry(), facts.config.max_identity_len());
         }
         Err(refusal) => assert!(refusal.to_string().len() < 1_000),
     }

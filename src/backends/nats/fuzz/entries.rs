@@ -1,4 +1,4 @@
-//! Entries, tombstones, concessions, and messages that the server repeats.
+//! Entries, tombstones, notices, and messages that the server repeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::backends::nats::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use crate::backends::nats::time::FOREVER;
 use crate::lock::codec::MAX_DURATION;
 use crate::lock::{
-    Concession, Content, Mark, Nonce, Release, Revision, Token, Tombstone, Write, WriteId,
+    Content, Mark, Nonce, Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
 };
 
 const EXPIRY: Expiry =
@@ -110,7 +110,7 @@ fn check(content: &Content) {
         Content::Held(entry) => {
             assert!(entry.identity.len() <= MAX_IDENTITY_LEN, "{} bytes", entry.identity.len());
             assert!(!entry.identity.chars().any(char::is_control), "{:?}", entry.identity);
-            assert!(entry.life <= FOREVER + EXPIRY.slack, "{:?}", entry.life);
+            assert!(entry.ttl <= FOREVER + EXPIRY.slack, "{:?}", entry.ttl);
             if let Some(mark) = &entry.mark {
                 assert!(mark.lease <= MAX_DURATION, "{:?}", mark.lease);
             }
@@ -131,7 +131,7 @@ fn any_headers_mean_something_and_the_same_heard_as_read() {
         let heard = codec::content(&headers, value, EXPIRY);
         check(&heard);
         assert_eq!(codec::stored_content(&stored(&block(&pairs), value), EXPIRY), heard);
-        if let Some(said) = codec::concession(&headers) {
+        if let Some(said) = codec::notice(&headers) {
             assert!(said.left <= MAX_DURATION);
         }
         if let Some(repeated) = codec::repeated(&headers, "KV_B") {
@@ -182,7 +182,7 @@ impl Written {
                 token: self.token.map(Token),
                 since_unix_ms: self.since,
             },
-            life: Duration::from_millis(self.life),
+            ttl: Duration::from_millis(self.life),
             advertisement: None,
             timeout: Duration::from_secs(1),
         }
@@ -201,7 +201,7 @@ fn what_is_written_is_read_back() {
         assert_eq!(entry.identity, write.identity);
         let lease = write.mark.lease.min(MAX_DURATION);
         assert_eq!(entry.mark, Some(Mark { lease, ..write.mark }));
-        assert!(!written.ttl || entry.life >= write.life.min(Duration::from_secs(60)));
+        assert!(!written.ttl || entry.ttl >= write.ttl.min(Duration::from_secs(60)));
 
         let left = Duration::from_millis(written.life);
         let by = Nonce(written.nonce);
@@ -215,8 +215,8 @@ fn what_is_written_is_read_back() {
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
 
         let (token, revision) = (Token(written.since), Revision(written.number));
-        let said = Concession { by, token, revision, left };
-        assert_eq!(codec::concession(&codec::concession_headers(&said)), Some(said));
+        let said = StepDownNotice { by, token, revision, left };
+        assert_eq!(codec::notice(&codec::concession_headers(&said)), Some(said));
     });
 }
 

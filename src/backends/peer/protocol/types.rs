@@ -130,7 +130,7 @@ pub enum Change {
         data: Value,
     },
     /// The addresses of peers could not be found out. Those known before are kept, and it is tried again.
-    Trouble(Arc<str>),
+    DiscoveryFailed(Arc<str>),
     /// The reader was too slow, and so many changes were dropped.
     Missed(u64),
 }

@@ -59,7 +59,7 @@ mod voter;
 mod voter_host;
 mod wire;
 
-pub use proposal::{Done, Operation, Refusal};
+pub use proposal::{Operation, Outcome, QuorumError};
 pub use types::{VoterAction, VoterEvent, VoterSettings};
 pub use voter::Voter;
 pub(super) use voter_host::VoterHost;

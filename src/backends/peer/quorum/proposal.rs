@@ -26,7 +26,7 @@ pub enum Operation {
 
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
+pub enum Outcome {
     /// What stands there.
     Read(Reading),
     /// The revision of the write, the release or the deletion.
@@ -39,7 +39,7 @@ pub enum Done {
 
 /// Why it was not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct QuorumError {
     /// Which of the answers it is.
     pub kind: LockErrorKind,
     /// What is wrong, and how to mend it.
@@ -88,7 +88,7 @@ pub(super) struct Accepting {
     /// By which stamps they sit.
     pub seats: Stamps,
     pub value: Value,
-    pub done: Done,
+    pub done: Outcome,
     /// `Some`: it is new, and replaces this.
     pub previous: Option<Option<u64>>,
     /// When it was sent first, and how long to wait for a majority: one of those who promised may be gone, and only they may
@@ -108,8 +108,8 @@ pub(super) struct Promise {
 
 /// What follows from what stands in a register.
 pub(super) enum Decision {
-    End(Result<Done, Refusal>),
-    Write { value: Value, done: Done, previous: Option<Option<u64>> },
+    End(Result<Outcome, QuorumError>),
+    Write { value: Value, done: Outcome, previous: Option<Option<u64>> },
 }
 
 impl Proposal {
@@ -128,7 +128,7 @@ impl Proposal {
     }
 
     /// Why there is no answer in time. `silent`: why this member does not vote; empty: it does.
-    pub fn gave_up(&self, majority: usize, silent: &'static str) -> Refusal {
+    pub fn gave_up(&self, majority: usize, silent: &'static str) -> QuorumError {
         let heard = match &self.stage {
             Stage::Prepare(promises) => promises.len(),
             Stage::Accept(accepting) => accepting.accepted.len(),
@@ -143,10 +143,10 @@ impl Proposal {
             why = silent;
         }
         if self.sent_new {
-            kind = LockErrorKind::Unknown;
+            kind = LockErrorKind::OutcomeUnknown;
         }
         let message = format!("no quorum: {heard} of the {majority} votes that it takes{why}");
-        Refusal { kind, message }
+        QuorumError { kind, message }
     }
 }
 
@@ -167,16 +167,16 @@ impl Operation {
             };
             let message =
                 format!("expected {}, found {}", say(expected.map(|r| r.0)), say(revision));
-            Decision::End(Err(Refusal { kind: LockErrorKind::Conflict, message }))
+            Decision::End(Err(QuorumError { kind: LockErrorKind::Conflict, message }))
         };
         let write = |holds| Decision::Write {
             value: Value { revision: next, holds, by: me },
-            done: Done::Written(Revision(next)),
+            done: Outcome::Written(Revision(next)),
             previous: Some(revision),
         };
         if let Some(value) = current.as_ref().filter(|value| value.by == me) {
             // An earlier round of this very request: it is carried through.
-            let done = Done::Written(Revision(value.revision));
+            let done = Outcome::Written(Revision(value.revision));
             let (value, previous) = (value.clone(), None);
             return match settled {
                 true => Decision::End(Ok(done)),
@@ -187,9 +187,9 @@ impl Operation {
             Self::Read => {
                 let Some(value) = current else {
                     // A majority that has voted for a lease has heard of nothing: nobody has written for so long.
-                    return Decision::End(Ok(Done::Read(Reading::Empty { proof: true })));
+                    return Decision::End(Ok(Outcome::Read(Reading::Empty { proof: true })));
                 };
-                let done = Done::Read(Reading::Found(value.record()));
+                let done = Outcome::Read(Reading::Found(value.record()));
                 match settled {
                     true => Decision::End(Ok(done)),
                     false => Decision::Write { value, done, previous: None },
@@ -203,13 +203,13 @@ impl Operation {
                 write(Holds::Released { by: asked.by.0, left_ms: ceil_millis(asked.left) })
             }
             Self::Release(asked) => conflict(Some(asked.expected)),
-            Self::Names => Decision::End(Ok(Done::Names(Vec::new()))),
+            Self::Names => Decision::End(Ok(Outcome::Names(Vec::new()))),
             Self::Evict(Some(expected)) if Some(expected.0) != revision => {
                 conflict(Some(*expected))
             }
             Self::Evict(_) => match current.as_ref().map(|value| &value.holds) {
                 Some(Holds::Held { .. }) => write(Holds::Deleted),
-                _ => Decision::End(Ok(Done::Nothing)),
+                _ => Decision::End(Ok(Outcome::Nothing)),
             },
         }
     }

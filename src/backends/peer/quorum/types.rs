@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::proposal::{Done, Operation, Refusal};
+use super::proposal::{Operation, Outcome, QuorumError};
 #[cfg(doc)]
 use super::voter::Voter;
-use crate::lock::{Concession, Hint};
+use crate::lock::{Hint, StepDownNotice};
 
 /// How a voter votes.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub enum VoterEvent<'a> {
     /// The time of [`Voter::next_wake`] has come.
     Wake,
     /// A member of the group has said this under the event [`Voter::EVENT`].
-    Heard {
+    Received {
         /// Who.
         id: &'a str,
         /// From where.
@@ -48,7 +48,7 @@ pub enum VoterEvent<'a> {
         said: &'a Json,
     },
     /// A lock of this member asks something.
-    Ask {
+    Propose {
         /// To be repeated in the answer.
         ticket: u64,
         /// The election.
@@ -59,14 +59,14 @@ pub enum VoterEvent<'a> {
         timeout: Duration,
     },
     /// A lock of this member concedes.
-    Concede(Arc<str>, Concession),
+    Concede(Arc<str>, StepDownNotice),
 }
 
 /// What a voter wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VoterAction {
     /// Say this under the event [`Voter::EVENT`], to one address or to all.
-    Say {
+    Send {
         /// `None`: to all.
         to: Option<SocketAddr>,
         /// What.
@@ -77,7 +77,7 @@ pub enum VoterAction {
         /// As asked.
         ticket: u64,
         /// What came of it.
-        answer: Result<Done, Refusal>,
+        answer: Result<Outcome, QuorumError>,
     },
     /// A hint for whoever stands in this election.
     Hint {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::proposal::{Done, Refusal};
+use super::proposal::{Outcome, QuorumError};
 use super::voter::Voter;
 use crate::lock::{Coverage, Hint, HintSink};
 
-type Answer = oneshot::Sender<Result<Done, Refusal>>;
+type Answer = oneshot::Sender<Result<Outcome, QuorumError>>;
 
 pub(in crate::backends::peer) struct VoterHost {
     pub voter: Voter,
@@ -29,7 +29,7 @@ impl VoterHost {
         self.tickets
     }
 
-    pub fn answer(&mut self, ticket: u64, answer: Result<Done, Refusal>) {
+    pub fn answer(&mut self, ticket: u64, answer: Result<Outcome, QuorumError>) {
         if let Some(waiting) = self.waiting.remove(&ticket) {
             let _ = waiting.send(answer); // an error means that nobody waits any more
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::lock::Advertisement;
 use crate::lock::codec::{bounded_duration, ceil_millis, display_identity};
 use crate::lock::{
-    Concession, Content, Entry, Mark, Nonce, Record, Revision, Token, Tombstone, WriteId,
+    Content, Entry, Mark, Nonce, Record, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
 
 /// The event under which all of it travels.
@@ -193,7 +193,7 @@ impl Value {
                 Content::Held(Entry {
                     identity: display_identity(identity, MAX_IDENTITY_LEN),
                     mark: Some(mark),
-                    life: bounded_duration(*life_ms),
+                    ttl: bounded_duration(*life_ms),
                     advertisement: advertisement.map(Arc::new),
                 })
             }
@@ -216,7 +216,7 @@ impl Holds {
             lease_ms: ceil_millis(write.mark.lease),
             token: write.mark.token.map(|token| token.0),
             since_ms: write.mark.since_unix_ms,
-            life_ms: ceil_millis(write.life),
+            life_ms: ceil_millis(write.ttl),
             advertisement: write.advertisement.as_deref().cloned(),
         }
     }
@@ -247,18 +247,18 @@ impl Body {
         }
     }
 
-    pub fn conceded(concession: &Concession) -> Self {
+    pub fn conceded(notice: &StepDownNotice) -> Self {
         Self::Conceded {
-            by: concession.by.0,
-            token: concession.token.0,
-            revision: concession.revision.0,
-            left_ms: ceil_millis(concession.left),
+            by: notice.by.0,
+            token: notice.token.0,
+            revision: notice.revision.0,
+            left_ms: ceil_millis(notice.left),
         }
     }
 
-    pub fn concession(&self) -> Option<Concession> {
+    pub fn notice(&self) -> Option<StepDownNotice> {
         let Self::Conceded { by, token, revision, left_ms } = self else { return None };
-        Some(Concession {
+        Some(StepDownNotice {
             by: Nonce(*by),
             token: Token(*token),
             revision: Revision(*revision),

@@ -126,7 +126,7 @@ impl Connections {
             Err(_) => {
                 let kind = match effect {
                     Effect::Read => LockErrorKind::Unavailable,
-                    Effect::Write => LockErrorKind::Unknown,
+                    Effect::Write => LockErrorKind::OutcomeUnknown,
                 };
                 Err(RequestError::new(
                     kind,

@@ -36,7 +36,7 @@ pub(super) fn no_connection(error: Error, place: &str) -> RequestError {
 pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError {
     let lost = match effect {
         Effect::Read => LockErrorKind::Unavailable,
-        Effect::Write => LockErrorKind::Unknown,
+        Effect::Write => LockErrorKind::OutcomeUnknown,
     };
     let Some(code) = code_of(&error) else {
         return RequestError::because(lost, format!("the connection to {place} was lost"), error);

@@ -13,7 +13,7 @@ use super::state::{Found, LockState};
 use super::statements;
 use crate::backends::sql::row::{Row, span};
 use crate::lock::codec::parse_nonce;
-use crate::lock::{Concession, Content, Coverage, Hint, Record, Revision, Token};
+use crate::lock::{Content, Coverage, Hint, Record, Revision, StepDownNotice, Token};
 use crate::util::retry::Pauses;
 
 /// How long connecting and listening may take.
@@ -190,19 +190,19 @@ async fn look_up(lock: &LockState, name: &str) {
             (row, previous, conceded)
         }
         _ => {
-            lock.subscribers.tell(name, &Hint::Look);
+            lock.subscribers.tell(name, &Hint::Recheck);
             return;
         }
     };
-    if let Some(concession) = conceded.as_deref().and_then(concession) {
-        lock.subscribers.tell(name, &Hint::Conceded(concession));
+    if let Some(notice) = conceded.as_deref().and_then(notice) {
+        lock.subscribers.tell(name, &Hint::SteppedDown(notice));
     }
     let previous = previous.map(Some);
     lock.subscribers.tell(name, &Hint::Stored { record: row.record(), previous, age: None });
 }
 
-fn concession(said: &str) -> Option<Concession> {
+fn notice(said: &str) -> Option<StepDownNotice> {
     let Conceded { by, token, revision, left_ms } = serde_json::from_str(said).ok()?;
     let (token, revision) = (Token(token), Revision(revision));
-    Some(Concession { by: parse_nonce(&by)?, token, revision, left: span(left_ms) })
+    Some(StepDownNotice { by: parse_nonce(&by)?, token, revision, left: span(left_ms) })
 }

@@ -19,8 +19,8 @@ use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::backends::sql::hints::HeardRevisions;
 use crate::backends::sql::{MAX_IDENTITY_LEN, check_name};
 use crate::lock::{
-    Capabilities, Concession, HintSink, Lock, LockError, Reading, Release, Revision, Subscription,
-    Write,
+    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, StepDownNotice,
+    Subscription, Write,
 };
 
 /// The lock in a PostgreSQL database.
@@ -60,15 +60,13 @@ impl PostgresLock {
 impl Lock for PostgresLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            longest_lease: Duration::from_millis(
-                self.inner.longest_lease_ms.load(Ordering::Relaxed),
-            ),
-            reads: true,
+            max_lease: Duration::from_millis(self.inner.longest_lease_ms.load(Ordering::Relaxed)),
+            can_read: true,
             empty_is_proof: false,
-            expires: false,
+            expires_entries: false,
             // Until its replicas have it, a commit whose backend was ended is visible and may still be lost.
             reads_are_durable: !self.inner.synchronous,
-            longest_identity: MAX_IDENTITY_LEN,
+            max_identity_len: MAX_IDENTITY_LEN,
         }
     }
 
@@ -121,16 +119,16 @@ impl Lock for PostgresLock {
         .boxed()
     }
 
-    fn concede<'a>(
+    fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
-        concession: Concession,
+        notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        let statement = statements::concede(name, &concession);
+        let statement = statements::concede(name, &notice);
         async move {
             let told =
                 self.inner.connections.ask(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;
-            told.map(drop).map_err(|failed| failed.of("concession", name))
+            told.map(drop).map_err(|failed| failed.of("notice", name))
         }
         .boxed()
     }

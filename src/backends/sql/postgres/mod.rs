@@ -17,7 +17,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 
 use super::error::SqlError;
-use super::setup::Tables;
+use super::setup::TableSetup;
 use connections::Connections;
 pub use lock::PostgresLock;
 pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TableRight};
@@ -45,7 +45,7 @@ impl Postgres {
     /// # Cancel safety
     /// Dropped, tables may be left behind.
     pub async fn connect(url: &str) -> Result<Self, SqlError> {
-        Self::connect_with(url, Tables::make()).await
+        Self::connect_with(url, TableSetup::create()).await
     }
 
     /// The same, with `tables` saying what to do where they are not there.
@@ -55,7 +55,7 @@ impl Postgres {
     ///
     /// # Cancel safety
     /// Dropped, tables may be left behind.
-    pub async fn connect_with(url: &str, tables: Tables) -> Result<Self, SqlError> {
+    pub async fn connect_with(url: &str, tables: TableSetup) -> Result<Self, SqlError> {
         Self::over(Connections::own(probe::options_of(url)?), tables).await
     }
 
@@ -68,7 +68,7 @@ impl Postgres {
     /// # Cancel safety
     /// Dropped, tables may be left behind.
     pub async fn open(pool: PgPool) -> Result<Self, SqlError> {
-        Self::open_with(pool, Tables::make()).await
+        Self::open_with(pool, TableSetup::create()).await
     }
 
     /// The same, with `tables` saying what to do where they are not there.
@@ -78,18 +78,18 @@ impl Postgres {
     ///
     /// # Cancel safety
     /// Dropped, tables may be left behind.
-    pub async fn open_with(pool: PgPool, tables: Tables) -> Result<Self, SqlError> {
+    pub async fn open_with(pool: PgPool, tables: TableSetup) -> Result<Self, SqlError> {
         Self::over(Connections::of(pool), tables).await
     }
 
-    async fn over(connections: Connections, tables: Tables) -> Result<Self, SqlError> {
+    async fn over(connections: Connections, tables: TableSetup) -> Result<Self, SqlError> {
         let opened = tables::open(&connections, tables, OPENS_WITHIN).await?;
         Ok(Self { connections: Arc::new(connections), opened })
     }
 
     /// The longest lease that anybody may hold here.
-    pub fn longest_lease(&self) -> Duration {
-        self.opened.longest_lease
+    pub fn max_lease(&self) -> Duration {
+        self.opened.max_lease
     }
 
     /// The lock, for any number of elections.

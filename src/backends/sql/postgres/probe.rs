@@ -92,7 +92,7 @@ pub struct TableFacts {
     /// The rights that we lack of those that a campaigner needs, as in `UPDATE` on `incumbent_elections`.
     pub lacking: Vec<TableRight>,
     /// The longest lease; `None` where the tables are not there, or not to be read.
-    pub longest_lease: Option<Duration>,
+    pub max_lease: Option<Duration>,
     /// Whether the server tells on which history it is, by which a failover is noticed; `None` where nobody can say.
     pub tells_history: Option<bool>,
     /// Whether the tables were made on the history that the server is on. Where not, after a failover, a restore or a dump that was
@@ -159,7 +159,7 @@ impl PostgresProbe {
         let may_read = facts.lacking.iter().all(|right| right.verb != "SELECT");
         if facts.schema.is_some() && facts.complete && may_read {
             let left = || by.saturating_duration_since(Instant::now());
-            facts.longest_lease = Some(tables::longest_lease(&self.connections, left()).await?);
+            facts.max_lease = Some(tables::max_lease(&self.connections, left()).await?);
             let told = self.one(HISTORY, left()).await?;
             facts.tells_history = told.try_get("tells").map_err(|error| self.odd(error))?;
             facts.made_here = told.try_get("made_here").map_err(|error| self.odd(error))?;
@@ -249,7 +249,7 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         first_schema: row.try_get("first_schema")?,
         may_create: row.try_get("may_create")?,
         lacking,
-        longest_lease: None,
+        max_lease: None,
         tells_history: None,
         made_here: None,
     })

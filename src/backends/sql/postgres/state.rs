@@ -58,7 +58,7 @@ pub(super) struct Found {
 impl LockState {
     pub(super) fn new(connections: Arc<Connections>, opened: Opened) -> Self {
         Self {
-            longest_lease_ms: as_ms(opened.longest_lease).into(),
+            longest_lease_ms: as_ms(opened.max_lease).into(),
             connections,
             opened,
             subscribers: Subscribers::default(),

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use crate::backends::sql::row::{column, millis};
 use crate::lock::codec::cause_label;
-use crate::lock::{Concession, Release, Write};
+use crate::lock::{Release, StepDownNotice, Write};
 
 /// A text, as a literal that means the same whatever the server's settings are.
 struct Text<'a>(&'a str);
@@ -61,9 +61,9 @@ const NEXT: &str = concat!(
 pub(super) fn read(name: &str) -> String {
     format!(
         "SELECT pg_is_in_recovery() AS replica, s.version,
-            ceil(extract(epoch FROM s.longest_lease) * 1000)::bigint AS longest_ms,
-            s.created_at + s.longest_lease < clock_timestamp() AS settled,
-            s.created_at + s.longest_lease + interval '1 hour' < clock_timestamp() AS old,
+            ceil(extract(epoch FROM s.max_lease) * 1000)::bigint AS longest_ms,
+            s.created_at + s.max_lease < clock_timestamp() AS settled,
+            s.created_at + s.max_lease + interval '1 hour' < clock_timestamp() AS old,
             s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
             incumbent_incarnation() AS history,
             e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
@@ -107,7 +107,7 @@ pub(super) fn write(
     let holder = Text(&write.identity);
     let nonce = write.mark.write.nonce;
     let number = column(write.mark.write.number);
-    let lease = Millis(millis(write.life.max(write.mark.lease)));
+    let lease = Millis(millis(write.ttl.max(write.mark.lease)));
     let advertised = write.advertisement.as_ref().map(|said| said.to_json());
     let advertised = advertised.as_ref().map_or("NULL".to_owned(), |said| Text(said).to_string());
     let name = Text(name);
@@ -182,12 +182,12 @@ fn on_same_history(sure: bool) -> &'static str {
 }
 
 /// In the row, where only those can say it who may update it.
-pub(super) fn concede(name: &str, concession: &Concession) -> String {
+pub(super) fn concede(name: &str, notice: &StepDownNotice) -> String {
     let told = serde_json::json!({
-        "by": concession.by.to_string(),
-        "token": concession.token.0,
-        "revision": concession.revision.0,
-        "left_ms": millis(concession.left),
+        "by": notice.by.to_string(),
+        "token": notice.token.0,
+        "revision": notice.revision.0,
+        "left_ms": millis(notice.left),
     });
     format!(
         "UPDATE incumbent_elections SET conceded = {told} WHERE name = {name}",

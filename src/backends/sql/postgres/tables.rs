@@ -10,7 +10,7 @@ use super::errors::{self, Effect};
 use super::statements;
 use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};
-use crate::backends::sql::setup::Tables;
+use crate::backends::sql::setup::TableSetup;
 use crate::lock::LockErrorKind;
 
 /// The version of the tables that is understood here.
@@ -25,7 +25,7 @@ const LONGEST_CHANNEL: usize = 63;
 
 #[derive(Debug, Clone)]
 pub(super) struct Opened {
-    pub longest_lease: Duration,
+    pub max_lease: Duration,
     /// Whether we have made them, and so know that nobody has held an election before.
     pub made: bool,
     /// Where changes are told.
@@ -34,7 +34,7 @@ pub(super) struct Opened {
 
 pub(super) async fn open(
     connections: &Connections,
-    tables: Tables,
+    tables: TableSetup,
     timeout: Duration,
 ) -> Result<Opened, SqlError> {
     tables.check()?;
@@ -53,7 +53,7 @@ pub(super) async fn open(
                 return Err(SqlError::new(SqlErrorKind::Misconfigured, what));
             }
         }
-        match make(connections, tables.longest_lease, left).await {
+        match make(connections, tables.max_lease, left).await {
             Ok(by_us) => made = by_us,
             // Others make them at the same moment.
             Err(failed) if failed.kind == LockErrorKind::Unavailable && Instant::now() < by => {
@@ -92,12 +92,12 @@ async fn look(
         let what = format!("the name of the tables' schema may have {most} bytes at the most");
         return Err(RequestError::new(LockErrorKind::Misconfigured, what));
     }
-    let longest_lease = longest_lease(connections, timeout).await?;
-    Ok(Some(Opened { longest_lease, made, channel }))
+    let max_lease = max_lease(connections, timeout).await?;
+    Ok(Some(Opened { max_lease, made, channel }))
 }
 
 /// The longest lease of the tables, which must be of our version.
-pub(super) async fn longest_lease(
+pub(super) async fn max_lease(
     connections: &Connections,
     timeout: Duration,
 ) -> Result<Duration, RequestError> {
@@ -122,10 +122,10 @@ pub(super) async fn longest_lease(
 /// Answers whether it was us who made them.
 async fn make(
     connections: &Connections,
-    longest_lease: Duration,
+    max_lease: Duration,
     timeout: Duration,
 ) -> Result<bool, RequestError> {
-    let lease = format!("interval '{} milliseconds'", millis(longest_lease));
+    let lease = format!("interval '{} milliseconds'", millis(max_lease));
     let statement = MAKE.replace(ITS_LONGEST_LEASE, &lease);
     let made = connections.ask(&statement, Effect::Read, timeout).await?;
     Ok(!made.is_empty())

@@ -30,7 +30,7 @@ pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError 
         ),
         _ => (LockErrorKind::Unavailable, format!("{path} could not be used")),
     };
-    let kind = if in_doubt { LockErrorKind::Unknown } else { kind };
+    let kind = if in_doubt { LockErrorKind::OutcomeUnknown } else { kind };
     RequestError::because(kind, what, error)
 }
 

@@ -19,7 +19,7 @@ use super::names::{self, Id};
 use super::statements;
 use crate::backends::sql::error::{RequestError, SqlError};
 use crate::backends::sql::row::{millis, span};
-use crate::backends::sql::setup::Tables;
+use crate::backends::sql::setup::TableSetup;
 use crate::lock::LockErrorKind;
 use crate::time::timer::deadline_after;
 
@@ -54,7 +54,7 @@ pub(super) struct Answer {
 }
 
 impl File {
-    pub async fn open(path: &Path, tables: Tables) -> Result<Self, SqlError> {
+    pub async fn open(path: &Path, tables: TableSetup) -> Result<Self, SqlError> {
         tables.check()?;
         let path = absolute(path)?;
         if let Some(kind) = path.parent().and_then(boot_id::doubtful_file_system) {
@@ -81,7 +81,7 @@ impl File {
         &self.path
     }
 
-    pub fn longest_lease(&self) -> Duration {
+    pub fn max_lease(&self) -> Duration {
         Duration::from_millis(self.longest_lease_ms.load(Ordering::Relaxed))
     }
 
@@ -91,7 +91,7 @@ impl File {
     }
 
     /// Opens the file, made where it may be, with its tables. Answers whether they were made by us.
-    async fn prepare(&self, tables: Tables, by: Instant) -> Result<(Open, bool), RequestError> {
+    async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), RequestError> {
         let missing = fs::symlink_metadata(&self.path).is_err();
         if missing && !tables.make {
             return Err(self.misconfigured("is not there"));
@@ -121,7 +121,7 @@ impl File {
         sqlx::raw_sql(statements::SCHEMA).execute(&mut *transaction).await.map_err(odd)?;
         let now = boot_id::now();
         let settle = sqlx::query(statements::SETTLE)
-            .bind(millis(tables.longest_lease))
+            .bind(millis(tables.max_lease))
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms));
         let made = settle.execute(&mut *transaction).await.map_err(odd)?.rows_affected() > 0;
@@ -200,7 +200,7 @@ impl File {
             }
             Ok(Err(failed)) => Err(failed),
             Err(_) if in_doubt => Err(RequestError::new(
-                LockErrorKind::Unknown,
+                LockErrorKind::OutcomeUnknown,
                 format!(
                     "{} has not said in {timeout:?} whether it was written",
                     self.path.display()
@@ -235,8 +235,7 @@ impl File {
             *in_doubt = true;
         }
         transaction.commit().await.map_err(|e| errors::failed(e, writes, &self.path))?;
-        let settled =
-            self.made == Some(open.id) || self.is_past(made.as_ref(), self.longest_lease());
+        let settled = self.made == Some(open.id) || self.is_past(made.as_ref(), self.max_lease());
         Ok(Answer { rows, settled })
     }
 

@@ -92,7 +92,7 @@ async fn look(lock: &LockState) -> Look {
             // Who leads must know at once, and finds nothing.
             Ok(None) => {
                 if lock.subscribers.heard(&name).is_some() {
-                    lock.subscribers.hub.send_all(&Hint::Look);
+                    lock.subscribers.hub.send_all(&Hint::Recheck);
                 }
                 return Look::RequestError;
             }
@@ -106,14 +106,14 @@ async fn look(lock: &LockState) -> Look {
             Some(Ok(row)) => row,
             // Nothing stands there any more, or something that cannot be read.
             _ if heard.is_some() => {
-                lock.subscribers.hub.send_all(&Hint::Look);
+                lock.subscribers.hub.send_all(&Hint::Recheck);
                 continue;
             }
             _ => continue,
         };
         let revision = Revision(row.revision);
         if lock.seen.see(&name, row.revision) > row.revision {
-            lock.subscribers.tell(&name, &Hint::Look); // the past has come back
+            lock.subscribers.tell(&name, &Hint::Recheck); // the past has come back
         } else if heard < Some(revision) {
             // Revisions are counted, so none is missing between these.
             let previous = heard.filter(|heard| heard.0.checked_add(1) == Some(revision.0));

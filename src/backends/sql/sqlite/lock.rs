@@ -44,7 +44,7 @@ fn writing(name: &str, write: &Write) -> Statement {
     let query = sqlx::query(statement)
         .bind(name.to_owned())
         .bind(write.identity.to_string())
-        .bind(millis(write.life.max(write.mark.lease)))
+        .bind(millis(write.ttl.max(write.mark.lease)))
         .bind(write.mark.write.nonce.to_string())
         .bind(column(write.mark.write.number))
         .bind(now.as_ref().map(|now| now.boot.clone()))
@@ -73,12 +73,12 @@ fn releasing(name: &str, release: &Release) -> Statement {
 impl Lock for SqliteLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            longest_lease: self.inner.file.longest_lease(),
-            reads: true,
+            max_lease: self.inner.file.max_lease(),
+            can_read: true,
             empty_is_proof: false,
-            expires: false,
+            expires_entries: false,
             reads_are_durable: true,
-            longest_identity: MAX_IDENTITY_LEN,
+            max_identity_len: MAX_IDENTITY_LEN,
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::SqlError;
-use super::setup::Tables;
+use super::setup::TableSetup;
 use file::File;
 pub use lock::SqliteLock;
 pub use probe::{SqliteFacts, SqliteFile};
@@ -40,7 +40,7 @@ impl Sqlite {
     /// # Cancel safety
     /// Dropped, a file and tables may be left behind.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, SqlError> {
-        Self::open_with(path, Tables::make()).await
+        Self::open_with(path, TableSetup::create()).await
     }
 
     /// The same, with `tables` saying what to do where they are not there.
@@ -50,7 +50,7 @@ impl Sqlite {
     ///
     /// # Cancel safety
     /// Dropped, a file and tables may be left behind.
-    pub async fn open_with(path: impl AsRef<Path>, tables: Tables) -> Result<Self, SqlError> {
+    pub async fn open_with(path: impl AsRef<Path>, tables: TableSetup) -> Result<Self, SqlError> {
         Ok(Self { file: Arc::new(File::open(path.as_ref(), tables).await?) })
     }
 
@@ -60,8 +60,8 @@ impl Sqlite {
     }
 
     /// The longest lease that anybody may hold here.
-    pub fn longest_lease(&self) -> Duration {
-        self.file.longest_lease()
+    pub fn max_lease(&self) -> Duration {
+        self.file.max_lease()
     }
 
     /// The lock, for any number of elections.

@@ -36,7 +36,7 @@ pub struct SqliteFile {
     /// Its journal: `wal`, as elections need it, unless nobody has opened it for elections yet.
     pub journal: String,
     /// The longest lease of the tables; `None`: they are not there yet.
-    pub longest_lease: Option<Duration>,
+    pub max_lease: Option<Duration>,
     /// Why it cannot be written; `None`: it can.
     pub unwritable: Option<SqlError>,
 }
@@ -86,7 +86,7 @@ async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, RequestErro
     let mut connection = options.connect().await.map_err(odd)?;
     let journal = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await;
     let journal = journal.map_err(odd)?;
-    let longest_lease = match has_tables(&mut connection).await.map_err(odd)? {
+    let max_lease = match has_tables(&mut connection).await.map_err(odd)? {
         true => Some(settings(&mut connection, path).await?.0),
         false => None,
     };
@@ -96,7 +96,7 @@ async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, RequestErro
         Err(failed) => Some(failed.into()),
     };
     let _ = connection.close().await; // which tidies up what reading has made
-    Ok(SqliteFile { journal, longest_lease, unwritable })
+    Ok(SqliteFile { journal, max_lease, unwritable })
 }
 
 /// Begins to write, and leaves it at that. Of a file that is read-only the beginning is no more than one of reading, so the

@@ -164,7 +164,7 @@ impl Branch {
                     .collect()
             }
             // It may have been applied or not.
-            (_, Outcome::Stored(Err(LockErrorKind::Unknown))) => {
+            (_, Outcome::Stored(Err(LockErrorKind::OutcomeUnknown))) => {
                 let mut applied = self.clone();
                 applied.late = answered - sent;
                 let stored = applied.act(sent, act) == Ok(true);

@@ -77,7 +77,7 @@ impl Known {
                 token: expected.filter(|_| self.writes.is_multiple_of(2)).map(Into::into),
                 since_unix_ms: 1_700_000_000_000 + self.writes,
             },
-            life,
+            ttl: life,
             advertisement: says.then(said),
             timeout: TIMEOUT,
         }

@@ -240,12 +240,12 @@ impl Key {
                 }
                 Ok(())
             }
-            Hint::Look => {
+            Hint::Recheck => {
                 self.note(format!("{at:?}: there is something to look at"));
                 self.model.is_to_be_looked_at();
                 Ok(())
             }
-            Hint::Conceded(_) => Ok(()),
+            Hint::SteppedDown(_) => Ok(()),
         }
     }
 
@@ -322,5 +322,5 @@ impl Key {
 
 /// The write of a program that does not know this library.
 fn foreign(ttl: Duration) -> Content {
-    Content::Held(Entry { identity: FOREIGN.into(), mark: None, life: ttl, advertisement: None })
+    Content::Held(Entry { identity: FOREIGN.into(), mark: None, ttl, advertisement: None })
 }

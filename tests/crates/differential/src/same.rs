@@ -8,8 +8,8 @@ use crate::store::Rules;
 pub fn same_content(real: &Record, model: &Record, rules: Rules) -> bool {
     match (&real.content, &model.content) {
         (Content::Held(held), Content::Held(model)) => {
-            let Entry { identity, mark, life, advertisement } = held;
-            let lives = *life >= model.life && *life <= model.life + rules.slack;
+            let Entry { identity, mark, ttl: life, advertisement } = held;
+            let lives = *life >= model.ttl && *life <= model.ttl + rules.slack;
             lives
                 && *identity == model.identity
                 && same_mark(mark.as_ref(), model.mark.as_ref(), real.revision, rules)

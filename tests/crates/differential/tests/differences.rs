@@ -25,7 +25,7 @@ fn write(expected: Option<u64>, life: Duration) -> Write {
             token: None,
             since_unix_ms: 1,
         },
-        life,
+        ttl: life,
         advertisement: None,
         timeout: Duration::from_secs(1),
     }
@@ -50,7 +50,7 @@ fn record(revision: u64, content: Content) -> Record {
 
 fn entry(life: Duration) -> Content {
     let Write { identity, mark, .. } = write(None, life);
-    Content::Held(Entry { identity, mark: Some(mark), life, advertisement: None })
+    Content::Held(Entry { identity, mark: Some(mark), ttl: life, advertisement: None })
 }
 
 fn finds(record: Record) -> Outcome {
@@ -106,7 +106,7 @@ fn a_refused_valid_write_and_a_stored_invalid_write_are_differences() {
 #[test]
 fn a_write_whose_answer_is_lost_may_be_stored_or_not() {
     let mut model = held(Keeping::LeavesMarkers, TTL);
-    let lost = Outcome::Stored(Err(LockErrorKind::Unknown));
+    let lost = Outcome::Stored(Err(LockErrorKind::OutcomeUnknown));
     model.observe(at(1.5), &Act::Write(write(Some(70), TTL)), &lost).unwrap();
     for revision in [70, 75] {
         model.clone().observe(at(1.6), &Act::Read, &finds(record(revision, entry(TTL)))).unwrap();

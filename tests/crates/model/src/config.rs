@@ -117,12 +117,12 @@ impl Config {
 
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities {
-            expires: true,
+            expires_entries: true,
             reads_are_durable: true,
-            longest_lease: self.ttl,
-            reads: true,
+            max_lease: self.ttl,
+            can_read: true,
             empty_is_proof: self.markers && self.old,
-            longest_identity: 100,
+            max_identity_len: 100,
         }
     }
 

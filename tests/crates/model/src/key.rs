@@ -58,11 +58,11 @@ impl Key {
                 self.record(record);
                 self.maybe_revision(previous.flatten());
             }
-            Hint::Conceded(concession) => {
-                self.campaign(concession.by);
-                self.request(&Request::Concede(*concession));
+            Hint::SteppedDown(notice) => {
+                self.campaign(notice.by);
+                self.request(&Request::NotifyStepDown(*notice));
             }
-            Hint::Look => self.plain(1),
+            Hint::Recheck => self.plain(1),
             Hint::Coverage(coverage) => self.plain(2 + *coverage as u64),
         }
     }
@@ -86,7 +86,7 @@ impl Key {
         self.revision(record.revision);
         match &record.content {
             Content::Held(entry) => {
-                self.duration(entry.life);
+                self.duration(entry.ttl);
                 if let Some(mark) = &entry.mark {
                     self.words.push(Word::Nonce(mark.write.nonce.0));
                     self.words.push(Word::Write(mark.write.nonce.0, mark.write.number));
@@ -115,11 +115,11 @@ impl Key {
                 self.revision(release.expected);
                 self.duration(release.left);
             }
-            Request::Concede(concession) => {
+            Request::NotifyStepDown(notice) => {
                 self.plain(3);
-                self.revision(Revision(concession.token.0));
-                self.revision(concession.revision);
-                self.duration(concession.left);
+                self.revision(Revision(notice.token.0));
+                self.revision(notice.revision);
+                self.duration(notice.left);
             }
         }
     }

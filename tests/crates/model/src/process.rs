@@ -183,13 +183,13 @@ impl Process {
             Request::Read { timeout } => *timeout,
             Request::Write(write) => write.timeout,
             Request::Release(release) => release.timeout,
-            Request::Concede(_) => Duration::from_millis(250),
+            Request::NotifyStepDown(_) => Duration::from_millis(250),
         };
         self.asked = match request {
             Request::Read { .. } => Asked::Read,
             Request::Write(_) => Asked::Write,
             Request::Release(_) => Asked::Release,
-            Request::Concede(_) => Asked::Concede,
+            Request::NotifyStepDown(_) => Asked::Concede,
         };
         self.request = Some((id, now + timeout));
     }
@@ -197,7 +197,7 @@ impl Process {
     /// The lock gives up waiting for the answer.
     pub fn times_out(&mut self) -> Option<Event> {
         let (id, _) = self.request.take()?;
-        let failure = Failure { kind: LockErrorKind::Unknown, message: "timed out".into() };
+        let failure = Failure { kind: LockErrorKind::OutcomeUnknown, message: "timed out".into() };
         let answer = match self.asked {
             Asked::Read => Answer::Read(Err(failure)),
             Asked::Write => Answer::Written(Err(failure)),

@@ -138,7 +138,7 @@ impl fmt::Display for Outcome {
         write!(
             f,
             "{name}: {states} states, {unique} unique, depth {depth}, {:.1} s, {}; {} terms; creates over nothing {}, \
-             a release {}, an expiry {}, a delete {}; {} concessions heard; {}",
+             a release {}, an expiry {}, a delete {}; {} notices heard; {}",
             took.as_secs_f64(),
             match (complete, bound) {
                 (false, _) => "cut short",
@@ -150,7 +150,7 @@ impl fmt::Display for Outcome {
             creates[1],
             creates[2],
             creates[3],
-            seen(&sights.concessions),
+            seen(&sights.notices),
             if broken.is_none() { "all properties hold" } else { "BROKEN" },
         )
     }

@@ -36,12 +36,12 @@ pub enum Move {
 /// How often something was seen, so that nothing holds by not happening.
 #[derive(Debug, Default)]
 pub struct Sights {
-    /// Terms that began.
+    /// VimeoTiming that began.
     pub terms: AtomicU64,
     /// Entries created over nothing, over a release, over an expiry's marker, over a delete.
     pub creates: [AtomicU64; 4],
     /// Step-down notices that a candidate received.
-    pub concessions: AtomicU64,
+    pub notices: AtomicU64,
 }
 
 fn count(sight: &AtomicU64) {
@@ -236,8 +236,8 @@ impl State {
                 if stored {
                     self.stored();
                 }
-                if let Request::Concede(concession) = request {
-                    self.hint(&Hint::Conceded(*concession));
+                if let Request::NotifyStepDown(notice) = request {
+                    self.hint(&Hint::SteppedDown(*notice));
                 }
                 self.send(who, life, Message::Reply { id: *id, answer });
             }
@@ -247,8 +247,8 @@ impl State {
                 self.feed(who, event, sights, told);
             }
             Message::Hint(hint) => {
-                if matches!(hint, Hint::Conceded(_)) {
-                    count(&sights.concessions);
+                if matches!(hint, Hint::SteppedDown(_)) {
+                    count(&sights.notices);
                 }
                 self.feed(who, Event::Hint(hint.clone()), sights, told);
             }
@@ -321,7 +321,7 @@ impl State {
                 self.last_token = token.0;
             }
             Action::Request { id, request } => {
-                let gives_up = matches!(request, Request::Release(_) | Request::Concede(_));
+                let gives_up = matches!(request, Request::Release(_) | Request::NotifyStepDown(_));
                 if gives_up && self.processes[who].term != Term::None {
                     self.breach.get_or_insert(Breach::Early);
                 }

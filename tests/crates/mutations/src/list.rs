@@ -117,7 +117,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a watched holder is waited for by one's own lease, not by its",
         edits: &[edit(
             "src/protocol/vacancy.rs",
-            "until = until.min(seen.right_ends(c.longest_lease, c.lock_expires));",
+            "until = until.min(seen.right_ends(c.max_lease, c.lock_expires));",
             "until = until.min(seen.at + c.lease);",
         )],
         noticed_by: &[Simulation],
@@ -196,8 +196,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/standby.rs",
-                "Some(seen.right_ends(self.capabilities.longest_lease, false))",
-                "Some(seen.at + seen.entry.life / 2)",
+                "Some(seen.right_ends(self.capabilities.max_lease, false))",
+                "Some(seen.at + seen.entry.ttl / 2)",
             ),
             edit(
                 "src/protocol/vacancy.rs",
@@ -253,7 +253,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[edit(
             "src/protocol/vacancy.rs",
             "with_drift(next_renewal.saturating_add(CHORIA_HANGS))",
-            "with_drift(next_renewal.min(longest_lease))",
+            "with_drift(next_renewal.min(max_lease))",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
@@ -276,7 +276,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[edit(
             "src/protocol/holding.rs",
             "                office.last_failure = Some(failure);\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
-            "                if failure.kind == LockErrorKind::Unknown {\n                    return self.leave_office(now, Cause::Usurped { by: None }, false);\n                }\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
+            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.leave_office(now, Cause::Usurped { by: None }, false);\n                }\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
         )],
         noticed_by: &[Scenarios, Elections],
     },
@@ -320,8 +320,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a renewal carries no TTL",
         edits: &[edit(
             "src/backends/nats/codec.rs",
-            "    if ttl {\n        put(&mut headers, TTL, ceil_seconds(write.life)",
-            "    if ttl && write.mark.token.is_none() {\n        put(&mut headers, TTL, ceil_seconds(write.life)",
+            "    if ttl {\n        put(&mut headers, TTL, ceil_seconds(write.ttl)",
+            "    if ttl && write.mark.token.is_none() {\n        put(&mut headers, TTL, ceil_seconds(write.ttl)",
         )],
         noticed_by: &[Locks],
     },

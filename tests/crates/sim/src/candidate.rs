@@ -146,7 +146,7 @@ impl Candidate {
         let name = if self.setup.twin { "twin".to_owned() } else { format!("c{who}") };
         let mut settings = Settings::new(name, nonce, self.timing);
         settings.cool_down = self.setup.cool_down;
-        settings.hold_back = Duration::from_millis(u64::from(self.setup.hold_back_ms));
+        settings.takeover_delay = Duration::from_millis(u64::from(self.setup.hold_back_ms));
         settings.priority = self.setup.priority;
         settings.choria_peers = choria;
         self.machine = Some(Campaign::new(settings, lock));

@@ -221,7 +221,7 @@ impl World {
                 }
                 let wait = match record.map(|record| record.content) {
                     Some(Content::Held(entry)) if *entry.identity != *Self::go_name(which) => {
-                        seconds(entry.life)
+                        seconds(entry.ttl)
                     }
                     // Where something is left to wait, our release keeps the holder and states how long.
                     Some(Content::Vacant(Tombstone::Released { by, left })) if by != FOREIGN => {
@@ -242,7 +242,7 @@ impl World {
                     let entry = Entry {
                         identity: Self::go_name(which).into(),
                         mark: None,
-                        life: self.server.bucket_ttl,
+                        ttl: self.server.bucket_ttl,
                         advertisement: None,
                     };
                     self.server.store(now, Content::Held(entry), self.server.bucket_ttl);

@@ -81,7 +81,7 @@ impl World {
                 self.candidates[who].setup.coverage = coverage;
                 self.inside(who, Event::Hint(Hint::Coverage(coverage)));
             }
-            Fault::Look { who } if who < fleet => self.inside(who, Event::Hint(Hint::Look)),
+            Fault::Look { who } if who < fleet => self.inside(who, Event::Hint(Hint::Recheck)),
             Fault::AdminDelete if self.store.is_some() => self.object_is_deleted(),
             Fault::AdminDelete => self.admin_deletes(),
             Fault::AdminPut if self.store.is_some() => {

@@ -73,7 +73,7 @@ impl Fleet {
         Self::Frozen,
     ];
 
-    /// Terms in a storm, at the least on the average: fewer would show little.
+    /// VimeoTiming in a storm, at the least on the average: fewer would show little.
     pub fn least_terms(self) -> u64 {
         match self {
             Self::Plain | Self::Mixed | Self::SteppedClock => 5,

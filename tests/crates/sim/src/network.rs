@@ -36,7 +36,7 @@ impl World {
     }
 
     pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {
-        let gives_up = matches!(request, Request::Release(_) | Request::Concede(_));
+        let gives_up = matches!(request, Request::Release(_) | Request::NotifyStepDown(_));
         self.checker.request(who, self.now, gives_up);
         let local = self.candidates[who].local(self.now);
         let candidate = &mut self.candidates[who];
@@ -53,7 +53,7 @@ impl World {
                 write.timeout
             }
             Request::Release(release) => release.timeout,
-            Request::Concede(_) => Duration::from_micros(200),
+            Request::NotifyStepDown(_) => Duration::from_micros(200),
         };
         let (cut, knows_cut) = (self.now < candidate.cut_out_until, candidate.knows_cut);
         let lost = |answer, from_server| SimEvent::Answer { who, life, id, answer, from_server };
@@ -62,13 +62,13 @@ impl World {
             let after = Duration::from_micros(self.random.u64(1..2000));
             return self.after(after, lost(failed(&request, failure), false));
         }
-        if self.store.is_some() && matches!(request, Request::Concede(_)) {
+        if self.store.is_some() && matches!(request, Request::NotifyStepDown(_)) {
             // There is no place for it.
             return self.after(Duration::ZERO, lost(Answer::Conceded(Ok(())), false));
         }
         let reads_objects = self.store.is_some() && matches!(request, Request::Read { .. });
         let outcome =
-            if reads_objects { LockErrorKind::Unavailable } else { LockErrorKind::Unknown };
+            if reads_objects { LockErrorKind::Unavailable } else { LockErrorKind::OutcomeUnknown };
         let timed_out = failure(outcome, "timed out");
         self.after(timeout, lost(failed(&request, timed_out), false));
         if self.store.is_some() {
@@ -124,8 +124,8 @@ impl World {
             }
             self.stored();
         }
-        if let Request::Concede(concession) = request {
-            return self.deliver_hints(|_| Some(Hint::Conceded(concession)));
+        if let Request::NotifyStepDown(notice) = request {
+            return self.deliver_hints(|_| Some(Hint::SteppedDown(notice)));
         }
         if !acknowledged {
             return; // the server ends the connection, and its backend waits no more
@@ -148,7 +148,7 @@ impl World {
         let previous = last.previous.filter(|_| self.server.keeping != Keeping::Forever);
         self.deliver_hints(|coverage| match coverage {
             Coverage::None => None,
-            Coverage::Partial => Some(Hint::Look),
+            Coverage::Partial => Some(Hint::Recheck),
             Coverage::Full => Some(Hint::Stored {
                 record: last.record.clone(),
                 previous,
@@ -192,7 +192,7 @@ impl World {
             }
             match self.server.last {
                 Some(_) => self.stored(),
-                None => self.deliver_hints(|_| Some(Hint::Look)),
+                None => self.deliver_hints(|_| Some(Hint::Recheck)),
             }
         }
     }
@@ -210,7 +210,7 @@ impl World {
         Content::Held(Entry {
             identity: identity.into(),
             mark: None,
-            life: self.server.bucket_ttl,
+            ttl: self.server.bucket_ttl,
             advertisement: None,
         })
     }

@@ -25,13 +25,13 @@ pub fn bound(scenario: &Scenario) -> Duration {
     };
     let fleet = &scenario.candidates;
     let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
-    let hold_back = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
+    let takeover_delay = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
     // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of Choria.
     let foreign = scenario.chorias.is_some() || !scenario.keeping.frees();
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     ttl * 3
         + policies * 2
-        + Duration::from_millis(u64::from(hold_back))
+        + Duration::from_millis(u64::from(takeover_delay))
         + choria
         + Duration::from_secs(7 + 3 + 8)
 }
@@ -39,9 +39,9 @@ pub fn bound(scenario: &Scenario) -> Duration {
 /// What was seen, so that nothing can pass by not happening.
 #[derive(Debug, Default, Clone)]
 pub struct Report {
-    /// Terms of ours during the storm.
+    /// VimeoTiming of ours during the storm.
     pub terms: u64,
-    /// Terms of candidates that are not of this library during the storm.
+    /// VimeoTiming of candidates that are not of this library during the storm.
     pub peer_terms: u64,
     /// How long the world went on.
     pub simulated: Duration,

@@ -120,7 +120,7 @@ pub fn failed(request: &Request, failure: Failure) -> Answer {
         Request::Read { .. } => Answer::Read(Err(failure)),
         Request::Write(_) => Answer::Written(Err(failure)),
         Request::Release(_) => Answer::Released(Err(failure)),
-        Request::Concede(_) => Answer::Conceded(Err(failure)),
+        Request::NotifyStepDown(_) => Answer::Conceded(Err(failure)),
     }
 }
 
@@ -223,10 +223,10 @@ impl Server {
                 let entry = Entry {
                     identity: write.identity.clone(),
                     mark: Some(write.mark.clone()),
-                    life: self.kept_for(write.life),
+                    ttl: self.kept_for(write.ttl),
                     advertisement: write.advertisement.clone(),
                 };
-                let revision = self.store(now, Content::Held(entry), write.life);
+                let revision = self.store(now, Content::Held(entry), write.ttl);
                 (Answer::Written(Ok(revision)), true)
             }
             Request::Release(release) if Some(release.expected) == self.last_revision() => {
@@ -236,7 +236,7 @@ impl Server {
             }
             Request::Write(_) => (Answer::Written(Err(conflict())), false),
             Request::Release(_) => (Answer::Released(Err(conflict())), false),
-            Request::Concede(_) => (Answer::Conceded(Ok(())), false),
+            Request::NotifyStepDown(_) => (Answer::Conceded(Ok(())), false),
         }
     }
 

@@ -20,7 +20,7 @@ impl World {
         self.excuse_the_uninformed();
         self.server.last = None;
         if self.random.bool() {
-            self.deliver_at_once(&Hint::Look);
+            self.deliver_at_once(&Hint::Recheck);
         }
     }
 

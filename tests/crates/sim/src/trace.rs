@@ -11,14 +11,14 @@ pub fn request(request: &Request) -> String {
         Request::Write(write) => {
             let what = if write.mark.token.is_none() { "create" } else { "renewal" };
             let number = write.mark.write.number;
-            format!("{what} (write {number}) over {}, life {:?}", over(write.expected), write.life)
+            format!("{what} (write {number}) over {}, life {:?}", over(write.expected), write.ttl)
         }
         Request::Release(release) => {
             format!("release of {}, {:?} left", release.expected, release.left)
         }
-        Request::Concede(said) => {
+        Request::NotifyStepDown(said) => {
             format!(
-                "concession of term {}, last write {}, {:?} left",
+                "notice of term {}, last write {}, {:?} left",
                 said.token, said.revision, said.left
             )
         }
@@ -52,7 +52,7 @@ pub fn answer(answer: &Answer) -> String {
 
 fn record(Record { revision, content }: &Record) -> String {
     match content {
-        Content::Held(Entry { identity, mark: Some(mark), life, .. }) => {
+        Content::Held(Entry { identity, mark: Some(mark), ttl: life, .. }) => {
             let number = mark.write.number;
             format!("{revision} of {identity} (write {number}, life {life:?})")
         }
@@ -71,10 +71,10 @@ pub fn hint(hint: &Hint) -> String {
             let previous = previous.map_or_else(String::new, |p| format!(", over {}", over(p)));
             format!("of {}{previous}", record(stored))
         }
-        Hint::Conceded(said) => {
+        Hint::SteppedDown(said) => {
             format!("that term {} is conceded, {:?} left", said.token, said.left)
         }
-        Hint::Look => "that something may have changed".to_owned(),
+        Hint::Recheck => "that something may have changed".to_owned(),
         Hint::Coverage(coverage) => format!("that hints are {coverage:?}"),
     }
 }

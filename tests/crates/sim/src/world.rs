@@ -152,14 +152,14 @@ impl World {
 
     fn capabilities(&self, who: usize) -> Capabilities {
         Capabilities {
-            longest_lease: self.server.bucket_ttl,
-            reads: self.candidates[who].setup.reads,
+            max_lease: self.server.bucket_ttl,
+            can_read: self.candidates[who].setup.reads,
             empty_is_proof: self.server.vouches()
                 && self.scenario.keeping.frees()
                 && self.scenario.old_bucket,
-            expires: self.scenario.keeping.frees(),
+            expires_entries: self.scenario.keeping.frees(),
             reads_are_durable: !self.scenario.synchronous,
-            longest_identity: 100,
+            max_identity_len: 100,
         }
     }
 
@@ -229,7 +229,7 @@ impl World {
                 }
             }
             SimEvent::Expire => self.expire(),
-            SimEvent::Remade => self.deliver_hints(|_| Some(Hint::Look)),
+            SimEvent::Remade => self.deliver_hints(|_| Some(Hint::Recheck)),
             SimEvent::Fault(fault) => {
                 self.log(|| format!("*** {fault:?}"));
                 self.inflict(&fault);

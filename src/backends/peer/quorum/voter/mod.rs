@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acceptor::{Acceptor, longest_round, silence};
-use super::proposal::{Done, Operation, Proposal, Refusal, Stage};
+use super::proposal::{Operation, Outcome, Proposal, QuorumError, Stage};
 use super::seats::Seats;
 use super::types::{VoterAction, VoterEvent, VoterSettings};
 use super::wire::{Ballot, Body, Envelope, MAX_NAME_LEN, Recipient, hash_of};
@@ -107,15 +107,15 @@ impl Voter {
                 self.ask_for_seat(now);
             }
             VoterEvent::Wake => {}
-            VoterEvent::Heard { id, from, said } => {
+            VoterEvent::Received { id, from, said } => {
                 if let Ok(envelope) = serde::Deserialize::deserialize(said) {
                     self.hear(now, id, Recipient::Address(from), envelope);
                 }
             }
-            VoterEvent::Ask { ticket, operation: Operation::Names, timeout, .. } => {
+            VoterEvent::Propose { ticket, operation: Operation::Names, timeout, .. } => {
                 self.listings.push((ticket, self.knows_all.min(now + timeout)));
             }
-            VoterEvent::Ask { ticket, name, operation, timeout } => {
+            VoterEvent::Propose { ticket, name, operation, timeout } => {
                 self.asked += 1;
                 let mut proposal = Proposal {
                     ticket,
@@ -136,8 +136,8 @@ impl Voter {
                 self.begin_round(now, &mut proposal);
                 self.proposals.push(proposal);
             }
-            VoterEvent::Concede(name, concession) => {
-                self.say_all(&name, Body::conceded(&concession));
+            VoterEvent::Concede(name, notice) => {
+                self.say_all(&name, Body::conceded(&notice));
             }
         }
         let id = Arc::clone(&self.settings.id);
@@ -216,7 +216,7 @@ impl Voter {
 
     fn put(&mut self, to: Option<SocketAddr>, envelope: &Envelope) {
         if let Ok(said) = serde_json::to_value(envelope) {
-            self.actions.push_back(VoterAction::Say { to, said });
+            self.actions.push_back(VoterAction::Send { to, said });
         }
     }
 
@@ -306,8 +306,8 @@ impl Voter {
                 let previous = Some(previous.map(Revision));
                 Hint::Stored { record: value.record(), previous, age: None }
             }
-            body => match body.concession() {
-                Some(concession) => Hint::Conceded(concession),
+            body => match body.notice() {
+                Some(notice) => Hint::SteppedDown(notice),
                 None => return,
             },
         };
@@ -328,7 +328,7 @@ impl Voter {
         self.keep_seat(now);
         for (ticket, at) in std::mem::take(&mut self.listings) {
             if at <= now {
-                self.answer(ticket, Ok(Done::Names(self.names(now))));
+                self.answer(ticket, Ok(Outcome::Names(self.names(now))));
             } else {
                 self.listings.push((ticket, at));
             }
@@ -369,7 +369,7 @@ impl Voter {
         heard.map(|(name, _)| name.clone()).collect()
     }
 
-    fn answer(&mut self, ticket: u64, answer: Result<Done, Refusal>) {
+    fn answer(&mut self, ticket: u64, answer: Result<Outcome, QuorumError>) {
         self.actions.push_back(VoterAction::Answer { ticket, answer });
     }
 }

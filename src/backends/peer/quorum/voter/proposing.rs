@@ -8,7 +8,7 @@ use super::TOLD_AGAIN;
 use super::Voter;
 use crate::backends::peer::quorum::acceptor::longest_round;
 use crate::backends::peer::quorum::proposal::{
-    Accepting, Decision, Done, Promise, Proposal, Refusal, Stage,
+    Accepting, Decision, Outcome, Promise, Proposal, QuorumError, Stage,
 };
 use crate::backends::peer::quorum::wire::{Ballot, Body, Recipient, Stamps};
 use crate::lock::LockErrorKind;
@@ -95,7 +95,11 @@ impl Voter {
     }
 
     /// Once a majority has promised.
-    fn decide(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
+    fn decide(
+        &mut self,
+        now: Instant,
+        proposal: &mut Proposal,
+    ) -> Option<Result<Outcome, QuorumError>> {
         let Stage::Prepare(promises) = &mut proposal.stage else { return None };
         promises.retain(|id, promise| self.is_latest(id, promise.seat));
         if promises.len() < self.majority() {
@@ -106,7 +110,7 @@ impl Voter {
                 "more than {} members vote within a lease: set the quorum's size to how many can ever run at once",
                 self.settings.size
             );
-            return Some(Err(Refusal { kind: LockErrorKind::Misconfigured, message }));
+            return Some(Err(QuorumError { kind: LockErrorKind::Misconfigured, message }));
         }
         if proposal.began + longest_round(self.settings.lease) < now {
             self.begin_round(now, proposal);
@@ -171,7 +175,11 @@ impl Voter {
     }
 
     /// Once a majority has accepted.
-    fn finish(&mut self, now: Instant, proposal: &mut Proposal) -> Option<Result<Done, Refusal>> {
+    fn finish(
+        &mut self,
+        now: Instant,
+        proposal: &mut Proposal,
+    ) -> Option<Result<Outcome, QuorumError>> {
         let Stage::Accept(accepting) = &proposal.stage else { return None };
         let Accepting { accepted, value, done, previous, .. } = &**accepting;
         if accepted.len() < self.majority() {

@@ -43,7 +43,7 @@ pub struct FaultReport {
 pub struct Report {
     /// Lines read.
     pub lines: u64,
-    /// Terms seen.
+    /// VimeoTiming seen.
     pub terms: u64,
     /// What the histories of the processes came to.
     pub replays: Replays,

@@ -158,7 +158,7 @@ impl Store for Kubernetes {
                 // No write expects its revision before the lock has seen it, too.
                 Ok(_) | Err(404) => Ok(None),
                 Err(422) => Err(LockErrorKind::Misconfigured),
-                Err(_) => Err(LockErrorKind::Unknown),
+                Err(_) => Err(LockErrorKind::OutcomeUnknown),
             }
         }
         .boxed()

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use futures_util::{FutureExt, TryStreamExt};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
-use incumbent::object_storage::BucketLock;
+use incumbent::object_storage::ObjectStorageLock;
 use incumbent_sim::Keeping;
 use incumbent_test_support::HttpFaultProxy;
 use incumbent_test_support::object_stores::{Program, StoreServer};
@@ -30,7 +30,7 @@ pub struct Objects<K> {
     /// In front of the lock; another is in front of its administrator.
     _proxies: [HttpFaultProxy; 2],
     admin: Arc<dyn ObjectStore>,
-    lock: BucketLock,
+    lock: ObjectStorageLock,
     /// Copies that the administrator has kept.
     saved: Mutex<HashMap<String, Bytes>>,
     kind: PhantomData<fn() -> K>,
@@ -55,7 +55,7 @@ impl<K: Kind> Objects<K> {
             HttpFaultProxy::start(server.port(), translates).await,
         ];
         let admin = K::store(proxies[1].port());
-        let bucket = K::bucket(proxies[0].port()).longest_lease(TTL).max_clock_skew(Duration::ZERO);
+        let bucket = K::bucket(proxies[0].port()).max_lease(TTL).max_clock_skew(Duration::ZERO);
         let (lock, saved) = (bucket.lock(), Mutex::default());
         Self { server, _proxies: proxies, admin, lock, saved, kind: PhantomData }
     }
@@ -142,7 +142,7 @@ impl<K: Kind> Store for Objects<K> {
                 },
                 _ => return Err(LockErrorKind::Misconfigured),
             };
-            done.map(|()| None).map_err(|_| LockErrorKind::Unknown)
+            done.map(|()| None).map_err(|_| LockErrorKind::OutcomeUnknown)
         }
         .boxed()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture, join_all};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
-use incumbent::sql::{self, PostgresLock, Tables};
+use incumbent::sql::{self, PostgresLock, TableSetup};
 use incumbent_sim::Keeping;
 use incumbent_test_support::{PostgresServer, eventually};
 use sqlx::postgres::{PgPoolOptions, PgRow};
@@ -47,13 +47,16 @@ impl Postgres {
 }
 
 async fn make(url: &str) {
-    let tables = Tables::make().longest_lease(TTL);
+    let tables = TableSetup::create().max_lease(TTL);
     sql::Postgres::connect_with(url, tables).await.expect("tables");
 }
 
 /// Who has not made the tables does not know that they are new.
 async fn open(url: &str) -> PostgresLock {
-    sql::Postgres::connect_with(url, Tables::existing()).await.expect("the tables just made").lock()
+    sql::Postgres::connect_with(url, TableSetup::existing())
+        .await
+        .expect("the tables just made")
+        .lock()
 }
 
 impl Store for Postgres {
@@ -102,7 +105,7 @@ impl Store for Postgres {
                 sqlx::Error::Database(error) if error.code().as_deref() == Some("42P01") => {
                     LockErrorKind::Unavailable
                 }
-                _ => LockErrorKind::Unknown,
+                _ => LockErrorKind::OutcomeUnknown,
             })?;
             match rows.first() {
                 Some(row) => Ok(Some(Revision(row.get::<i64, _>("revision").unsigned_abs()))),

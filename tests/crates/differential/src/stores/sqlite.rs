@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
-use incumbent::sql::{self, SqliteLock, Tables};
+use incumbent::sql::{self, SqliteLock, TableSetup};
 use incumbent_sim::Keeping;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlitePool};
@@ -54,13 +54,13 @@ fn path(directory: &TempDir) -> PathBuf {
 }
 
 async fn make(path: &Path) {
-    let tables = Tables::make().longest_lease(TTL);
+    let tables = TableSetup::create().max_lease(TTL);
     sql::Sqlite::open_with(path, tables).await.expect("a file");
 }
 
 /// Who has not made the file does not know that it is new.
 async fn open(path: &Path) -> SqliteLock {
-    sql::Sqlite::open_with(path, Tables::existing()).await.expect("the file just made").lock()
+    sql::Sqlite::open_with(path, TableSetup::existing()).await.expect("the file just made").lock()
 }
 
 impl Store for Sqlite {

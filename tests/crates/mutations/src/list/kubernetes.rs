@@ -62,8 +62,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a holder of client-go is waited for half as long as its record states",
         edits: &[edit(
             "src/protocol/vacancy.rs",
-            "None if !lock_expires => self.entry.life,",
-            "None if !lock_expires => self.entry.life / 2,",
+            "None if !lock_expires => self.entry.ttl,",
+            "None if !lock_expires => self.entry.ttl / 2,",
         )],
         noticed_by: &[Simulation, Scenarios],
     },

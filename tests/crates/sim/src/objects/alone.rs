@@ -8,7 +8,7 @@ use incumbent::protocol::Answer;
 use super::known::{Election, Known};
 use super::requests::body_of;
 use super::store::{Body, Said, Store, Version};
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::server::{Time, failed, failure};
 
 /// A store, and a lock that knows of its object what it has seen.
@@ -24,7 +24,7 @@ impl LoneLock {
     /// `hashed`: versions come back with their content. Wall clocks agree.
     pub fn new(hashed: bool, longest: Duration) -> Self {
         let mut store = Store::new(hashed, longest);
-        store.terms = Terms { longest, skew: Duration::ZERO };
+        store.terms = VimeoTiming { longest, skew: Duration::ZERO };
         Self { store, election: Election::default(), saved: None }
     }
 
@@ -45,7 +45,7 @@ impl LoneLock {
                 });
                 return (Answer::Read(read.map_err(|kind| failure(kind, ""))), false);
             }
-            Request::Concede(_) => return (Answer::Conceded(Ok(())), false),
+            Request::NotifyStepDown(_) => return (Answer::Conceded(Ok(())), false),
         };
         let terms = self.store.terms;
         let wall = Store::wall(now, 0);

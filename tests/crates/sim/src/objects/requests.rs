@@ -10,7 +10,7 @@ use incumbent::protocol::{Answer, Event};
 use super::http::{Asked, Reply};
 use super::known::{Before, Election, Known};
 use super::store::{Body, Object, Said, Store, Version};
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::candidate::Candidate;
 use crate::event::SimEvent;
 use crate::server::{Time, failed, failure};
@@ -256,7 +256,7 @@ impl World {
             }
             Reply::Refused if exchange.ambiguous => {
                 let what = "refused after an answer that was none";
-                self.room_fails(who, LockErrorKind::Unknown, what);
+                self.room_fails(who, LockErrorKind::OutcomeUnknown, what);
             }
             Reply::Refused => {
                 self.room_fails(who, LockErrorKind::Conflict, "written by another");
@@ -272,7 +272,11 @@ impl World {
                         self.after(pause, SimEvent::AskAgain { who, life, id, attempt });
                     }
                     None if ambiguous && !reads => {
-                        self.room_fails(who, LockErrorKind::Unknown, "the store is too busy");
+                        self.room_fails(
+                            who,
+                            LockErrorKind::OutcomeUnknown,
+                            "the store is too busy",
+                        );
                     }
                     None => {
                         self.room_fails(who, LockErrorKind::Unavailable, "the store is too busy");
@@ -323,7 +327,7 @@ impl World {
         // Something was stored, and the store is being tried out.
         let kind = match kind {
             LockErrorKind::Misconfigured => kind,
-            _ if exchange.stored.is_some() => LockErrorKind::Unknown,
+            _ if exchange.stored.is_some() => LockErrorKind::OutcomeUnknown,
             _ => kind,
         };
         let answer = failed(&exchange.request, failure(kind, what));
@@ -343,20 +347,20 @@ impl World {
 pub(super) fn body_of(
     request: &Request,
     number: u64,
-    terms: Terms,
+    terms: VimeoTiming,
     wall: Duration,
 ) -> Option<Body> {
     let (said, life) = match request {
         Request::Write(write) => {
             let (identity, advertisement) = (write.identity.clone(), write.advertisement.clone());
-            (Said::Held(identity, write.mark.clone(), advertisement), write.life)
+            (Said::Held(identity, write.mark.clone(), advertisement), write.ttl)
         }
         Request::Release(release) => {
             (Said::Released { by: release.by, left: release.left }, release.left)
         }
-        Request::Read { .. } | Request::Concede(_) => return None,
+        Request::Read { .. } | Request::NotifyStepDown(_) => return None,
     };
-    Some(Body { number, expiry: wall + terms.told_to_go(life), said })
+    Some(Body { number, expiry: wall + terms.expiry(life), said })
 }
 
 /// What a write is to replace; `None`: it is none.
@@ -364,6 +368,6 @@ fn expected(request: &Request) -> Option<Option<Revision>> {
     match request {
         Request::Write(write) => Some(write.expected),
         Request::Release(release) => Some(Some(release.expected)),
-        Request::Read { .. } | Request::Concede(_) => None,
+        Request::Read { .. } | Request::NotifyStepDown(_) => None,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::Advertisement;
 use incumbent::lock::{Content, Entry, Mark, Nonce, Revision, Token, Tombstone};
 
-use super::vimeo_timing::Terms;
+use super::vimeo_timing::VimeoTiming;
 use crate::server::Time;
 
 /// What the wall clocks show when the world begins.
@@ -46,12 +46,12 @@ pub enum Said {
 
 impl Body {
     /// What it means; `None`: nothing. `wall`: the reader's wall clock.
-    pub(super) fn content(&self, terms: Terms, wall: Duration) -> Option<Content> {
+    pub(super) fn content(&self, terms: VimeoTiming, wall: Duration) -> Option<Content> {
         Some(match &self.said {
             Said::Held(identity, mark, advertisement) => Content::Held(Entry {
                 identity: Arc::clone(identity),
                 mark: Some(mark.clone()),
-                life: mark.lease,
+                ttl: mark.lease,
                 advertisement: advertisement.clone(),
             }),
             Said::Released { by, left } => {
@@ -60,7 +60,7 @@ impl Body {
             Said::Named(identity) => Content::Held(Entry {
                 identity: Arc::clone(identity),
                 mark: None,
-                life: terms.wait_for_go(self.expiry.saturating_sub(wall)),
+                ttl: terms.wait_for_go(self.expiry.saturating_sub(wall)),
                 advertisement: None,
             }),
             Said::Nobody => Content::Vacant(Tombstone::Deleted),
@@ -93,7 +93,7 @@ struct SetBack {
 pub struct Store {
     /// Versions are hashes of the content, as ETags of S3 are: they come back if it does.
     pub hashed: bool,
-    pub(super) terms: Terms,
+    pub(super) terms: VimeoTiming,
     pub object: Option<Object>,
     /// All that was ever written, each content once.
     written: Vec<Body>,
@@ -116,7 +116,7 @@ impl Store {
         Self {
             hashed,
             // Go requires a term of at least twice the skew.
-            terms: Terms { longest, skew: longest / 4 },
+            terms: VimeoTiming { longest, skew: longest / 4 },
             object: None,
             written: Vec::new(),
             last: None,
