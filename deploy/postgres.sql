@@ -118,7 +118,7 @@ BEGIN
         'name', NEW.name,
         'revision', NEW.revision,
         'previous', NEW.previous,
-        'conceded', TG_OP = 'UPDATE' AND NEW.conceded IS DISTINCT FROM OLD.conceded,
+        'stepped_down', TG_OP = 'UPDATE' AND NEW.conceded IS DISTINCT FROM OLD.conceded,
         'holder', NEW.holder,
         'acquired_ms', floor(extract(epoch FROM NEW.acquired_at) * 1000)::bigint,
         'lease_ms', ceil(extract(epoch FROM NEW.lease_duration) * 1000)::bigint,

@@ -222,8 +222,8 @@ async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
     let mut changes = contest.first.changes();
     for said in [
         String::new(),
-        "Incumbent-Conceded: 1-2-3-4\r\n".to_owned(),
-        format!("Incumbent-Conceded: {:016x}-{}-{}-0\r\n", 1, u64::MAX, u64::MAX),
+        "Incumbent-Stepped-Down: 1-2-3-4\r\n".to_owned(),
+        format!("Incumbent-Stepped-Down: {:016x}-{}-{}-0\r\n", 1, u64::MAX, u64::MAX),
         "Nats-Stream: KV_OTHER\r\nNats-Sequence: 99999999\r\n".to_owned(),
         format!("{stored} -1\r\n"),
         format!("{stored} 1\r\nNats-Time-Stamp: 9999-12-31T23:59:60Z\r\n"),
@@ -252,7 +252,7 @@ async fn a_step_down_notice_of_another_term_shortens_no_wait() {
     let told = format!("incumbent.{BUCKET}.my_app");
     let token = leadership.token().0;
     for (by, token, revision) in [(1, token, token - 1), (0xaa, token + 1, 0), (0, 0, u64::MAX)] {
-        let said = format!("Incumbent-Conceded: {by:016x}-{token}-{revision}-0\r\n");
+        let said = format!("Incumbent-Stepped-Down: {by:016x}-{token}-{revision}-0\r\n");
         raw.publish(&told, &lines(&said), b"").await;
     }
     let next = leads(&other).await;

@@ -64,9 +64,9 @@ async fn a_forged_notification_ends_no_term() {
             r#"{{"name":"my_app","revision":{next},"previous":{revision},"released_by":"{by}"}}"#
         ),
         format!(
-            r#"{{"name":"my_app","conceded":{{"by":"{by}","token":{revision},"revision":{revision},"left_ms":0}}}}"#
+            r#"{{"name":"my_app","stepped_down":{{"by":"{by}","token":{revision},"revision":{revision},"left_ms":0}}}}"#
         ),
-        format!(r#"{{"name":"my_app","conceded":true,"revision":{next}}}"#),
+        format!(r#"{{"name":"my_app","stepped_down":true,"revision":{next}}}"#),
     ] {
         run(&url, &format!("SELECT pg_notify('incumbent.public', '{forged}')")).await;
     }

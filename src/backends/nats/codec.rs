@@ -31,7 +31,7 @@ const VERSION: &str = "Incumbent-Version";
 const RELEASE: &str = "Incumbent-Release";
 const BY: &str = "Incumbent-By";
 const LEFT: &str = "Incumbent-Left";
-const CONCEDED: &str = "Incumbent-Conceded";
+const STEPPED_DOWN: &str = "Incumbent-Stepped-Down";
 
 /// The version of these headers.
 const CURRENT: &str = "1";
@@ -175,16 +175,16 @@ pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> Heade
 }
 
 /// The headers of a notice, a message that is not stored.
-pub(super) fn concession_headers(notice: &StepDownNotice) -> HeaderMap {
+pub(super) fn step_down_headers(notice: &StepDownNotice) -> HeaderMap {
     let StepDownNotice { by, token, revision, left } = notice;
     let mut headers = HeaderMap::new();
-    put(&mut headers, CONCEDED, format!("{by}-{token}-{revision}-{}", ceil_millis(*left)));
+    put(&mut headers, STEPPED_DOWN, format!("{by}-{token}-{revision}-{}", ceil_millis(*left)));
     headers
 }
 
 /// Reads a notice.
 pub(super) fn notice(headers: &impl Headers) -> Option<StepDownNotice> {
-    let mut parts = headers.value(CONCEDED)?.split('-');
+    let mut parts = headers.value(STEPPED_DOWN)?.split('-');
     let notice = StepDownNotice {
         by: parse_nonce(parts.next()?)?,
         token: Token(number(parts.next()?)?),

@@ -87,7 +87,7 @@ proptest! {
             by: Nonce(by), token: Token(token), revision: Revision(revision),
             left: Duration::from_millis(left),
         };
-        prop_assert_eq!(notice(&concession_headers(&said)), Some(said));
+        prop_assert_eq!(notice(&step_down_headers(&said)), Some(said));
     }
 
     #[test]
@@ -106,7 +106,7 @@ proptest! {
     ) {
         const NAMES: [&str; 17] = [
             EXPECTED, TTL, MARKER, OPERATION, WRITE, LEASE, TOKEN, SINCE, VERSION, RELEASE, BY, LEFT,
-            CONCEDED, ADVERTISEMENT, "Nats-Sequence", "Nats-Last-Sequence", "Nats-Time-Stamp",
+            STEPPED_DOWN, ADVERTISEMENT, "Nats-Sequence", "Nats-Last-Sequence", "Nats-Time-Stamp",
         ];
         let mut headers = HeaderMap::new();
         for (name, text) in fields {

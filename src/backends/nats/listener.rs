@@ -41,7 +41,7 @@ const STORING: Duration = Duration::from_millis(25);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SubscriptionPlan {
     wanted: Interest,
-    /// Below it the server repeats what it has stored, and holders concede.
+    /// Below it the server repeats what it has stored, and former leaders send step-down notices.
     told: Option<String>,
     /// Below it writers write.
     written: Option<String>,
@@ -310,8 +310,8 @@ async fn look_due(due: &[(Instant, Arc<str>)]) {
     }
 }
 
-/// Tells candidates that a deposed holder has stopped.
-pub(super) async fn concede(
+/// Sends a step-down notice: the work of a former leader has stopped.
+pub(super) async fn notify_step_down(
     bucket: &Arc<BucketState>,
     name: &str,
     notice: StepDownNotice,
@@ -321,15 +321,25 @@ pub(super) async fn concede(
         return Err(LockError::new(LockErrorKind::Unavailable, "not connected to NATS"));
     }
     let subject = format!("{}{name}", hint_prefix(bucket, &facts));
-    let headers = codec::concession_headers(&notice);
+    let headers = codec::step_down_headers(&notice);
     let client = bucket.api.connection.client();
     let said = async {
         let published = client.publish_with_headers(subject, headers, Bytes::new()).await;
-        published
-            .map_err(|e| LockError::with_source(LockErrorKind::Unavailable, "cannot concede", e))?;
+        published.map_err(|e| {
+            LockError::with_source(
+                LockErrorKind::Unavailable,
+                "cannot send the step-down notice",
+                e,
+            )
+        })?;
         let flushed = client.flush().await;
-        flushed
-            .map_err(|e| LockError::with_source(LockErrorKind::OutcomeUnknown, "cannot concede", e))
+        flushed.map_err(|e| {
+            LockError::with_source(
+                LockErrorKind::OutcomeUnknown,
+                "cannot send the step-down notice",
+                e,
+            )
+        })
     };
     tokio::time::timeout(STEP_DOWN_TIMEOUT, said).await.unwrap_or_else(|_| {
         let message = format!("notice in {name} did not leave in {STEP_DOWN_TIMEOUT:?}");

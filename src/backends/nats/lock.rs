@@ -328,7 +328,7 @@ impl Lock for NatsLock {
         name: &'a str,
         notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        listener::concede(self.state(), name, notice).boxed()
+        listener::notify_step_down(self.state(), name, notice).boxed()
     }
 
     /// Takes what an observer may ask.

@@ -32,7 +32,7 @@ const NAMES: [&str; 20] = [
     "Incumbent-Release",
     "Incumbent-By",
     "Incumbent-Left",
-    "Incumbent-Conceded",
+    "Incumbent-Stepped-Down",
     "Nats-Stream",
     "Nats-Sequence",
     "Nats-Last-Sequence",
@@ -216,7 +216,7 @@ fn what_is_written_is_read_back() {
 
         let (token, revision) = (Token(written.since), Revision(written.number));
         let said = StepDownNotice { by, token, revision, left };
-        assert_eq!(codec::notice(&codec::concession_headers(&said)), Some(said));
+        assert_eq!(codec::notice(&codec::step_down_headers(&said)), Some(said));
     });
 }
 

@@ -26,18 +26,18 @@ const DEAF_PAUSE: Duration = Duration::from_secs(300);
 /// How long a look may take that a notification suggests.
 const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a trigger tells.
+/// The payload of a notification, as the trigger sends it.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct Notification {
     name: String,
     previous: Option<u64>,
     #[serde(default)]
-    conceded: bool,
+    stepped_down: bool,
 }
 
-/// What a deposed leader has written into the row.
+/// The step-down notice that a former leader has written into the row.
 #[derive(Debug, Deserialize)]
-struct Conceded {
+struct WrittenNotice {
     by: String,
     token: u64,
     revision: u64,
@@ -156,8 +156,10 @@ async fn receive(
 /// its holder has stopped, that an entry is of this very process.
 async fn hear(lock: &LockState, told: &PgNotification) {
     let payload = told.payload();
-    let Ok(Told { name, previous, conceded }) = serde_json::from_str(payload) else { return };
-    let row = serde_json::from_str::<Row>(payload).ok().filter(|_| !conceded);
+    let Ok(Notification { name, previous, stepped_down }) = serde_json::from_str(payload) else {
+        return;
+    };
+    let row = serde_json::from_str::<Row>(payload).ok().filter(|_| !stepped_down);
     let held = row.map(|row| row.record()).filter(|record| is_of_another(lock, record));
     match held {
         Some(record) => {
@@ -202,7 +204,7 @@ async fn look_up(lock: &LockState, name: &str) {
 }
 
 fn notice(said: &str) -> Option<StepDownNotice> {
-    let Conceded { by, token, revision, left_ms } = serde_json::from_str(said).ok()?;
+    let WrittenNotice { by, token, revision, left_ms } = serde_json::from_str(said).ok()?;
     let (token, revision) = (Token(token), Revision(revision));
     Some(StepDownNotice { by: parse_nonce(&by)?, token, revision, left: span(left_ms) })
 }

@@ -124,7 +124,7 @@ impl Lock for PostgresLock {
         name: &'a str,
         notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        let statement = statements::concede(name, &notice);
+        let statement = statements::notify_step_down(name, &notice);
         async move {
             let told =
                 self.inner.connections.ask(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;

@@ -182,7 +182,7 @@ fn on_same_history(sure: bool) -> &'static str {
 }
 
 /// In the row, where only those can say it who may update it.
-pub(super) fn concede(name: &str, notice: &StepDownNotice) -> String {
+pub(super) fn notify_step_down(name: &str, notice: &StepDownNotice) -> String {
     let told = serde_json::json!({
         "by": notice.by.to_string(),
         "token": notice.token.0,
