@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify sim model chaos mutations fuzz differential soak lint layers bench doc cli-doc tools clean rust
+.PHONY: help demo test verify sim model chaos mutations fuzz differential soak lint layers bench doc cli-doc diagrams tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,7 +63,7 @@ fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES=10
 
 lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	@scripts/check-rust.sh fmt clippy
-	@scripts/check-links.py
+	@scripts/check-docs.py
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --package incumbent --lib --no-default-features -- -D warnings
@@ -94,6 +94,9 @@ doc: rust ## Build the documentation and print its path
 cli-doc: rust ## Write docs/cli.md from the reference of the program
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
+
+diagrams: ## Draw docs/diagrams/*.svg from the texts beside them
+	@docs/diagrams/render.py
 
 tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL and the object stores, and build the Kubernetes API server (minutes, once)
 	@scripts/install-nats.sh
