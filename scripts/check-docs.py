@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the relative links of the documentation, with their anchors, and the paths that texts and comments quote.
+"""Checks the documentation: relative links with their anchors, quoted paths, and the length of lines.
 
-Prints each one that leads nowhere, and fails if there is any.
+Prints each broken link, each quoted path without a file, and each line of prose with more than 100 characters, and
+fails if there is any. Tables, code blocks, and lines that end in a link or a URL may be longer.
 """
 
 import os
@@ -13,6 +14,11 @@ from pathlib import Path
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`((?:benches|cli|deploy|docker|docs|examples|scripts|src|tests)/[\w./-]+)")
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+MAX_LINE = 100
+# The pages whose lines are written by hand. A program writes docs/cli.md.
+PROSE = re.compile(r"(README|CONTRIBUTING|docs/(?!cli\.)[\w-]+)\.md")
+# Markdown cannot break these lines: tables, images, and one link or URL that alone is too long.
+UNBREAKABLE = re.compile(r" *\||.*!\[|[^ ]* *[-*>]? *[^ ]*(https?://|\]\()[^ ]*$")
 
 
 def anchors(page):
@@ -48,6 +54,24 @@ def broken_paths(file):
             yield f"`{path}`: no such file"
 
 
+def long_lines(page):
+    """The lines of prose that are longer than `MAX_LINE` characters."""
+    fenced = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and len(line) > MAX_LINE and not UNBREAKABLE.match(line):
+            yield f"{number}: {len(line)} characters, at most {MAX_LINE} are allowed"
+
+
+def problems(file):
+    if file.suffix == ".md":
+        yield from broken_links(file)
+    if PROSE.fullmatch(str(file)):
+        yield from long_lines(file)
+    yield from broken_paths(file)
+
+
 def main():
     os.chdir(Path(__file__).parents[1])
     listed = subprocess.run(
@@ -55,7 +79,7 @@ def main():
     )
     wrong = 0
     for file in filter(Path.exists, map(Path, filter(None, listed.stdout.split("\0")))):
-        for problem in [*(broken_links(file) if file.suffix == ".md" else []), *broken_paths(file)]:
+        for problem in problems(file):
             print(f"{file}: {problem}", file=sys.stderr)
             wrong += 1
     return wrong > 0
