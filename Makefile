@@ -64,6 +64,7 @@ fuzz: rust ## Feed hostile bytes to what parses them, for MINUTES=10
 lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	@scripts/check-rust.sh fmt clippy
 	@scripts/check-docs.py
+	@docs/diagrams/render.py --check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --package incumbent --lib --no-default-features -- -D warnings

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the SVG files of this folder from the text files of the same names: `make diagrams`."""
+"""Draws the SVG files of this folder from the text files of the same names: `make diagrams`.
 
+With `--check` it writes nothing, and fails if a picture differs from its text.
+"""
+
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -132,7 +136,11 @@ def main():
     for name, draw in {"takeover": timeline, "layers": layers}.items():
         svg = draw(directives(folder / f"{name}.txt"))
         ElementTree.fromstring(svg)  # fails unless it is well-formed
-        (folder / f"{name}.svg").write_text(svg)
+        file = folder / f"{name}.svg"
+        if "--check" not in sys.argv:
+            file.write_text(svg)
+        elif file.read_text() != svg:
+            raise SystemExit(f"{file} is out of date: run `make diagrams`")
 
 
 if __name__ == "__main__":
