@@ -93,7 +93,12 @@ pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State};
 pub use time::clock;
 pub use util::changes::Changes;
 
-/// What the README shows compiles.
+/// The example of the README compiles.
 #[cfg(all(doctest, feature = "nats"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the guide compile.
+#[cfg(all(doctest, feature = "nats"))]
+#[doc = include_str!("../docs/getting-started.md")]
+struct GettingStarted;
