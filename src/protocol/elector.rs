@@ -1,256 +1,398 @@
-//! The machine: it remembers, and hands what happens to the phase that it is in.
+//! The elector: takes in what happened, and passes it to the phase that it is in. The only dispatcher.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use super::cause::Cause;
-use super::holding::Office;
-use super::requests::{Outstanding, Pending, Refusals};
-use super::retries::Retries;
-use super::stampede::Hearing;
-use super::standby::{Plan, Standby};
-use super::stepping_down::Leaving;
-use super::types::{Action, Event, Failure, Leader, Settings, State};
-use super::vacancy::{Conceded, Sighting, Vacancy};
-use crate::lock::{Capabilities, Coverage, Hint, Revision};
+#[cfg(feature = "_model")]
+use super::backoff::BackoffPolicy;
+use super::context::{Context, Source};
+use super::cool_down::WaitReason;
+#[cfg(feature = "_model")]
+use super::fingerprint::{Pen, Sketch};
+use super::holding::Holding;
+use super::standby::{Standby, read_spread};
+use super::stepping_down::SteppingDown;
+use super::transition::Next;
+use super::types::{Action, Answer, Cause, Event, Failure, Leader, Settings, State};
+use super::vacancy::KnownStepDown;
+use crate::lock::{Capabilities, Hint, Record, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
+use crate::time::timing::with_drift;
 
-/// What the campaign is at.
+/// What a candidate is doing. Each phase owns its data.
 #[derive(Debug, Clone)]
-pub(super) enum Phase {
+enum Phase {
     Idle,
     Standby(Standby),
-    Office(Office),
-    Leaving(Leaving),
+    Holding(Holding),
+    SteppingDown(SteppingDown),
     Finished,
 }
 
-/// One campaigner's part in one election.
+/// One candidate's part in one election.
 pub struct Campaign {
-    pub(super) settings: Settings,
-    pub(super) capabilities: Capabilities,
-    pub(super) phase: Phase,
-    pub(super) outstanding: Option<Outstanding>,
-    pub(super) pending: VecDeque<Pending>,
-    pub(super) last_seen: Option<Sighting>,
-    pub(super) rights_seen_end: Instant,
-    pub(super) vacancy: Option<Vacancy>,
-    /// When what is known about the entry was last learned.
-    pub(super) learned_at: Instant,
-    pub(super) conceded: VecDeque<Conceded>,
-    pub(super) coverage: Coverage,
-    pub(super) hearing: Hearing,
-    pub(super) random: fastrand::Rng,
-    pub(super) stopping: bool,
-    pub(super) heard_from_lock: bool,
-    /// When nobody before us could be leading any more, by what our last time in office had to wait.
-    pub(super) own_cool_down_ends: Instant,
-    /// Until when work of our own last term may go on that would not stop.
-    pub(super) work_may_last_until: Instant,
-    /// What a create that was refused had to wait for, should it turn out to be in the lock.
-    pub(super) refused_wait: Duration,
-    /// The number of our last create over nothing. Until then no create over something is under way any more.
-    pub(super) last_over_nothing: u64,
-    /// Where a create of ours is known to have landed; what it had to wait for is in the two above.
-    pub(super) known_create: Option<Revision>,
-    /// Until when an entry of ours may stand in the lock, whether we know of it or not.
-    pub(super) entry_may_stand_until: Instant,
-    pub(super) leader: Option<Leader>,
-    pub(super) trouble: Option<Failure>,
-    pub(super) only_reading_fails: bool,
-    pub(super) refusals: Refusals,
-    pub(super) actions: VecDeque<Action>,
-    pub(super) next_request: u64,
-    pub(super) next_write: u64,
+    cx: Context,
+    phase: Phase,
 }
 
 impl fmt::Debug for Campaign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Campaign")
-            .field("settings", &self.settings)
+            .field("settings", &self.cx.settings)
             .field("phase", &self.phase)
-            .field("outstanding", &self.outstanding)
-            .field("vacancy", &self.vacancy)
-            .field("coverage", &self.coverage)
+            .field("requests", &self.cx.requests)
+            .field("vacancy", &self.cx.evidence.vacancy())
+            .field("coverage", &self.cx.coverage)
             .finish_non_exhaustive()
     }
 }
 
 impl Campaign {
-    /// How many notices and unknown writes are remembered.
-    pub(super) const REMEMBERED: usize = 16;
-
     /// A campaign that has not begun.
     pub fn new(settings: Settings, capabilities: Capabilities) -> Self {
-        Self {
-            random: fastrand::Rng::with_seed(settings.seed),
-            settings,
-            capabilities,
-            phase: Phase::Idle,
-            outstanding: None,
-            pending: VecDeque::new(),
-            last_seen: None,
-            rights_seen_end: Instant::ORIGIN,
-            vacancy: None,
-            learned_at: Instant::ORIGIN,
-            conceded: VecDeque::new(),
-            coverage: Coverage::None,
-            hearing: Hearing::default(),
-            stopping: false,
-            heard_from_lock: false,
-            own_cool_down_ends: Instant::ORIGIN,
-            work_may_last_until: Instant::ORIGIN,
-            refused_wait: Duration::ZERO,
-            last_over_nothing: 0,
-            known_create: None,
-            entry_may_stand_until: Instant::ORIGIN,
-            leader: None,
-            trouble: None,
-            only_reading_fails: false,
-            refusals: Refusals::default(),
-            actions: VecDeque::new(),
-            next_request: 0,
-            next_write: 0,
-        }
+        Self { cx: Context::new(settings, capabilities), phase: Phase::Idle }
     }
 
     /// Takes in what happened at `now`, which must not be before the `now` of an earlier call.
     pub fn handle(&mut self, now: Instant, event: Event) {
-        self.end_what_has_expired(now);
-        self.give_up_on_what_hangs(now, &event);
+        self.expire_if_due(now);
+        self.time_out_request(now, &event);
         match event {
             Event::Start => self.start(now),
             Event::Wake => {}
-            Event::Hint(hint) => self.take_hint(now, hint),
-            Event::Answered { id, answer } => self.take_answer(now, id, answer),
-            Event::Ended { work_stopped } => self.term_ended(now, work_stopped),
+            Event::Hint(hint) => self.on_hint(now, hint),
+            Event::Answered { id, answer } => self.on_response(now, id, answer),
+            Event::Ended { work_stopped } => {
+                if let Phase::SteppingDown(stepping_down) = &mut self.phase {
+                    stepping_down.on_term_ended(&mut self.cx, now, work_stopped);
+                }
+            }
             Event::WorkEnded { panicked } => {
                 let cause = if panicked { Cause::WorkPanicked } else { Cause::WorkEnded };
-                self.give_up_office(now, cause);
+                self.step_down(now, cause);
             }
-            Event::Resign => self.give_up_office(now, Cause::Resigned),
+            Event::Resign => self.step_down(now, Cause::Resigned),
             Event::Stop => self.stop(now),
-            Event::Capabilities(capabilities) => self.capabilities = capabilities,
+            Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
         }
-        self.proceed(now);
+        self.advance(now);
     }
 
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.cx.actions.pop_front()
     }
 
     /// When to send [`Event::Wake`] at the latest, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        let hangs = self.outstanding.as_ref().map(|outstanding| outstanding.gives_up_at);
+        let times_out = self.cx.requests.times_out_at();
         match &self.phase {
             Phase::Idle | Phase::Finished => None,
-            Phase::Standby(standby) => Some(hangs.unwrap_or(standby.at)),
-            Phase::Office(office) => {
-                let at = office.next_wake(self.settings.timing.grace(), hangs.is_some());
-                Some(hangs.map_or(at, |hangs| at.min(hangs)))
+            Phase::Standby(standby) => Some(times_out.unwrap_or(standby.next_wake())),
+            Phase::Holding(holding) => {
+                let grace = self.cx.settings.timing.grace();
+                let at = holding.next_wake(grace, times_out.is_some());
+                Some(times_out.map_or(at, |times_out| at.min(times_out)))
             }
-            Phase::Leaving(leaving) => hangs.or(leaving.next_wake()),
+            Phase::SteppingDown(stepping_down) => times_out.or(stepping_down.next_wake()),
         }
     }
 
-    /// Where this campaigner stands. Whether it may lead is a comparison of the clock with [`deadline`](Self::deadline).
+    /// The state of this candidate. Whether it may lead is a comparison of the clock with [`deadline`](Self::deadline).
     pub fn state(&self) -> State {
-        match &self.phase {
-            Phase::Office(office) if office.began => State::Leader,
-            _ if self.heard_from_lock => State::Candidate,
-            _ => State::Unknown,
+        match self.term() {
+            Some(_) => State::Leader,
+            None if self.cx.heard_from_lock => State::Candidate,
+            None => State::Unknown,
         }
     }
 
-    /// When this campaigner's right to lead ends; `None` unless it leads.
+    /// When this candidate's right to lead ends; `None` unless it leads.
     pub fn deadline(&self) -> Option<Instant> {
+        self.term().map(|(_, deadline)| deadline)
+    }
+
+    /// When this candidate will lead, if it keeps the entry until then, and what it waits for; `None` unless it holds the
+    /// entry and does not lead yet.
+    pub fn cool_down(&self) -> Option<(Instant, WaitReason)> {
         match &self.phase {
-            Phase::Office(office) if office.began => Some(office.deadline),
+            Phase::Holding(holding) => holding.cool_down(),
             _ => None,
         }
     }
 
-    /// Who holds the election, as last seen.
+    /// The holder of the election, as last seen.
     pub fn leader(&self) -> Option<&Leader> {
-        self.leader.as_ref()
+        self.cx.leader.as_ref()
     }
 
     /// What keeps requests from succeeding.
     pub fn trouble(&self) -> Option<&Failure> {
-        self.trouble.as_ref()
+        self.cx.health.failure()
     }
 
     /// The settings it runs with.
     pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    fn proceed(&mut self, now: Instant) {
-        match self.phase {
-            Phase::Idle | Phase::Finished => {}
-            Phase::Standby(_) => self.proceed_standby(now),
-            Phase::Office(_) => self.proceed_office(now),
-            Phase::Leaving(_) => self.proceed_leaving(now),
-        }
-    }
-
-    fn take_hint(&mut self, now: Instant, hint: Hint) {
-        match hint {
-            Hint::Stored { record, previous, age } => {
-                if let Some(age) = age {
-                    self.hearing.heard(age);
-                }
-                self.heard_from_lock = true;
-                self.hear(now, record, previous);
-                self.hears_though_it_cannot_read();
-            }
-            Hint::SteppedDown(notice) => self.hear_concession(now, notice),
-            Hint::Recheck => self.look_soon(now),
-            Hint::Coverage(coverage) => {
-                self.coverage = coverage;
-                self.look_soon(now);
-            }
-        }
-    }
-
-    pub(super) fn phase_kind(&self) -> At {
-        match self.phase {
-            Phase::Standby(_) => At::Standby,
-            Phase::Office(_) => At::Office,
-            Phase::Leaving(_) => At::Leaving,
-            Phase::Idle | Phase::Finished => At::Rest,
-        }
+        &self.cx.settings
     }
 
     fn start(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Idle) {
-            // Hints are being set up: a look before they come would have to be repeated.
-            self.stand_by(now + Duration::from_millis(20), Plan::Look);
+            // Hints are being set up: a read before they come would have to be repeated.
+            self.enter(now, Next::StandBy { at: now + Duration::from_millis(20) });
         }
     }
 
-    /// A fresh schedule for trying again what may pass.
-    pub(super) fn retries(&mut self) -> Retries {
-        Retries::new(self.random.u64(..))
+    fn advance(&mut self, now: Instant) {
+        let next = match &mut self.phase {
+            Phase::Idle | Phase::Finished => Next::Stay,
+            Phase::Standby(standby) => standby.advance(&mut self.cx, now),
+            Phase::Holding(holding) => holding.advance(&mut self.cx, now),
+            Phase::SteppingDown(stepping_down) => stepping_down.advance(&mut self.cx, now),
+        };
+        self.enter(now, next);
     }
 
-    pub(super) fn act(&mut self, action: Action) {
-        self.actions.push_back(action);
+    /// Changes the phase. The new one advances with the next event, not at once.
+    fn enter(&mut self, now: Instant, next: Next) {
+        let cx = &mut self.cx;
+        self.phase = match next {
+            Next::Stay => return,
+            Next::StandBy { at } => Phase::Standby(Standby::new(at)),
+            Next::Hold(stored) => {
+                let holding = Holding::new(cx, now, stored);
+                if cx.stopping {
+                    return self.enter(now, holding.ends(Cause::Stopped, true));
+                }
+                Phase::Holding(holding)
+            }
+            Next::StepDown(term) => Phase::SteppingDown(SteppingDown::after_term(cx, now, term)),
+            Next::StopStandby => Phase::SteppingDown(SteppingDown::after_standby(cx, now)),
+            Next::Finish => {
+                cx.requests.drop_in_flight();
+                cx.act(Action::Finished);
+                Phase::Finished
+            }
+        };
     }
 
-    /// In milliseconds since the Unix epoch: for people.
-    pub(super) fn by_wall_clock(&self, instant: Instant) -> u64 {
-        let since_origin = u64::try_from(instant.since_origin().as_millis()).unwrap_or(u64::MAX);
-        self.settings.origin_unix_ms.saturating_add(since_origin)
+    fn expire_if_due(&mut self, now: Instant) {
+        if let Phase::Holding(holding) = &self.phase {
+            self.enter(now, holding.expire_if_due(now));
+        }
+    }
+
+    fn time_out_request(&mut self, now: Instant, event: &Event) {
+        if let Some((id, answer)) = self.cx.requests.timed_out(now, event) {
+            self.on_response(now, id, answer);
+        }
+    }
+
+    fn step_down(&mut self, now: Instant, cause: Cause) {
+        if let Phase::Holding(holding) = &self.phase {
+            self.enter(now, holding.ends(cause, true));
+        }
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.cx.stopping = true;
+        let next = match &self.phase {
+            Phase::Idle => Next::Finish,
+            // A create is in flight: its answer shows whether there is something to release.
+            Phase::Standby(_) if self.cx.requests.is_writing() => Next::Stay,
+            Phase::Standby(_) => Next::StopStandby,
+            Phase::Holding(holding) => holding.ends(Cause::Stopped, true),
+            Phase::SteppingDown(_) | Phase::Finished => Next::Stay,
+        };
+        self.enter(now, next);
+    }
+
+    fn is_about_to_acquire(&self) -> bool {
+        matches!(&self.phase, Phase::Standby(standby) if standby.is_about_to_acquire())
+    }
+
+    fn on_response(&mut self, now: Instant, id: u64, answer: Answer) {
+        // The answer to a request that was dropped is ignored.
+        let Some(request) = self.cx.requests.take(id) else { return };
+        let acquires = self.is_about_to_acquire();
+        let cx = &mut self.cx;
+        cx.assess_lock(now, &request, &answer, acquires);
+        let read = matches!(&answer, Answer::Read(Ok(_)));
+        let next = match (&mut self.phase, answer) {
+            (Phase::Standby(standby), Answer::Read(answer)) => {
+                standby.on_read(cx, now, request.sent, answer)
+            }
+            (Phase::Standby(standby), Answer::Written(answer)) => {
+                standby.on_written(cx, now, &request, answer)
+            }
+            (Phase::Holding(holding), Answer::Read(answer)) => holding.on_read(cx, now, answer),
+            (Phase::Holding(holding), Answer::Written(answer)) => {
+                holding.on_written(cx, now, &request, answer)
+            }
+            (Phase::SteppingDown(stepping_down), answer) => {
+                stepping_down.on_response(cx, now, answer);
+                Next::Stay
+            }
+            _ => Next::Stay,
+        };
+        self.enter(now, next);
+        if read {
+            self.cx.read_succeeded(self.is_about_to_acquire());
+        }
+    }
+
+    fn on_hint(&mut self, now: Instant, hint: Hint) {
+        match hint {
+            Hint::Stored { record, previous, age } => {
+                if let Some(age) = age {
+                    self.cx.latency.hint_came_after(age);
+                }
+                self.cx.heard_from_lock = true;
+                self.on_stored(now, record, previous.flatten());
+                if matches!(&self.phase, Phase::Standby(s) if !s.is_about_to_acquire()) {
+                    self.cx.hints_arrive();
+                }
+            }
+            Hint::SteppedDown(notice) => self.on_step_down(now, &notice),
+            Hint::Recheck => self.read_soon(now),
+            Hint::Coverage(coverage) => {
+                self.cx.coverage = coverage;
+                self.read_soon(now);
+            }
+        }
+    }
+
+    fn on_stored(&mut self, now: Instant, record: Record, previous: Option<Revision>) {
+        let cx = &mut self.cx;
+        cx.evidence.record_previous(&record, previous);
+        let mine = cx.own_mark_in(&record).is_some();
+        let expected = matches!(&self.phase, Phase::Holding(h) if h.expects(&record, mine));
+        let answer_on_the_way = mine && cx.requests.is_writing();
+        if record.revision <= cx.evidence.newest_revision() || expected || answer_on_the_way {
+            return;
+        }
+        if let Phase::Holding(holding) = &self.phase {
+            self.enter(now, holding.superseded_by_hint(&record));
+        }
+        if let Phase::Standby(standby) = &mut self.phase {
+            standby.on_stored(&mut self.cx, now, record, previous);
+        } else {
+            let source = Source { from_hint: true, on_standby: false };
+            self.cx.record(now, record, previous, source);
+        }
+    }
+
+    fn on_step_down(&mut self, now: Instant, notice: &StepDownNotice) {
+        let step_down = KnownStepDown {
+            by: notice.by,
+            token: notice.token,
+            revision: notice.revision,
+            clear_at: now + with_drift(notice.left),
+        };
+        self.cx.evidence.record_step_down(step_down);
+        if let Phase::Holding(holding) = &mut self.phase {
+            holding.on_step_down(&step_down);
+        }
+    }
+
+    /// A hint suggests a read, or hints have begun or ended.
+    fn read_soon(&mut self, now: Instant) {
+        let spread = read_spread(self.cx.coverage);
+        let soon = now + spread.mul_f64(self.cx.random.f64());
+        match &mut self.phase {
+            Phase::Standby(standby) => standby.read_soon(&self.cx, now, spread, soon),
+            Phase::Holding(holding) => holding.read_soon(),
+            _ => {}
+        }
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
-    Rest,
-    Standby,
-    Office,
-    Leaving,
+/// What a candidate that is one of several shows the others, and how it is held back.
+impl Campaign {
+    /// Has it only watch, before it begins.
+    pub(super) fn begin_ineligible(&mut self) {
+        self.cx.settings.stands = false;
+    }
+
+    /// Has it take part from now on, or only watch. One that comes to take part reads first, within `spread`, as what it
+    /// knows may be old. One that holds the entry, or whose create is in flight, is not touched.
+    pub(super) fn set_eligible(&mut self, now: Instant, eligible: bool, spread: Duration) {
+        if self.cx.settings.stands == eligible {
+            return;
+        }
+        self.cx.settings.stands = eligible;
+        let at = now + spread.mul_f64(self.cx.random.f64());
+        if let Phase::Standby(standby) = &mut self.phase
+            && eligible
+        {
+            standby.becomes_eligible(at);
+        }
+        self.handle(now, Event::Wake);
+    }
+
+    /// Whether it holds the entry, cooling down or leading.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Holding(_))
+    }
+
+    /// The token and the deadline, while it leads.
+    pub(super) fn term(&self) -> Option<(Token, Instant)> {
+        match &self.phase {
+            Phase::Holding(holding) => holding.term(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_stepping_down(&self) -> bool {
+        matches!(self.phase, Phase::SteppingDown(_))
+    }
+
+    pub(super) fn has_heard(&self) -> bool {
+        self.cx.heard_from_lock
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+
+    /// Another candidate that holds the entry, as far as is known.
+    pub(super) fn other_holder(&self, now: Instant) -> Option<&Leader> {
+        self.cx.other_holder(now)
+    }
+
+    /// When what was last seen of other holders entitles them to nothing any more.
+    pub(super) fn others_end(&self) -> Instant {
+        self.cx.evidence.seen_leases_end()
+    }
+
+    /// What keeps it from acquiring the entry that another try soon will not fix.
+    pub(super) fn refusal(&self) -> Option<&Failure> {
+        self.cx.refusal()
+    }
+}
+
+/// What a model checker needs of a campaign.
+#[cfg(feature = "_model")]
+impl Campaign {
+    /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.
+    pub fn fork(&self, seed: u64, backoff: Box<dyn BackoffPolicy>) -> Self {
+        let Self { cx, phase } = self;
+        Self { cx: cx.fork(seed, backoff), phase: phase.clone() }
+    }
+
+    /// Takes down all that decides what this candidate does from `now` on, as long as its policy ignores how often it
+    /// polled, none of Choria's candidates takes part, and it is copied with one and the same seed before each event.
+    pub fn sketch(&self, now: Instant, to: &mut dyn Sketch) {
+        let Self { cx, phase } = self;
+        let longest = cx.capabilities.max_lease;
+        let mut pen = Pen { now, timing: &cx.settings.timing, longest, to };
+        cx.sketch(&mut pen);
+        match phase {
+            Phase::Idle => pen.to.word(0),
+            Phase::Finished => pen.to.word(1),
+            Phase::Standby(standby) => standby.sketch(&mut pen),
+            Phase::Holding(holding) => holding.sketch(&mut pen),
+            Phase::SteppingDown(stepping_down) => stepping_down.sketch(&mut pen),
+        }
+    }
 }

@@ -1,192 +1,399 @@
-//! What a campaign knows of the entry: who held it last, how it came to be free, who conceded.
+//! The evidence of a candidate: which entries it has seen, how the last one went, who stepped down, and what its own
+//! writes had to wait for.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::elector::{At, Campaign, Phase};
-use super::requests::{Kind, Outstanding};
-use super::types::{Action, Leader};
-use super::vacancy::{Circumstances, Conceded, Sighting, Vacancy};
-use crate::lock::{Capabilities, Content, Entry, Record, Revision, StepDownNotice, Tombstone};
+use super::cool_down::{CoolDownInputs, CoolDownWait, Until, WaitReason};
+#[cfg(feature = "_model")]
+use super::fingerprint::Pen;
+use super::types::{Leader, Settings};
+use super::vacancy::{KnownStepDown, SeenEntry, Vacancy};
+use crate::lock::{Capabilities, Content, Entry, Mark, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
-impl Campaign {
-    pub(super) fn hear_concession(&mut self, now: Instant, notice: StepDownNotice) {
-        let conceded = Conceded {
-            by: notice.by,
-            token: notice.token,
-            revision: notice.revision,
-            clear_at: now + with_drift(notice.left),
-        };
-        self.remember_concession(conceded);
+/// What a candidate knows of the entry. Knows no phase.
+#[derive(Debug, Clone)]
+pub(super) struct Evidence {
+    last_seen: Option<SeenEntry>,
+    /// When the leases of all entries of others that were seen are over.
+    seen_leases_end: Instant,
+    vacancy: Option<Vacancy>,
+    /// When what is known about the entry was last learned.
+    learned_at: Instant,
+    step_downs: VecDeque<KnownStepDown>,
+    /// When no holder before us can be leading any more, by what our last entry had to wait.
+    own_cool_down_ends: Instant,
+    /// Until when work of our own last term may continue that would not stop.
+    work_may_last_until: Instant,
+    /// What a create that was refused had to wait for, should it turn out to be in the lock.
+    refused_wait: Duration,
+    /// The number of our last create over nothing. Until then no create over something is under way any more.
+    last_over_nothing: u64,
+    /// Where a create of ours is known to have landed; what it had to wait for is in the two above.
+    known_create: Option<Revision>,
+    /// Until when an entry of ours may stand in the lock, whether we know of it or not.
+    entry_may_stand_until: Instant,
+}
+
+impl Evidence {
+    /// How many step-downs are remembered.
+    const MAX_STEP_DOWNS: usize = 16;
+
+    pub fn new() -> Self {
+        Self {
+            last_seen: None,
+            seen_leases_end: Instant::ORIGIN,
+            vacancy: None,
+            learned_at: Instant::ORIGIN,
+            step_downs: VecDeque::new(),
+            own_cool_down_ends: Instant::ORIGIN,
+            work_may_last_until: Instant::ORIGIN,
+            refused_wait: Duration::ZERO,
+            last_over_nothing: 0,
+            known_create: None,
+            entry_may_stand_until: Instant::ORIGIN,
+        }
     }
 
-    pub(super) fn remember_concession(&mut self, conceded: Conceded) {
-        if self.conceded.len() == Self::REMEMBERED {
-            self.conceded.pop_front();
-        }
-        self.conceded.push_back(conceded);
-        if let Phase::Office(office) = &mut self.phase {
-            office.hear_concession(&conceded);
-        }
+    pub fn last_seen(&self) -> Option<&SeenEntry> {
+        self.last_seen.as_ref()
     }
 
-    pub(super) fn hear(
-        &mut self,
-        now: Instant,
-        record: Record,
-        previous: Option<Option<Revision>>,
-    ) {
-        // What a tombstone replaced, which a read does not tell. An entry with its revision is the very one that the lock called expired:
-        // what that one replaced is not the last write.
+    pub fn seen_leases_end(&self) -> Instant {
+        self.seen_leases_end
+    }
+
+    pub fn vacancy(&self) -> Option<&Vacancy> {
+        self.vacancy.as_ref()
+    }
+
+    pub fn learned_at(&self) -> Instant {
+        self.learned_at
+    }
+
+    pub fn step_downs(&self) -> impl Iterator<Item = &KnownStepDown> {
+        self.step_downs.iter()
+    }
+
+    /// The newest revision known of.
+    pub fn newest_revision(&self) -> Revision {
+        let seen = self.last_seen.as_ref().map(|seen| seen.revision);
+        seen.max(self.vacancy.as_ref().and_then(Vacancy::revision)).unwrap_or(Revision(0))
+    }
+
+    /// What a tombstone replaced, which a read does not tell. An entry with its revision is the very one that the lock
+    /// called expired: what that one replaced is not the last write.
+    pub fn record_previous(&mut self, record: &Record, previous: Option<Revision>) {
         if let Some(known) = &mut self.vacancy
             && known.tombstone.as_ref().is_some_and(|t| t.0 == record.revision)
             && matches!(record.content, Content::Vacant(_))
         {
-            known.previous = known.previous.or(previous.flatten());
-        }
-        if record.revision <= self.newest_revision() || self.office_expects(&record) {
-            return;
-        }
-        let revision = record.revision;
-        let mine = matches!(&record.content, Content::Held(entry) if self.is_mine(entry));
-        let writing =
-            matches!(self.outstanding, Some(Outstanding { kind: Kind::Write { .. }, .. }));
-        if mine && writing {
-            return; // its answer is on the way
-        }
-        self.deposed_by_hint(now, &record);
-        let held = self.learn(now, record, previous, true);
-        if self.phase_kind() == At::Standby {
-            match (held, mine) {
-                (true, true) => self.take_up_own(now, revision),
-                (true, false) => self.rest(now),
-                (false, _) => self.plan_to_ask(now, true),
-            }
+            known.previous = known.previous.or(previous);
         }
     }
 
-    /// The newest revision known of.
-    pub(super) fn newest_revision(&self) -> Revision {
-        let seen = self.last_seen.as_ref().map(|seen| seen.revision);
-        let tombstone = self.vacancy.as_ref().and_then(|v| v.tombstone.as_ref()).map(|t| t.0);
-        seen.max(tombstone).unwrap_or(Revision(0))
-    }
-
-    /// Remembers a record. Answers whether it is somebody's entry, rather than a tombstone.
-    pub(super) fn learn(
+    /// Remembers an entry, and returns its holder.
+    pub fn record_entry(
         &mut self,
         at: Instant,
-        record: Record,
-        previous: Option<Option<Revision>>,
-        heard: bool,
-    ) -> bool {
+        revision: Revision,
+        entry: Entry,
+        from_hint: bool,
+        is_me: bool,
+        capabilities: &Capabilities,
+    ) -> Leader {
         self.learned_at = self.learned_at.max(at);
-        match record.content {
-            Content::Held(entry) => {
-                self.refusals.seen(record.revision);
-                let is_me = self.is_mine(&entry);
-                let sighting = match self.last_seen.take() {
-                    // Of one write: two histories of a store may give out one revision.
-                    Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,
-                    _ => Sighting { revision: record.revision, entry, at, heard },
-                };
-                if !is_me {
-                    let Capabilities { max_lease, expires_entries: expires, .. } =
-                        self.capabilities;
-                    let ends = sighting.right_ends(max_lease, expires);
-                    self.rights_seen_end = self.rights_seen_end.max(ends);
-                }
-                self.vacancy = None;
-                let Entry { identity, mark, ttl: life, advertisement } = &sighting.entry;
-                let lease = mark.as_ref().map_or(*life, |mark| mark.lease);
-                let leader = Leader {
-                    identity: Arc::clone(identity),
-                    token: sighting.term().map(|(_, token)| token),
-                    since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
-                    advertisement: advertisement.clone(),
-                    seen: sighting.at,
-                    lease: lease.min(self.capabilities.max_lease),
-                    is_me,
-                };
-                self.last_seen = Some(sighting);
-                // An entry that was judged to be as good as free stays so until it changes, however often it is read.
-                if is_me || self.phase_kind() != At::Standby || !self.has_outlived(at) {
-                    self.tell_leader(Some(leader));
-                }
-                true
-            }
-            Content::Vacant(tombstone) => {
-                // The entry itself, which the lock calls expired: nothing has followed it.
-                let itself = tombstone == Tombstone::Expired
-                    && self.last_seen.as_ref().is_some_and(|s| s.revision == record.revision);
-                let previous = if itself { Some(Some(record.revision)) } else { previous };
-                self.learn_vacancy(at, Some((record.revision, tombstone)), previous, false);
-                false
-            }
+        let Capabilities { max_lease, expires_entries: expires, .. } = *capabilities;
+        let seen = match self.last_seen.take() {
+            // Of one write: two histories of a store may give out one revision.
+            Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,
+            _ => SeenEntry { revision, entry, at, from_hint },
+        };
+        if !is_me {
+            let ends = seen.lease_ends(max_lease, expires);
+            self.seen_leases_end = self.seen_leases_end.max(ends);
         }
+        self.vacancy = None;
+        let Entry { identity, mark, ttl: life, advertisement } = &seen.entry;
+        let lease = mark.as_ref().map_or(*life, |mark| mark.lease);
+        let leader = Leader {
+            identity: Arc::clone(identity),
+            token: seen.term().map(|(_, token)| token),
+            since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
+            advertisement: advertisement.clone(),
+            seen: seen.at,
+            lease: lease.min(max_lease),
+            is_me,
+        };
+        self.last_seen = Some(seen);
+        leader
     }
 
-    pub(super) fn learn_vacancy(
+    /// Remembers a tombstone, and what it replaced as far as the lock states it.
+    pub fn record_tombstone(
+        &mut self,
+        at: Instant,
+        revision: Revision,
+        tombstone: Tombstone,
+        previous: Option<Revision>,
+    ) {
+        // The entry itself, which the lock calls expired: nothing has followed it.
+        let itself = tombstone == Tombstone::Expired
+            && self.last_seen.as_ref().is_some_and(|s| s.revision == revision);
+        let previous = if itself { Some(revision) } else { previous };
+        self.record_vacancy(at, Some((revision, tombstone)), previous, false);
+    }
+
+    /// Remembers that the entry is vacant.
+    pub fn record_vacancy(
         &mut self,
         at: Instant,
         tombstone: Option<(Revision, Tombstone)>,
-        previous: Option<Option<Revision>>,
+        previous: Option<Revision>,
         empty_is_proof: bool,
     ) {
         self.learned_at = self.learned_at.max(at);
-        let same = |known: &Vacancy| {
-            known.tombstone.as_ref().map(|t| t.0) == tombstone.as_ref().map(|t| t.0)
-        };
+        let same = |known: &Vacancy| known.revision() == tombstone.as_ref().map(|t| t.0);
         match &mut self.vacancy {
             Some(known) if same(known) => {
-                known.previous = known.previous.or(previous.flatten());
+                known.previous = known.previous.or(previous);
                 known.empty_is_proof = empty_is_proof;
             }
-            // A tombstone in the place of another: there was no holder between them, so it says nothing that the first did not.
-            Some(known) if known.is_followed_by(previous.flatten()) => {
+            // A tombstone in the place of another: there was no holder between them, so it shows nothing that the first
+            // did not.
+            Some(known) if known.is_followed_by(previous) => {
                 let revision = tombstone.map(|(revision, _)| revision);
                 if let (Some(known), Some(revision)) = (&mut known.tombstone, revision) {
                     known.0 = revision;
                 }
             }
             _ => {
-                self.vacancy = Some(Vacancy {
-                    tombstone,
-                    previous: previous.flatten(),
-                    first_seen: at,
-                    empty_is_proof,
-                });
+                self.vacancy =
+                    Some(Vacancy { tombstone, previous, first_seen: at, empty_is_proof });
             }
         }
-        self.tell_leader(None);
     }
 
-    pub(super) fn tell_leader(&mut self, leader: Option<Leader>) {
-        let changed = match (&self.leader, &leader) {
-            (Some(known), Some(leader)) => !known.is_told_as(leader),
-            (known, leader) => known.is_some() != leader.is_some(),
-        };
-        self.leader = leader;
-        if changed {
-            self.act(Action::Leader(self.leader.clone()));
+    /// Remembers the step-down of a holder.
+    pub fn record_step_down(&mut self, step_down: KnownStepDown) {
+        if self.step_downs.len() == Self::MAX_STEP_DOWNS {
+            self.step_downs.pop_front();
         }
+        self.step_downs.push_back(step_down);
     }
 
-    pub(super) fn is_mine(&self, entry: &Entry) -> bool {
-        entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == self.settings.nonce)
-    }
-
-    pub(super) fn circumstances(&self, now: Instant) -> Circumstances<'_> {
-        Circumstances {
+    /// What the wait of a create depends on.
+    pub fn inputs(
+        &self,
+        now: Instant,
+        settings: &Settings,
+        capabilities: &Capabilities,
+    ) -> CoolDownInputs<'_> {
+        CoolDownInputs {
             now,
-            max_lease: self.capabilities.max_lease,
-            lease: self.settings.timing.lease(),
-            policy: self.settings.cool_down,
-            choria_peers: self.settings.choria_peers,
-            lock_expires: self.capabilities.expires_entries,
+            nonce: settings.nonce,
+            max_lease: capabilities.max_lease,
+            lease: settings.timing.lease(),
+            policy: settings.cool_down,
+            choria_peers: settings.choria_peers,
+            lock_expires: capabilities.expires_entries,
             last_seen: self.last_seen.as_ref(),
-            rights_seen_end: self.rights_seen_end,
+            seen_leases_end: self.seen_leases_end,
+            step_downs: &self.step_downs,
         }
+    }
+
+    /// The earliest instant at which no other candidate can be leading, for a create over `expected`.
+    pub fn wait(
+        &self,
+        now: Instant,
+        expected: Option<Revision>,
+        settings: &Settings,
+        capabilities: &Capabilities,
+    ) -> CoolDownWait {
+        let blind = Vacancy {
+            tombstone: None,
+            previous: None,
+            first_seen: now,
+            empty_is_proof: capabilities.empty_is_proof,
+        };
+        let mut wait = self
+            .vacancy
+            .as_ref()
+            .filter(|vacancy| vacancy.revision() == expected)
+            .unwrap_or(&blind)
+            .wait(&self.inputs(now, settings, capabilities));
+        wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));
+        wait
+    }
+
+    /// What `wait` comes to once its create is known to be stored. `heard_meanwhile`: something was received while it was
+    /// under way, when the leases seen were over at `seen_leases_end`.
+    pub fn wait_of_stored(
+        &self,
+        mut wait: CoolDownWait,
+        heard_meanwhile: bool,
+        seen_leases_end: Instant,
+        capabilities: &Capabilities,
+    ) -> CoolDownWait {
+        // What was reckoned without reading, now that the lock has stated what emptiness shows.
+        let Capabilities { can_read: reads, empty_is_proof, max_lease, .. } = *capabilities;
+        if !reads && !empty_is_proof && self.vacancy.is_none() {
+            wait.after_create = wait.after_create.max(with_drift(max_lease));
+        }
+        // Both may have been at one instant.
+        if heard_meanwhile || self.seen_leases_end > seen_leases_end {
+            // An entry that came and went while the create was under way: purged, as it left nothing that refuses us.
+            wait.not_before(Until::new(self.seen_leases_end, WaitReason::SeenLease));
+        }
+        wait
+    }
+
+    /// What our own writes so far had to wait for: those of unknown outcome (`unsettled`) and those before.
+    pub fn own_cool_down<'a>(
+        &self,
+        now: Instant,
+        unsettled: impl Iterator<Item = &'a CoolDownWait>,
+    ) -> Duration {
+        unsettled
+            .map(|wait| wait.left(now))
+            .chain([self.own_cool_down_ends.saturating_since(now), self.refused_wait])
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// When no holder before us can be leading any more, by what our last entry had to wait.
+    pub fn own_cool_down_ends(&self) -> Instant {
+        self.own_cool_down_ends
+    }
+
+    /// The cool-down of the entry that we hold ends then.
+    pub fn set_own_cool_down(&mut self, ends: Instant) {
+        self.own_cool_down_ends = ends;
+    }
+
+    fn extend_own_cool_down(&mut self, ends: Instant) {
+        self.own_cool_down_ends = self.own_cool_down_ends.max(ends);
+    }
+
+    /// A write was sent whose entry lives for `life`. `over_nothing`: the number of a create that expects no entry.
+    pub fn record_write(&mut self, now: Instant, life: Duration, over_nothing: Option<u64>) {
+        if let Some(number) = over_nothing {
+            self.last_over_nothing = number;
+        }
+        self.entry_may_stand_until = self.entry_may_stand_until.max(now + life);
+    }
+
+    /// A refusal may be wrong: a create that landed can be reported as another candidate's, and one that was sent twice can
+    /// land after its refusal. Should the entry turn out to be ours, this is still to be waited for.
+    pub fn record_refused_create(&mut self, wait: &CoolDownWait) {
+        self.extend_own_cool_down(wait.until.at);
+        self.refused_wait = self.refused_wait.max(wait.after_create);
+    }
+
+    /// Our create was stored: the entry is ours, until the cool-down ends without leading.
+    pub fn record_held(&mut self, created: Revision, cool_down_ends: Instant) {
+        self.known_create = Some(created);
+        self.vacancy = None;
+        self.own_cool_down_ends = cool_down_ends;
+        self.refused_wait = Duration::ZERO;
+    }
+
+    /// No other candidate leads before the entry has expired; nor do we, beside work of ours that still runs.
+    pub fn record_running_work(&mut self, deadline: Instant) {
+        self.extend_own_cool_down(deadline);
+        self.work_may_last_until = self.work_may_last_until.max(deadline);
+    }
+
+    /// Whether an entry of ours may stand in the lock.
+    pub fn entry_may_stand(&self, now: Instant) -> bool {
+        now < self.entry_may_stand_until
+    }
+
+    /// No entry of ours stands in the lock any more.
+    pub fn record_no_own_entry(&mut self, now: Instant) {
+        self.entry_may_stand_until = now;
+    }
+
+    /// Our own entry stands there. A create over nothing may have landed at any time until now, after others came and went
+    /// without a trace: then they are waited for from now on. `in_doubt`: the outcome of its write is not known.
+    pub fn record_own_entry(
+        &mut self,
+        now: Instant,
+        revision: Revision,
+        mark: &Mark,
+        in_doubt: bool,
+        settings: &Settings,
+        capabilities: &Capabilities,
+    ) {
+        let created = mark.token.is_none() && self.known_create != Some(revision);
+        if !created || mark.write.number > self.last_over_nothing {
+            return;
+        }
+        self.known_create = Some(revision);
+        // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent over.
+        if !(in_doubt && capabilities.empty_is_proof) {
+            // What is waited for where nothing is known about who wrote before.
+            let nothing =
+                Vacancy { tombstone: None, previous: None, first_seen: now, empty_is_proof: false };
+            let full = nothing.wait(&self.inputs(now, settings, capabilities)).after_create;
+            self.extend_own_cool_down(now + full);
+        }
+        // An entry that came and went meanwhile without a trace: purged.
+        self.extend_own_cool_down(self.seen_leases_end);
+    }
+
+    /// Our own entry counts as released, with what its write still had to wait.
+    pub fn adopt_own_entry(
+        &mut self,
+        now: Instant,
+        revision: Revision,
+        left: Duration,
+        settings: &Settings,
+    ) {
+        // Read again, it must not look as if nothing had to be waited for.
+        self.extend_own_cool_down(now + left);
+        self.refused_wait = Duration::ZERO;
+        self.vacancy = Some(Vacancy {
+            tombstone: Some((revision, Tombstone::Released { by: settings.nonce, left })),
+            previous: None,
+            first_seen: now,
+            empty_is_proof: false,
+        });
+    }
+
+    /// `in_flight`: when the request in flight was sent, and when the leases seen by then are over.
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>, in_flight: Option<(Instant, Instant)>) {
+        let Self {
+            last_seen,
+            seen_leases_end,
+            vacancy,
+            learned_at,
+            step_downs,
+            own_cool_down_ends,
+            work_may_last_until,
+            refused_wait,
+            last_over_nothing,
+            known_create,
+            entry_may_stand_until,
+        } = self;
+        let saw_others = in_flight.is_some_and(|(_, seen)| *seen_leases_end > seen);
+        pen.flags(&[*learned_at == pen.now, saw_others]);
+        pen.to.word(in_flight.map_or(9, |(sent, _)| learned_at.cmp(&sent) as i8 as u64));
+        let instants =
+            [seen_leases_end, own_cool_down_ends, work_may_last_until, entry_may_stand_until];
+        for at in instants {
+            pen.until(*at);
+        }
+        pen.to.word(Pen::nanos(*refused_wait));
+        pen.to.write(*last_over_nothing);
+        pen.each(known_create, Pen::revision);
+        pen.each(last_seen, |pen, seen| seen.sketch(pen));
+        pen.each(vacancy, |pen, vacancy| vacancy.sketch(pen));
+        pen.each(step_downs, |pen, step_down| step_down.sketch(pen));
     }
 }

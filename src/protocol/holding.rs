@@ -3,43 +3,82 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cause::Cause;
-use super::elector::{Campaign, Phase};
-use super::requests::{Draft, Kind, Outstanding};
+use super::context::{Context, Source};
+use super::cool_down::{Until, WaitReason};
+#[cfg(feature = "_model")]
+use super::fingerprint::Pen;
+use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::retries::Retries;
-use super::types::{Action, Failure, Leader};
-use super::vacancy::{Conceded, Predecessor, Wait};
+use super::transition::{EndedTerm, Next, StoredCreate};
+use super::types::{Action, Cause, Failure, Leader};
+use super::vacancy::{KnownStepDown, Predecessor};
 use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 
 #[derive(Debug, Clone)]
-pub(super) struct Office {
-    pub token: Token,
-    pub revision: Revision,
-    pub since: Instant,
+pub(super) struct Holding {
+    token: Token,
+    revision: Revision,
+    since: Instant,
     /// When the right to lead ends: from before the sending of the last write that succeeded.
-    pub deadline: Instant,
-    /// When the cool-down is over.
-    pub lead_at: Instant,
-    /// What no notice can bring forward.
-    pub floor: Instant,
-    pub concedes: Option<Predecessor>,
-    /// Whether [`Action::Begin`] has been said.
-    pub began: bool,
-    pub renew_at: Instant,
-    pub retries: Option<Retries>,
-    pub last_failure: Option<Failure>,
-    /// Look at the entry.
-    pub check: bool,
+    deadline: Instant,
+    /// When the cool-down is over, and what it waits for.
+    lead_at: Until,
+    /// What no step-down notice can bring forward.
+    floor: Until,
+    predecessor: Option<Predecessor>,
+    /// Whether [`Action::Begin`] has been returned.
+    began: bool,
+    renew_at: Instant,
+    retries: Option<Retries>,
+    last_failure: Option<Failure>,
+    /// Read the entry.
+    check: bool,
     /// No earlier than this.
-    pub check_from: Instant,
+    check_from: Instant,
 }
 
-impl Office {
-    pub(super) fn next_wake(&self, grace: Duration, busy: bool) -> Instant {
+impl Holding {
+    pub fn new(cx: &mut Context, now: Instant, stored: StoredCreate) -> Self {
+        let StoredCreate { created, sent, wait } = stored;
+        cx.requests.settle_all();
+        let mut holding = Self {
+            token: created.into(),
+            revision: created,
+            since: sent,
+            deadline: sent + cx.settings.timing.tenure(),
+            lead_at: wait.ends(now),
+            floor: wait.floor,
+            predecessor: wait.predecessor,
+            began: false,
+            renew_at: sent + cx.settings.timing.renewal(),
+            retries: None,
+            last_failure: None,
+            check: false,
+            check_from: now,
+        };
+        for step_down in cx.evidence.step_downs() {
+            holding.on_step_down(step_down);
+        }
+        cx.evidence.record_held(created, holding.lead_at.at);
+        let since_unix_ms = cx.by_wall_clock(holding.since);
+        cx.set_leader(Some(Leader {
+            identity: Arc::clone(&cx.settings.identity),
+            token: Some(holding.token),
+            since_unix_ms: Some(since_unix_ms),
+            advertisement: cx.settings.advertisement.clone(),
+            seen: now,
+            lease: cx.settings.timing.lease(),
+            is_me: true,
+        }));
+        holding
+    }
+
+    /// `busy`: a request is in flight.
+    pub fn next_wake(&self, grace: Duration, busy: bool) -> Instant {
         let mut at = self.deadline - grace;
         if !self.began {
-            at = at.min(self.lead_at);
+            at = at.min(self.lead_at.at);
         }
         if !busy {
             at = at.min(self.renew_at);
@@ -50,10 +89,38 @@ impl Office {
         at
     }
 
-    pub(super) fn hear_concession(&mut self, conceded: &Conceded) {
-        if self.concedes.is_some_and(|predecessor| predecessor.is(conceded)) {
-            self.lead_at = self.lead_at.min(conceded.clear_at.max(self.floor));
+    /// The token and the deadline, while it leads.
+    pub fn term(&self) -> Option<(Token, Instant)> {
+        self.began.then_some((self.token, self.deadline))
+    }
+
+    /// When it leads, and what it waits for until then; `None` once it leads.
+    pub fn cool_down(&self) -> Option<(Instant, WaitReason)> {
+        (!self.began).then_some((self.lead_at.at, self.lead_at.reason))
+    }
+
+    /// The end of the term. `verified`: the cause is known from an answer of the lock, not from a hint.
+    pub fn ends(&self, cause: Cause, verified: bool) -> Next {
+        let &Self { token, revision, deadline, lead_at, began, .. } = self;
+        Next::StepDown(EndedTerm { cause, verified, token, revision, deadline, lead_at, began })
+    }
+
+    /// A right that has ended is never revived: whatever is still in flight comes too late.
+    pub fn expire_if_due(&self, now: Instant) -> Next {
+        if now >= self.deadline { self.ends(self.expired(), true) } else { Next::Stay }
+    }
+
+    /// A holder has stepped down: if it is the one waited for, the wait is what that one still waited for.
+    pub fn on_step_down(&mut self, step_down: &KnownStepDown) {
+        if self.predecessor.is_some_and(|predecessor| predecessor.is(step_down)) {
+            let clear = Until::new(step_down.clear_at, WaitReason::PassedOn);
+            self.lead_at = self.lead_at.min(clear.max(self.floor));
         }
+    }
+
+    /// A hint suggests a read, or hints have begun or ended.
+    pub fn read_soon(&mut self) {
+        self.check = true;
     }
 
     fn expired(&self) -> Cause {
@@ -66,230 +133,194 @@ impl Office {
             }
         }
     }
-}
 
-impl Campaign {
-    pub(super) fn take_office(
-        &mut self,
-        now: Instant,
-        created: Revision,
-        sent: Instant,
-        wait: Wait,
-    ) {
-        self.pending.clear();
-        self.known_create = Some(created);
-        self.vacancy = None;
-        let mut office = Office {
-            token: created.into(),
-            revision: created,
-            since: sent,
-            deadline: sent + self.settings.timing.tenure(),
-            lead_at: wait.ends(now),
-            floor: wait.floor,
-            concedes: wait.concedes,
-            began: false,
-            renew_at: sent + self.settings.timing.renewal(),
-            retries: None,
-            last_failure: None,
-            check: false,
-            check_from: now,
-        };
-        for conceded in &self.conceded {
-            office.hear_concession(conceded);
-        }
-        self.own_cool_down_ends = office.lead_at;
-        let since_unix_ms = self.by_wall_clock(office.since);
-        self.refused_wait = Duration::ZERO;
-        self.tell_leader(Some(Leader {
-            identity: Arc::clone(&self.settings.identity),
-            token: Some(office.token),
-            since_unix_ms: Some(since_unix_ms),
-            advertisement: self.settings.advertisement.clone(),
-            seen: now,
-            lease: self.settings.timing.lease(),
-            is_me: true,
-        }));
-        self.phase = Phase::Office(office);
-        if self.stopping {
-            self.leave_office(now, Cause::Stopped, true);
-        }
-    }
-
-    /// A right that has ended is never revived: whatever is still under way comes too late.
-    pub(super) fn end_what_has_expired(&mut self, now: Instant) {
-        if let Phase::Office(office) = &self.phase
-            && now >= office.deadline
-        {
-            let cause = office.expired();
-            self.leave_office(now, cause, true);
-        }
-    }
-
-    pub(super) fn proceed_office(&mut self, now: Instant) {
-        let timing = self.settings.timing;
-        let Phase::Office(office) = &mut self.phase else { return };
-        let stop_at = office.deadline - timing.grace();
+    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
+        let timing = cx.settings.timing;
+        let stop_at = self.deadline - timing.grace();
         if now >= stop_at {
-            let cause = office.expired();
-            return self.leave_office(now, cause, true);
+            return self.ends(self.expired(), true);
         }
-        if !office.began && now >= office.lead_at {
-            office.began = true;
-            let (token, deadline) = (office.token, office.deadline);
-            self.own_cool_down_ends = now;
-            self.act(Action::Begin { token, deadline });
+        if !self.began && now >= self.lead_at.at {
+            self.began = true;
+            cx.evidence.set_own_cool_down(now);
+            cx.act(Action::Begin { token: self.token, deadline: self.deadline });
         }
-        if self.outstanding.is_some() {
-            return;
+        if cx.requests.is_busy() {
+            return Next::Stay;
         }
-        let Phase::Office(office) = &mut self.phase else { return };
         let timeout = timing.attempt().min(stop_at.saturating_since(now));
-        if now >= office.renew_at {
-            let (expected, token, since) = (office.revision, office.token, office.since);
+        if now >= self.renew_at {
+            let (expected, token, since) = (Some(self.revision), Some(self.token), self.since);
             let left =
-                if office.began { Duration::ZERO } else { office.lead_at.saturating_since(now) };
-            let life = self.life(left);
-            let (expected, token) = (Some(expected), Some(token));
-            let draft = Draft { expected, token, since, life, timeout, wait: None };
-            return self.request_write(now, draft);
+                if self.began { Duration::ZERO } else { self.lead_at.at.saturating_since(now) };
+            let life = cx.entry_life(left);
+            cx.write(now, WriteDraft { expected, token, since, life, timeout, wait: None });
+            return Next::Stay;
         }
-        // After the renewal, which tells as much: looks that fail must not keep renewals from being sent.
-        office.check &= self.capabilities.can_read;
-        if office.check && now >= office.check_from {
-            office.check = false;
-            office.check_from = now + timing.renewal() / 8;
-            self.request_read(now, timeout);
+        // After the renewal, which shows as much: reads that fail must not keep renewals from being sent.
+        self.check &= cx.capabilities.can_read;
+        if self.check && now >= self.check_from {
+            self.check = false;
+            self.check_from = now + timing.renewal() / 8;
+            cx.read(now, timeout);
         }
+        Next::Stay
     }
 
-    pub(super) fn renewal_answered(
+    pub fn on_written(
         &mut self,
+        cx: &mut Context,
         now: Instant,
-        outstanding: Outstanding,
+        request: &InFlightRequest,
         answer: Result<Revision, Failure>,
-    ) {
-        let Kind::Write { number } = outstanding.kind else { return };
-        let fresh = self.retries();
-        let reads = self.capabilities.can_read;
-        let ambiguous = self.pending.iter().any(|p| p.number != number);
-        let Phase::Office(office) = &mut self.phase else { return };
+    ) -> Next {
+        let RequestKind::Write { number } = request.kind else { return Next::Stay };
+        let fresh = cx.retries();
+        let reads = cx.capabilities.can_read;
         match answer {
             Ok(revision) => {
-                office.revision = revision;
-                self.renewed(outstanding.sent);
+                self.revision = revision;
+                self.renewed(cx, request.sent);
             }
-            // Ours, applied and reported lost, or somebody else's: a look tells.
+            // Ours, applied and reported lost, or another candidate's: a read shows which.
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
-                self.pending.retain(|p| p.number != number);
-                office.last_failure = Some(failure);
-                office.check = true;
-                office.check_from = now;
+                cx.requests.settle(number);
+                self.last_failure = Some(failure);
+                self.check = true;
+                self.check_from = now;
                 // A cluster also refuses for another write that is still in flight: not again without a delay.
-                let delay = office.retries.get_or_insert(fresh).next();
-                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+                let delay = self.retries.get_or_insert(fresh).next();
+                self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
             }
             // It cannot be told. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
-                self.leave_office(now, Cause::Usurped { by: None }, !ambiguous);
+                let ambiguous = cx.requests.has_other_unsettled(number);
+                return self.ends(Cause::Usurped { by: None }, !ambiguous);
             }
             Err(failure) => {
                 if failure.kind != LockErrorKind::OutcomeUnknown {
-                    self.pending.retain(|p| p.number != number);
+                    cx.requests.settle(number);
                 }
-                office.last_failure = Some(failure);
-                let delay = office.retries.get_or_insert(fresh).next();
-                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+                self.last_failure = Some(failure);
+                let delay = self.retries.get_or_insert(fresh).next();
+                self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
             }
         }
+        Next::Stay
     }
 
     /// A write of the holder's that was sent at `sent` has been applied.
-    fn renewed(&mut self, sent: Instant) {
-        let timing = self.settings.timing;
-        let Phase::Office(office) = &mut self.phase else { return };
-        office.deadline = office.deadline.max(sent + timing.tenure());
-        office.renew_at = sent + timing.renewal();
-        office.retries = None;
-        office.last_failure = None;
-        let (began, deadline) = (office.began, office.deadline);
-        self.pending.clear();
-        if let Some(me) = &mut self.leader {
+    fn renewed(&mut self, cx: &mut Context, sent: Instant) {
+        let timing = cx.settings.timing;
+        self.deadline = self.deadline.max(sent + timing.tenure());
+        self.renew_at = sent + timing.renewal();
+        self.retries = None;
+        self.last_failure = None;
+        cx.requests.settle_all();
+        if let Some(me) = &mut cx.leader {
             me.seen = sent;
         }
-        if began {
-            self.act(Action::Extend { deadline });
+        if self.began {
+            cx.act(Action::Extend { deadline: self.deadline });
         }
     }
 
-    pub(super) fn office_read(&mut self, now: Instant, answer: Result<Reading, Failure>) {
-        let fresh = self.retries();
-        let nonce = self.settings.nonce;
-        let durable = self.capabilities.reads_are_durable;
-        let Phase::Office(office) = &mut self.phase else { return };
+    pub fn on_read(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        answer: Result<Reading, Failure>,
+    ) -> Next {
+        let fresh = cx.retries();
+        let durable = cx.capabilities.reads_are_durable;
         match answer {
             Err(failure) => {
-                office.last_failure = Some(failure);
-                office.check = true;
-                let delay = office.retries.get_or_insert(fresh).next();
-                office.check_from = now + delay.unwrap_or(Duration::from_secs(1));
+                self.last_failure = Some(failure);
+                self.check = true;
+                let delay = self.retries.get_or_insert(fresh).next();
+                self.check_from = now + delay.unwrap_or(Duration::from_secs(1));
             }
             Ok(Reading::Empty { proof }) => {
-                self.learn_vacancy(now, None, None, proof);
-                self.leave_office(now, Cause::Evicted, true);
+                cx.record_vacancy(now, None, None, proof);
+                return self.ends(Cause::Evicted, true);
             }
             Ok(Reading::Found(record)) => {
-                let mine = match &record.content {
-                    Content::Held(entry) => entry.mark.as_ref().filter(|m| m.write.nonce == nonce),
-                    Content::Vacant(_) => None,
-                };
-                let Some(mark) = mine else {
-                    let cause = deposed_by(&record, office);
-                    // Older than our own write: a lock that was made anew, or a read that went back in time. Then our
+                let Some(mark) = cx.own_mark_in(&record) else {
+                    let cause = self.superseded_by(&record);
+                    // Older than our own write: a lock that was created anew, or a read that went back in time. Then our
                     // entry may still be there, and must not keep others out.
-                    let verified = record.revision > office.revision;
-                    self.learn(now, record, None, false);
-                    return self.leave_office(now, cause, verified);
+                    let verified = record.revision > self.revision;
+                    cx.record(now, record, None, Source { from_hint: false, on_standby: false });
+                    return self.ends(cause, verified);
                 };
-                if record.revision > office.revision {
+                if record.revision > self.revision {
                     if mark.token.is_none() {
                         // A create of before that landed late: what we held is gone, and others may have held it since.
-                        return self.leave_office(now, Cause::Evicted, true);
+                        return self.ends(Cause::Evicted, true);
                     }
                     // A renewal whose reply was lost. It counts from when *it* was sent.
-                    office.revision = record.revision;
-                    let write = self.pending.iter().find(|p| p.number == mark.write.number);
+                    self.revision = record.revision;
+                    let write = cx.requests.unsettled(mark.write.number);
                     match write.map(|write| write.sent) {
-                        Some(sent) if durable => self.renewed(sent),
+                        Some(sent) if durable => self.renewed(cx, sent),
                         // It may still be lost. The next renewal is due already, and its acknowledgement covers both.
                         Some(_) => {}
-                        None => office.renew_at = now,
+                        None => self.renew_at = now,
                     }
                 }
             }
         }
+        Next::Stay
     }
 
     /// Whether a stored write is no news to a holder: it is older than the holder's last one, or the holder's own,
     /// whose answer is on the way.
-    pub(super) fn office_expects(&self, record: &Record) -> bool {
-        let Phase::Office(office) = &self.phase else { return false };
-        record.revision <= office.revision
-            || matches!(&record.content, Content::Held(entry) if self.is_mine(entry))
+    pub fn expects(&self, record: &Record, mine: bool) -> bool {
+        record.revision <= self.revision || mine
     }
 
     /// A stored write that is newer than ours and is not ours: the term is over.
-    pub(super) fn deposed_by_hint(&mut self, now: Instant, record: &Record) {
-        if let Phase::Office(office) = &self.phase {
-            let cause = deposed_by(record, office);
-            self.leave_office(now, cause, false);
+    pub fn superseded_by_hint(&self, record: &Record) -> Next {
+        self.ends(self.superseded_by(record), false)
+    }
+
+    fn superseded_by(&self, record: &Record) -> Cause {
+        match &record.content {
+            Content::Held(entry) => Cause::Usurped { by: Some(Arc::clone(&entry.identity)) },
+            Content::Vacant(Tombstone::Expired) => self.expired(),
+            Content::Vacant(_) => Cause::Evicted,
         }
     }
-}
 
-fn deposed_by(record: &Record, office: &Office) -> Cause {
-    match &record.content {
-        Content::Held(entry) => Cause::Usurped { by: Some(Arc::clone(&entry.identity)) },
-        Content::Vacant(Tombstone::Expired) => office.expired(),
-        Content::Vacant(_) => Cause::Evicted,
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self {
+            token,
+            revision,
+            since: _, // for people
+            deadline,
+            lead_at,
+            floor,
+            predecessor,
+            began,
+            renew_at,
+            retries,
+            last_failure: _, // for people: an expiry and a denial are left alike
+            check,
+            check_from,
+        } = self;
+        pen.to.word(3);
+        pen.token(*token);
+        pen.revision(revision);
+        pen.until(*deadline);
+        pen.flags(&[*began, *check]);
+        if !began {
+            lead_at.sketch(pen);
+            floor.sketch(pen);
+            pen.each(predecessor, |pen, predecessor| predecessor.sketch(pen));
+        }
+        pen.until(*renew_at);
+        pen.each(retries, Pen::retries);
+        pen.until(*check_from);
     }
 }

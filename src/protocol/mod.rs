@@ -49,19 +49,22 @@
 //! ```
 
 mod backoff;
-mod cause;
+mod choria;
+mod context;
+mod cool_down;
 mod elector;
 mod evidence;
 #[cfg(feature = "_model")]
 mod fingerprint;
 mod holding;
-mod member;
+mod lock_health;
 mod multi;
 mod requests;
 mod retries;
 mod stampede;
 mod standby;
 mod stepping_down;
+mod transition;
 mod types;
 mod vacancy;
 
@@ -75,12 +78,11 @@ pub use backoff::CrateBackoff;
 #[cfg(feature = "_history")]
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
-pub use cause::Cause;
+pub use cool_down::{CoolDown, WaitReason};
 pub use elector::Campaign;
 #[cfg(feature = "_model")]
 #[doc(hidden)]
 pub use fingerprint::Sketch;
 pub use multi::Joint;
 pub(crate) use multi::MemberSettings;
-pub use types::{Action, Answer, Event, Failure, Leader, Settings, State};
-pub use vacancy::CoolDown;
+pub use types::{Action, Answer, Cause, Event, Failure, Leader, Settings, State};

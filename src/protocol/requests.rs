@@ -1,88 +1,48 @@
-//! Requests of the lock: what is under way, and what an answer, or none, shows of the lock.
+//! The request in flight, and the writes whose outcome is not known.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::elector::{At, Campaign};
-use super::types::{Action, Answer, Event, Failure};
-use super::vacancy::Wait;
-use crate::lock::{LockErrorKind, Mark, Reading, Request, Revision, Token, Write, WriteId};
+use super::cool_down::CoolDownWait;
+#[cfg(feature = "_model")]
+use super::fingerprint::Pen;
+use super::types::{Answer, Event, Failure};
+use crate::lock::{LockErrorKind, Revision, Token};
 use crate::time::clock::Instant;
 
-/// The request under way.
+/// The request in flight.
 #[derive(Debug, Clone)]
-pub(super) struct Outstanding {
-    pub id: u64,
+pub(super) struct InFlightRequest {
+    id: u64,
     pub sent: Instant,
-    pub kind: Kind,
+    pub kind: RequestKind,
     /// What a write is to replace.
     pub over: Option<Revision>,
-    /// Until when those might lead who had been seen by then.
-    pub rights_seen_end: Instant,
+    /// Until when those candidates might lead whose entries had been seen by then.
+    pub seen_leases_end: Instant,
     /// When to take it for unanswered, whatever the lock promised.
-    pub gives_up_at: Instant,
+    times_out_at: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     Read,
     Write { number: u64 },
     Release,
-    Concede,
-}
-
-/// Writes that were refused one after the other, all over the same revision.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Refusals {
-    over: Option<Revision>,
-    count: u8,
-}
-
-impl Refusals {
-    /// A cluster refuses a write while another is in flight, and an object store may: that passes.
-    const PASSING: u8 = 4;
-
-    fn add(&mut self, over: Option<Revision>) {
-        if self.over != over {
-            *self = Self { over, count: 0 };
-        }
-        self.count = self.count.saturating_add(1).min(Self::PASSING + 1);
-    }
-
-    /// All that later decisions depend on.
-    #[cfg(feature = "_model")]
-    pub fn parts(&self) -> (u8, Option<Revision>) {
-        (self.count, self.over)
-    }
-
-    /// An entry was seen.
-    pub fn seen(&mut self, revision: Revision) {
-        if self.over != Some(revision) {
-            *self = Self::default();
-        }
-    }
-
-    /// What to report once it has lasted for too long.
-    pub fn failure(&self) -> Option<Failure> {
-        (self.count > Self::PASSING).then(|| Failure {
-            kind: LockErrorKind::Conflict,
-            message: "the lock refuses every write as a conflict, though nothing else was written"
-                .into(),
-        })
-    }
+    Notify,
 }
 
 /// A write whose outcome is not known yet.
 #[derive(Debug, Clone)]
-pub(super) struct Pending {
+pub(super) struct UnsettledWrite {
     pub number: u64,
     pub sent: Instant,
     /// For a create: the wait it earns.
-    pub wait: Option<Box<Wait>>,
+    pub wait: Option<Box<CoolDownWait>>,
 }
 
 /// A write to be.
-pub(super) struct Draft {
+pub(super) struct WriteDraft {
     pub expected: Option<Revision>,
     /// `None`: it begins a term.
     pub token: Option<Token>,
@@ -90,168 +50,157 @@ pub(super) struct Draft {
     pub life: Duration,
     pub timeout: Duration,
     /// Of a create: what it earns.
-    pub wait: Option<Wait>,
+    pub wait: Option<CoolDownWait>,
 }
 
-impl Campaign {
-    pub(super) fn request(&mut self, now: Instant, kind: Kind, request: Request) {
-        self.next_request += 1;
-        let id = self.next_request;
-        let timeout = match &request {
-            Request::Read { timeout } => *timeout,
-            Request::Write(write) => write.timeout,
-            Request::Release(release) => release.timeout,
-            Request::NotifyStepDown(_) => self.settings.timing.attempt(),
-        };
-        let over = match &request {
-            Request::Write(write) => write.expected,
-            Request::Release(release) => Some(release.expected),
-            Request::Read { .. } | Request::NotifyStepDown(_) => None,
-        };
+/// Requests to the lock: at most one at a time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Requests {
+    in_flight: Option<InFlightRequest>,
+    unsettled: VecDeque<UnsettledWrite>,
+    last_request: u64,
+    last_write: u64,
+}
+
+impl Requests {
+    /// How many writes of unknown outcome are remembered.
+    const MAX_UNSETTLED: usize = 16;
+
+    /// Notes a request that is sent now, and returns its id.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        kind: RequestKind,
+        over: Option<Revision>,
+        timeout: Duration,
+        seen_leases_end: Instant,
+    ) -> u64 {
+        self.last_request += 1;
+        let id = self.last_request;
         // Later than the lock's own timeout, which says more of why.
-        let gives_up_at = now + timeout + timeout / 2 + Duration::from_millis(100);
-        let rights_seen_end = self.rights_seen_end;
-        self.outstanding =
-            Some(Outstanding { id, sent: now, kind, over, rights_seen_end, gives_up_at });
-        self.act(Action::Request { id, request });
+        let times_out_at = now + timeout + timeout / 2 + Duration::from_millis(100);
+        self.in_flight =
+            Some(InFlightRequest { id, sent: now, kind, over, seen_leases_end, times_out_at });
+        id
     }
 
-    pub(super) fn request_read(&mut self, now: Instant, timeout: Duration) {
-        self.request(now, Kind::Read, Request::Read { timeout });
-    }
-
-    pub(super) fn request_write(&mut self, now: Instant, draft: Draft) {
-        self.next_write += 1;
-        let number = self.next_write;
-        if self.pending.len() == Self::REMEMBERED {
-            self.pending.pop_front();
+    /// Notes a write that is sent now, and returns its number.
+    pub fn add_write(&mut self, now: Instant, wait: Option<CoolDownWait>) -> u64 {
+        self.last_write += 1;
+        let number = self.last_write;
+        if self.unsettled.len() == Self::MAX_UNSETTLED {
+            self.unsettled.pop_front();
         }
-        if draft.token.is_none() && draft.expected.is_none() {
-            self.last_over_nothing = number;
-        }
-        let wait = draft.wait.map(Box::new);
-        self.pending.push_back(Pending { number, sent: now, wait });
-        self.entry_may_stand_until = self.entry_may_stand_until.max(now + draft.life);
-        let write = Write {
-            expected: draft.expected,
-            identity: Arc::clone(&self.settings.identity),
-            mark: Mark {
-                write: WriteId { nonce: self.settings.nonce, number },
-                lease: draft.life,
-                token: draft.token,
-                since_unix_ms: self.by_wall_clock(draft.since),
-            },
-            ttl: draft.life,
-            advertisement: self.settings.advertisement.clone(),
-            timeout: draft.timeout,
-        };
-        self.request(now, Kind::Write { number }, Request::Write(write));
+        self.unsettled.push_back(UnsettledWrite { number, sent: now, wait: wait.map(Box::new) });
+        number
     }
 
-    /// A lock should answer within the timeout that it is given. One that hangs must not hang the campaign.
-    pub(super) fn give_up_on_what_hangs(&mut self, now: Instant, event: &Event) {
-        let Some(Outstanding { id, kind, gives_up_at, .. }) = &self.outstanding else { return };
-        let (id, answered) = (*id, matches!(event, Event::Answered { id: of, .. } if of == id));
-        if answered || now < *gives_up_at {
-            return;
+    /// Whether a request is in flight.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Whether a write is in flight.
+    pub fn is_writing(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|r| matches!(r.kind, RequestKind::Write { .. }))
+    }
+
+    /// When to take the request in flight for unanswered.
+    pub fn times_out_at(&self) -> Option<Instant> {
+        self.in_flight.as_ref().map(|request| request.times_out_at)
+    }
+
+    /// The request `id`, which is in flight no longer; `None` if it was dropped before.
+    pub fn take(&mut self, id: u64) -> Option<InFlightRequest> {
+        self.in_flight.take_if(|request| request.id == id)
+    }
+
+    /// Drops the request in flight.
+    pub fn drop_in_flight(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// The answer to the request in flight if it has timed out, unless `event` is its answer. A lock should answer within
+    /// the timeout that it is given. One that hangs must not hang the campaign.
+    pub fn timed_out(&self, now: Instant, event: &Event) -> Option<(u64, Answer)> {
+        let InFlightRequest { id, kind, times_out_at, .. } = self.in_flight.as_ref()?;
+        let answered = matches!(event, Event::Answered { id: of, .. } if of == id);
+        if answered || now < *times_out_at {
+            return None;
         }
         let hung = Failure {
             kind: LockErrorKind::OutcomeUnknown,
             message: "the lock has not answered within the timeout it was given".into(),
         };
         let answer = match kind {
-            Kind::Read => Answer::Read(Err(hung)),
-            Kind::Write { .. } => Answer::Written(Err(hung)),
-            Kind::Release => Answer::Released(Err(hung)),
-            Kind::Concede => Answer::Conceded(Err(hung)),
+            RequestKind::Read => Answer::Read(Err(hung)),
+            RequestKind::Write { .. } => Answer::Written(Err(hung)),
+            RequestKind::Release => Answer::Released(Err(hung)),
+            RequestKind::Notify => Answer::Conceded(Err(hung)),
         };
-        self.take_answer(now, id, answer);
+        Some((*id, answer))
     }
 
-    pub(super) fn take_answer(&mut self, now: Instant, id: u64, answer: Answer) {
-        let Some(outstanding) = self.outstanding.take_if(|o| o.id == id) else {
-            return; // of a request that was given up
-        };
-        let failure = match &answer {
-            Answer::Read(Err(f)) | Answer::Written(Err(f)) | Answer::Released(Err(f)) => Some(f),
-            _ => None,
-        };
-        match failure {
-            Some(failure) if failure.kind != LockErrorKind::Conflict => {
-                self.fails(failure.clone(), outstanding.kind == Kind::Read);
-            }
-            _ if outstanding.kind == Kind::Concede => {}
-            _ => {
-                self.heard_from_lock = true;
-                // A lock that frees nothing may look for evidence when it finds nothing, which takes its time.
-                let searched = matches!(&answer, Answer::Read(Ok(Reading::Empty { .. })));
-                if self.capabilities.expires_entries || !searched {
-                    self.hearing.answered(now.saturating_since(outstanding.sent));
-                }
-                match failure {
-                    _ if outstanding.kind == Kind::Read => {}
-                    None => {
-                        self.refusals = Refusals::default();
-                        self.succeeds(false);
-                    }
-                    Some(_) => {
-                        self.refusals.add(outstanding.over);
-                        match self.refusals.failure() {
-                            Some(failure) => self.fails(failure, false),
-                            None => self.succeeds(false),
-                        }
-                    }
-                }
-            }
-        }
-        let read = matches!(&answer, Answer::Read(Ok(_)));
-        match (self.phase_kind(), answer) {
-            (At::Standby, Answer::Read(answer)) => self.standby_read(now, outstanding.sent, answer),
-            (At::Standby, Answer::Written(answer)) => {
-                self.create_answered(now, outstanding, answer)
-            }
-            (At::Office, Answer::Read(answer)) => self.office_read(now, answer),
-            (At::Office, Answer::Written(answer)) => {
-                self.renewal_answered(now, outstanding, answer)
-            }
-            (At::Leaving, answer) => self.leaving_answered(now, answer),
-            _ => {}
-        }
-        if read {
-            self.succeeds(true);
-        }
+    /// The write `number`, if its outcome is not known.
+    pub fn unsettled(&self, number: u64) -> Option<&UnsettledWrite> {
+        self.unsettled.iter().find(|write| write.number == number)
     }
 
-    fn fails(&mut self, failure: Failure, reading: bool) {
-        if self.trouble.as_ref().map(|trouble| trouble.kind) != Some(failure.kind) {
-            self.act(Action::Trouble(failure.clone()));
-        }
-        self.trouble = Some(failure);
-        self.only_reading_fails = reading;
+    /// Whether the outcome of a write other than `number` is not known.
+    pub fn has_other_unsettled(&self, number: u64) -> bool {
+        self.unsettled.iter().any(|write| write.number != number)
     }
 
-    /// A standby that hears renewals reads no more: what it hears shows that the lock is in reach.
-    pub(super) fn hears_though_it_cannot_read(&mut self) {
-        use LockErrorKind::{OutcomeUnknown, Unavailable};
-        let passes = |trouble: &Failure| matches!(trouble.kind, Unavailable | OutcomeUnknown);
-        let rests = self.phase_kind() == At::Standby && !self.is_about_to_ask();
-        if rests && self.only_reading_fails && self.trouble.take_if(|t| passes(t)).is_some() {
-            self.act(Action::Recovered);
-        }
+    /// Whether the outcome of any write is not known.
+    pub fn has_unsettled(&self) -> bool {
+        !self.unsettled.is_empty()
     }
 
-    /// A read that succeeds does not show that a write which was refused would now be accepted; nor that one which failed
-    /// would succeed, where that write is the next thing to do.
-    fn succeeds(&mut self, reading: bool) {
-        let asks = self.is_about_to_ask();
-        let refused = |trouble: &Failure| {
-            use LockErrorKind::{Conflict, Denied, Misconfigured};
-            asks || matches!(trouble.kind, Denied | Misconfigured | Conflict)
-        };
-        let stays =
-            reading && !self.only_reading_fails && self.trouble.as_ref().is_some_and(refused);
-        if !stays && self.trouble.take().is_some() {
-            self.act(Action::Recovered);
-        }
+    /// What the creates of unknown outcome earned.
+    pub fn unsettled_waits(&self) -> impl Iterator<Item = &CoolDownWait> {
+        self.unsettled.iter().filter_map(|write| write.wait.as_deref())
+    }
+
+    /// The outcome of the write `number` is known.
+    pub fn settle(&mut self, number: u64) {
+        self.unsettled.retain(|write| write.number != number);
+    }
+
+    /// The outcomes of all writes are known, or matter no more.
+    pub fn settle_all(&mut self) {
+        self.unsettled.clear();
+    }
+
+    /// When the request in flight was sent, and until when those might lead whose entries had been seen by then.
+    #[cfg(feature = "_model")]
+    pub fn in_flight_since(&self) -> Option<(Instant, Instant)> {
+        self.in_flight.as_ref().map(|request| (request.sent, request.seen_leases_end))
+    }
+
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self {
+            in_flight,
+            unsettled,
+            last_request: _, // greater than all
+            last_write: _,   // greater than all
+        } = self;
+        pen.each(in_flight, |pen, request| {
+            let InFlightRequest { id: _, sent, kind, over: _, seen_leases_end: _, times_out_at } =
+                request;
+            pen.since(*sent, pen.timing.lease());
+            pen.until(*times_out_at);
+            match kind {
+                RequestKind::Read => pen.to.word(0),
+                RequestKind::Write { number } => pen.to.write(*number),
+                RequestKind::Release => pen.to.word(1),
+                RequestKind::Notify => pen.to.word(2),
+            }
+        });
+        pen.each(unsettled, |pen, UnsettledWrite { number, sent, wait }| {
+            pen.to.write(*number);
+            pen.since(*sent, pen.timing.lease());
+            pen.each(wait.as_deref(), |pen, wait| wait.sketch(pen));
+        });
     }
 }

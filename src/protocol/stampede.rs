@@ -44,24 +44,24 @@ pub(super) fn delay(window: Duration, priority: u8, uniform: f64) -> Duration {
 /// to thousands serves them one after the other: those who hear late draw from a wider window, so that those who hear early
 /// settle it among themselves.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Hearing {
+pub(super) struct HintLatency {
     /// How old the last few hints were.
     ages: VecDeque<Duration>,
     /// The shortest time that a request took.
     round_trip: Option<Duration>,
 }
 
-impl Hearing {
+impl HintLatency {
     const KEPT: usize = 8;
 
-    pub(super) fn heard(&mut self, age: Duration) {
+    pub(super) fn hint_came_after(&mut self, age: Duration) {
         if self.ages.len() == Self::KEPT {
             self.ages.pop_front();
         }
         self.ages.push_back(age);
     }
 
-    pub(super) fn answered(&mut self, took: Duration) {
+    pub(super) fn request_took(&mut self, took: Duration) {
         self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
     }
 
@@ -110,23 +110,23 @@ mod tests {
 
     #[test]
     fn the_window_grows_with_the_time_that_hearing_takes() {
-        let mut hearing = Hearing::default();
-        assert_eq!(hearing.window(), LEAST_WINDOW);
+        let mut latency = HintLatency::default();
+        assert_eq!(latency.window(), LEAST_WINDOW);
         for _ in 0..8 {
-            hearing.heard(Duration::from_millis(1));
+            latency.hint_came_after(Duration::from_millis(1));
         }
-        assert_eq!(hearing.window(), LEAST_WINDOW);
-        hearing.heard(Duration::from_secs(100));
-        assert_eq!(hearing.window(), LEAST_WINDOW, "one late hint");
+        assert_eq!(latency.window(), LEAST_WINDOW);
+        latency.hint_came_after(Duration::from_secs(100));
+        assert_eq!(latency.window(), LEAST_WINDOW, "one late hint");
         for _ in 0..8 {
-            hearing.heard(Duration::from_millis(20));
+            latency.hint_came_after(Duration::from_millis(20));
         }
-        hearing.answered(Duration::from_millis(90));
-        hearing.answered(Duration::from_millis(5));
-        assert_eq!(hearing.window(), Duration::from_millis(200), "slow hearing");
+        latency.request_took(Duration::from_millis(90));
+        latency.request_took(Duration::from_millis(5));
+        assert_eq!(latency.window(), Duration::from_millis(200), "slow hearing");
         for _ in 0..8 {
-            hearing.heard(Duration::MAX);
+            latency.hint_came_after(Duration::MAX);
         }
-        assert_eq!(hearing.window(), GREATEST_WINDOW);
+        assert_eq!(latency.window(), GREATEST_WINDOW);
     }
 }

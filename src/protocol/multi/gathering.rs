@@ -79,7 +79,7 @@ impl Joint {
             }
             let stands = turn && !lost_one;
             part.refused &= part.campaign.settings().stands || !stands;
-            part.campaign.let_stand(now, stands, spread);
+            part.campaign.set_eligible(now, stands, spread);
             turn &= holds || part.is_absent(now);
             lost_one |= part.need == Need::Required && !holds;
         }

@@ -14,7 +14,7 @@ impl Joint {
             if std::mem::take(&mut part.lost) && part.ended.take().is_some() {
                 part.campaign.handle(now, Event::Ended { work_stopped });
             }
-            part.campaign.let_stand(now, false, std::time::Duration::ZERO);
+            part.campaign.set_eligible(now, false, std::time::Duration::ZERO);
         }
         for index in (0..self.parts.len()).rev() {
             let stopping = self.stopping;
@@ -31,7 +31,7 @@ impl Joint {
                 self.collect(now);
             }
             let part = &self.parts[index];
-            if part.campaign.is_leaving() || part.campaign.holds() {
+            if part.campaign.is_stepping_down() || part.campaign.holds() {
                 return;
             }
             if stopping && !part.campaign.is_finished() {

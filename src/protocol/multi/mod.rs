@@ -12,9 +12,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use super::cause::Cause;
 use super::elector::Campaign;
-use super::types::{Action, Answer, Event, Failure, Settings, State};
+use super::types::{Action, Answer, Cause, Event, Failure, Settings, State};
 use crate::lock::{Capabilities, LockErrorKind, Need, Token};
 use crate::time::clock::Instant;
 
@@ -92,7 +91,7 @@ impl Joint {
         let stands = parts.iter().all(|(campaign, _)| campaign.settings().stands);
         let seed = parts.iter().fold(0, |seed, (campaign, _)| seed ^ campaign.settings().seed);
         let part = |(mut campaign, need): (Campaign, Need)| {
-            campaign.settings.stands = false; // until its turn comes
+            campaign.begin_ineligible(); // until its turn comes
             Part { campaign, need, ended: None, failing_since: None, refused: false, lost: false }
         };
         Some(Self {

@@ -52,13 +52,13 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/holding.rs",
-                "self.renewed(outstanding.sent);",
-                "self.renewed(now);",
+                "self.renewed(cx, request.sent);",
+                "self.renewed(cx, now);",
             ),
             edit(
                 "src/protocol/holding.rs",
-                "deadline: sent + self.settings.timing.tenure(),",
-                "deadline: now + self.settings.timing.tenure(),",
+                "deadline: sent + cx.settings.timing.tenure(),",
+                "deadline: now + cx.settings.timing.tenure(),",
             ),
         ],
         noticed_by: &[Simulation, Model],
@@ -67,8 +67,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a renewal found by a read counts from the read, not from its send",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "Some(sent) if durable => self.renewed(sent),",
-            "Some(_) if durable => self.renewed(now),",
+            "Some(sent) if durable => self.renewed(cx, sent),",
+            "Some(_) if durable => self.renewed(cx, now),",
         )],
         noticed_by: &[Simulation, Model],
     },
@@ -76,7 +76,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a renewal that a read finds extends the term, though it may still be lost",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "let durable = self.capabilities.reads_are_durable;",
+            "let durable = cx.capabilities.reads_are_durable;",
             "let durable = true;",
         )],
         noticed_by: &[Simulation, Scenarios],
@@ -85,20 +85,24 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "two writes of one revision count as one",
         edits: &[edit(
             "src/protocol/evidence.rs",
-            "seen.revision == record.revision && seen.is_of(&entry) => seen,",
-            "seen.revision == record.revision => seen,",
+            "seen.revision == revision && seen.is_of(&entry) => seen,",
+            "seen.revision == revision => seen,",
         )],
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "no cool-down",
-        edits: &[edit("src/protocol/holding.rs", "lead_at: wait.ends(now),", "lead_at: now,")],
+        edits: &[edit(
+            "src/protocol/holding.rs",
+            "lead_at: wait.ends(now),",
+            "lead_at: Until::new(now, WaitReason::NothingToWaitFor),",
+        )],
         noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "an unknown vacancy earns no wait",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
+            "src/protocol/cool_down.rs",
             "if !self.empty_is_proof || c.policy == CoolDown::Strict {",
             "if c.policy == CoolDown::Strict {",
         )],
@@ -108,7 +112,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a lock's word that a watched entry has expired is believed",
         edits: &[edit(
             "src/protocol/evidence.rs",
-            "let previous = if itself { Some(Some(record.revision)) } else { previous };",
+            "let previous = if itself { Some(revision) } else { previous };",
             "",
         )],
         noticed_by: &[Scenarios],
@@ -116,16 +120,16 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a watched holder is waited for by one's own lease, not by its",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
-            "until = until.min(seen.right_ends(c.max_lease, c.lock_expires));",
-            "until = until.min(seen.at + c.lease);",
+            "src/protocol/cool_down.rs",
+            "let ends = seen.lease_ends(c.max_lease, c.lock_expires);",
+            "let ends = seen.at + c.lease;",
         )],
         noticed_by: &[Simulation],
     },
     Mutation {
         name: "entries do not live as long as their writer's cool-down",
         edits: &[edit(
-            "src/protocol/standby.rs",
+            "src/protocol/context.rs",
             "let life = self.settings.timing.lease().max(with_drift(left));",
             "let life = self.settings.timing.lease().max(left.min(Duration::ZERO));",
         )],
@@ -135,7 +139,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "the rest of a cool-down is not passed on at a release or step-down notice",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
-            "let left = with_drift(self.own_wait(now));",
+            "let left = with_drift(cx.own_cool_down(now));",
             "let left = with_drift(Duration::ZERO);",
         )],
         noticed_by: &[Simulation, Model],
@@ -153,14 +157,14 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "the work has not stopped when the entry is given up",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
-            "step: if office.began { Step::Work } else { Step::Concede },",
-            "step: Step::Concede,",
+            "step: if began { Step::StopWork } else { Step::Notify },",
+            "step: Step::Notify,",
         )],
         noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "an entry is released though its work would not stop",
-        edits: &[edit("src/protocol/stepping_down.rs", "leaving.release &= work_stopped;", "")],
+        edits: &[edit("src/protocol/stepping_down.rs", "self.release &= work_stopped;", "")],
         // Not the simulation: such a release passes the rest of the term on as a wait.
         noticed_by: &[Scenarios],
     },
@@ -176,9 +180,9 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "an expiry by the server's clock is believed under Strict",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
-            "None if strict => self.first_seen + unknown,",
-            "None if strict => c.now,",
+            "src/protocol/cool_down.rs",
+            "None if strict => (self.first_seen + unknown, UnknownHolder),",
+            "None if strict => (c.now, UnknownHolder),",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
@@ -195,14 +199,14 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "an unchanged entry is written over after half of its holder's lease",
         edits: &[
             edit(
-                "src/protocol/standby.rs",
-                "Some(seen.right_ends(self.capabilities.max_lease, false))",
+                "src/protocol/context.rs",
+                "Some(seen.lease_ends(self.capabilities.max_lease, false))",
                 "Some(seen.at + seen.entry.ttl / 2)",
             ),
             edit(
-                "src/protocol/vacancy.rs",
-                "Some(seen) if strict || seen.heard || !c.lock_expires =>",
-                "Some(seen) if strict || seen.heard && c.lock_expires =>",
+                "src/protocol/cool_down.rs",
+                "Some(seen) if strict || seen.from_hint || !c.lock_expires =>",
+                "Some(seen) if strict || seen.from_hint && c.lock_expires =>",
             ),
         ],
         noticed_by: &[Simulation, Scenarios],
@@ -210,16 +214,16 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "an expired entry proves the end of a right that it could not outlive",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
-            "(seen.at + right).min(self.first_seen + outlived(right))",
-            "(seen.at + right).min(self.first_seen)",
+            "src/protocol/cool_down.rs",
+            "(seen.at + lease).min(self.first_seen + outlived(lease))",
+            "(seen.at + lease).min(self.first_seen)",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "a release by any candidate is believed",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
+            "src/protocol/cool_down.rs",
             "seen.term().is_some_and(|(holder, _)| holder == by)",
             "seen.term().is_none_or(|(holder, _)| holder == by || holder != by)",
         )],
@@ -229,8 +233,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "rights once seen are forgotten over an empty key",
         edits: &[edit(
             "src/protocol/evidence.rs",
-            "self.rights_seen_end = self.rights_seen_end.max(ends);",
-            "self.rights_seen_end = self.rights_seen_end.min(ends);",
+            "self.seen_leases_end = self.seen_leases_end.max(ends);",
+            "self.seen_leases_end = self.seen_leases_end.min(ends);",
         )],
         noticed_by: &[Simulation],
     },
@@ -238,31 +242,35 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a tombstone over a tombstone counts like the first",
         edits: &[edit(
             "src/protocol/evidence.rs",
-            "Some(known) if known.is_followed_by(previous.flatten()) => {",
+            "Some(known) if known.is_followed_by(previous) => {",
             "Some(known) if known.is_followed_by(None) => {",
         )],
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "work that would not stop is forgotten over an empty key",
-        edits: &[edit("src/protocol/standby.rs", "wait.not_before(self.work_may_last_until);", "")],
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));",
+            "",
+        )],
         noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
         name: "a Choria candidate is waited for like one of ours",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
-            "with_drift(next_renewal.saturating_add(CHORIA_HANGS))",
-            "with_drift(next_renewal.min(max_lease))",
+            "src/protocol/choria.rs",
+            "with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))",
+            "with_drift(next_renewal.min(bucket_ttl))",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "entries are told apart by identity, not by nonce",
         edits: &[edit(
-            "src/protocol/evidence.rs",
-            "entry.mark.as_ref().is_some_and(|mark| mark.write.nonce == self.settings.nonce)",
-            "entry.mark.is_some() && entry.identity == self.settings.identity",
+            "src/protocol/context.rs",
+            "entry.mark.as_ref().filter(|mark| mark.write.nonce == self.settings.nonce)",
+            "entry.mark.as_ref().filter(|_| entry.identity == self.settings.identity)",
         )],
         noticed_by: &[Simulation, Model],
     },
@@ -275,8 +283,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a lost reply to a renewal is taken for a loss",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                office.last_failure = Some(failure);\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
-            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.leave_office(now, Cause::Usurped { by: None }, false);\n                }\n                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at",
+            "                self.last_failure = Some(failure);\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
+            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Usurped { by: None }, false);\n                }\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
         )],
         noticed_by: &[Scenarios, Elections],
     },
@@ -284,8 +292,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "requests that fail are repeated without a delay",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                let delay = office.retries.get_or_insert(fresh).next();\n                office.renew_at = now + delay.unwrap_or(Duration::from_secs(1));\n            }\n        }\n    }\n\n    /// A write of the holder's",
-            "                office.renew_at = now;\n            }\n        }\n    }\n\n    /// A write of the holder's",
+            "                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
+            "                self.renew_at = now;\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
@@ -293,8 +301,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a campaign gives up when it has lost",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
-            "        if self.stopping {\n            return self.finish();",
-            "        if self.stopping || matches!(self.phase, Phase::Leaving(_)) {\n            return self.finish();",
+            "        if cx.stopping {\n            return Next::Finish;",
+            "        if cx.stopping || self.step == Step::Done {\n            return Next::Finish;",
         )],
         noticed_by: &[Scenarios, Elections],
     },

@@ -57,9 +57,9 @@ pub const OF_GUARDS: &[Mutation] = &[
     Mutation {
         name: "a lock that refuses every write as a conflict is not reported",
         edits: &[edit(
-            "src/protocol/requests.rs",
-            "Some(failure) => self.fails(failure, false),",
-            "Some(_) => self.succeeds(false),",
+            "src/protocol/lock_health.rs",
+            "Some(failure) => self.failed(failure, false),",
+            "Some(_) => self.succeeded(false, acquires),",
         )],
         noticed_by: &[Scenarios],
     },

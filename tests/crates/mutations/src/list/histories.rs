@@ -7,7 +7,7 @@ pub(super) const OF_HISTORIES: &[Mutation] = &[
     Mutation {
         name: "a campaign draws from elsewhere than its seed",
         edits: &[edit(
-            "src/protocol/elector.rs",
+            "src/protocol/context.rs",
             "random: fastrand::Rng::with_seed(settings.seed),",
             "random: fastrand::Rng::new(),",
         )],

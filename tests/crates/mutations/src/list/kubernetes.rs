@@ -26,8 +26,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a holder that was seen to renew is waited for from when it was first seen",
         edits: &[edit(
             "src/protocol/evidence.rs",
-            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
-            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,\n                    Some(seen) if !self.capabilities.expires => Sighting { revision: record.revision, entry, ..seen },",
+            "Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,",
+            "Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,\n            Some(seen) if !expires => SeenEntry { revision, entry, ..seen },",
         )],
         noticed_by: &[Scenarios, Simulation],
     },
@@ -35,15 +35,15 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: each read of a record counts as a change of it",
         edits: &[edit(
             "src/protocol/evidence.rs",
-            "Some(seen) if seen.revision == record.revision && seen.is_of(&entry) => seen,",
-            "Some(seen) if seen.is_of(&entry) && self.capabilities.expires => seen,",
+            "Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,",
+            "Some(seen) if seen.is_of(&entry) && expires => seen,",
         )],
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "Lease: a record that has expired is reported as a new leader each time it is read",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/context.rs",
             "|| !self.has_outlived(at) {",
             "|| at >= Instant::ORIGIN {",
         )],
@@ -52,9 +52,9 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "a read that succeeds shows that the write which failed before, and comes next, would too",
         edits: &[edit(
-            "src/protocol/requests.rs",
-            "asks || matches!(trouble.kind",
-            "(asks && trouble.message.is_empty()) || matches!(trouble.kind",
+            "src/protocol/lock_health.rs",
+            "acquires || matches!(failure.kind",
+            "(acquires && failure.message.is_empty()) || matches!(failure.kind",
         )],
         noticed_by: &[Scenarios],
     },
@@ -70,9 +70,9 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a late own create is adopted as if no holder had come before it",
         edits: &[edit(
-            "src/protocol/standby.rs",
-            "if !created || number > self.last_over_nothing {",
-            "if !created || number > 0 {",
+            "src/protocol/evidence.rs",
+            "if !created || mark.write.number > self.last_over_nothing {",
+            "if !created || mark.write.number > 0 {",
         )],
         noticed_by: &[Scenarios],
     },
@@ -81,7 +81,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         edits: &[edit(
             "src/protocol/holding.rs",
             "if mark.token.is_none() {",
-            "if mark.token.is_none() && office.began && !office.began {",
+            "if mark.token.is_none() && self.began && !self.began {",
         )],
         noticed_by: &[Scenarios],
     },
@@ -214,8 +214,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a create found later had no holder before it, as was proven before it",
         edits: &[edit(
-            "src/protocol/standby.rs",
-            "if !(in_doubt && self.capabilities.empty_is_proof) {",
+            "src/protocol/evidence.rs",
+            "if !(in_doubt && capabilities.empty_is_proof) {",
             "if !in_doubt {",
         )],
         noticed_by: &[Objects],

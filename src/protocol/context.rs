@@ -1,0 +1,356 @@
+//! What all phases of a candidate share: its settings, the lock, the evidence, its requests and its actions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "_model")]
+use super::backoff::BackoffPolicy;
+use super::evidence::Evidence;
+#[cfg(feature = "_model")]
+use super::fingerprint::Pen;
+use super::lock_health::LockHealth;
+use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
+use super::retries::Retries;
+use super::stampede::HintLatency;
+use super::types::{Action, Answer, Failure, Leader, Settings};
+use crate::lock::{
+    Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record, Release, Request,
+    Revision, StepDownNotice, Tombstone, Write, WriteId,
+};
+use crate::time::clock::Instant;
+use crate::time::timing::with_drift;
+
+/// What all phases share.
+pub(super) struct Context {
+    pub settings: Settings,
+    pub capabilities: Capabilities,
+    pub coverage: Coverage,
+    pub latency: HintLatency,
+    pub random: fastrand::Rng,
+    pub stopping: bool,
+    pub heard_from_lock: bool,
+    pub leader: Option<Leader>,
+    pub health: LockHealth,
+    pub evidence: Evidence,
+    pub requests: Requests,
+    pub actions: VecDeque<Action>,
+}
+
+impl Context {
+    pub fn new(settings: Settings, capabilities: Capabilities) -> Self {
+        Self {
+            random: fastrand::Rng::with_seed(settings.seed),
+            settings,
+            capabilities,
+            coverage: Coverage::None,
+            latency: HintLatency::default(),
+            stopping: false,
+            heard_from_lock: false,
+            leader: None,
+            health: LockHealth::default(),
+            evidence: Evidence::new(),
+            requests: Requests::default(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    pub fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// A fresh schedule for trying again what may pass.
+    pub fn retries(&mut self) -> Retries {
+        Retries::new(self.random.u64(..))
+    }
+
+    /// In milliseconds since the Unix epoch: for people.
+    pub fn by_wall_clock(&self, instant: Instant) -> u64 {
+        let since_origin = u64::try_from(instant.since_origin().as_millis()).unwrap_or(u64::MAX);
+        self.settings.origin_unix_ms.saturating_add(since_origin)
+    }
+
+    /// Whether a write of this candidate stored the entry.
+    pub fn is_mine(&self, entry: &Entry) -> bool {
+        self.own_mark(entry).is_some()
+    }
+
+    /// The mark of an entry, if a write of this candidate stored it.
+    fn own_mark<'e>(&self, entry: &'e Entry) -> Option<&'e Mark> {
+        entry.mark.as_ref().filter(|mark| mark.write.nonce == self.settings.nonce)
+    }
+
+    /// The mark of the entry in `record`, if there is one and a write of this candidate stored it.
+    pub fn own_mark_in<'e>(&self, record: &'e Record) -> Option<&'e Mark> {
+        match &record.content {
+            Content::Held(entry) => self.own_mark(entry),
+            Content::Vacant(_) => None,
+        }
+    }
+
+    /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not change.
+    pub fn outlived_at(&self) -> Option<Instant> {
+        let seen = self.evidence.last_seen().filter(|_| !self.capabilities.expires_entries)?;
+        Some(seen.lease_ends(self.capabilities.max_lease, false))
+    }
+
+    /// Whether that is so.
+    pub fn has_outlived(&self, now: Instant) -> bool {
+        self.outlived_at().is_some_and(|outlived| now >= outlived)
+    }
+
+    /// Remembers a record. Returns whether it is an entry, rather than a tombstone.
+    pub fn record(
+        &mut self,
+        at: Instant,
+        record: Record,
+        previous: Option<Revision>,
+        source: Source,
+    ) -> bool {
+        let revision = record.revision;
+        match record.content {
+            Content::Held(entry) => {
+                self.health.entry_seen(revision);
+                let is_me = self.is_mine(&entry);
+                let leader = self.evidence.record_entry(
+                    at,
+                    revision,
+                    entry,
+                    source.from_hint,
+                    is_me,
+                    &self.capabilities,
+                );
+                // An entry that was judged to be as good as free stays so until it changes, however often it is read.
+                if is_me || !source.on_standby || !self.has_outlived(at) {
+                    self.set_leader(Some(leader));
+                }
+                true
+            }
+            Content::Vacant(tombstone) => {
+                self.evidence.record_tombstone(at, revision, tombstone, previous);
+                self.set_leader(None);
+                false
+            }
+        }
+    }
+
+    /// Remembers that the entry is vacant.
+    pub fn record_vacancy(
+        &mut self,
+        at: Instant,
+        tombstone: Option<(Revision, Tombstone)>,
+        previous: Option<Revision>,
+        empty_is_proof: bool,
+    ) {
+        self.evidence.record_vacancy(at, tombstone, previous, empty_is_proof);
+        self.set_leader(None);
+    }
+
+    /// Our own entry stands there, as `mark` shows.
+    pub fn record_own_entry(&mut self, now: Instant, revision: Revision, mark: &Mark) {
+        let in_doubt = self.requests.unsettled(mark.write.number).is_some();
+        let (settings, capabilities) = (&self.settings, &self.capabilities);
+        self.evidence.record_own_entry(now, revision, mark, in_doubt, settings, capabilities);
+    }
+
+    /// What our own writes so far had to wait for.
+    pub fn own_cool_down(&self, now: Instant) -> Duration {
+        self.evidence.own_cool_down(now, self.requests.unsettled_waits())
+    }
+
+    pub fn set_leader(&mut self, leader: Option<Leader>) {
+        let changed = match (&self.leader, &leader) {
+            (Some(known), Some(leader)) => !known.is_renewal_of(leader),
+            (known, leader) => known.is_some() != leader.is_some(),
+        };
+        self.leader = leader;
+        if changed {
+            self.act(Action::Leader(self.leader.clone()));
+        }
+    }
+
+    /// Notes what the answer to a request shows of the lock. `acquires`: whether a write is the next thing to do.
+    pub fn assess_lock(
+        &mut self,
+        now: Instant,
+        request: &InFlightRequest,
+        answer: &Answer,
+        acquires: bool,
+    ) {
+        let failure = match answer {
+            Answer::Read(Err(f)) | Answer::Written(Err(f)) | Answer::Released(Err(f)) => Some(f),
+            _ => None,
+        };
+        let report = match failure {
+            Some(failure) if failure.kind != LockErrorKind::Conflict => {
+                self.health.failed(failure.clone(), request.kind == RequestKind::Read)
+            }
+            _ if request.kind == RequestKind::Notify => None,
+            _ => {
+                self.heard_from_lock = true;
+                // A lock that frees nothing may look for evidence when it finds nothing, which takes its time.
+                let searched = matches!(answer, Answer::Read(Ok(Reading::Empty { .. })));
+                if self.capabilities.expires_entries || !searched {
+                    self.latency.request_took(now.saturating_since(request.sent));
+                }
+                match failure {
+                    _ if request.kind == RequestKind::Read => None,
+                    None => self.health.write_stored(acquires),
+                    Some(_) => self.health.write_refused(request.over, acquires),
+                }
+            }
+        };
+        self.actions.extend(report);
+    }
+
+    /// A read has succeeded. `acquires`: whether a write is the next thing to do.
+    pub fn read_succeeded(&mut self, acquires: bool) {
+        let report = self.health.succeeded(true, acquires);
+        self.actions.extend(report);
+    }
+
+    /// Hints arrive at a standby that need not read.
+    pub fn hints_arrive(&mut self) {
+        let report = self.health.hints_arrive();
+        self.actions.extend(report);
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        kind: RequestKind,
+        over: Option<Revision>,
+        timeout: Duration,
+        request: Request,
+    ) {
+        let seen_leases_end = self.evidence.seen_leases_end();
+        let id = self.requests.send(now, kind, over, timeout, seen_leases_end);
+        self.act(Action::Request { id, request });
+    }
+
+    pub fn read(&mut self, now: Instant, timeout: Duration) {
+        self.send(now, RequestKind::Read, None, timeout, Request::Read { timeout });
+    }
+
+    pub fn release(&mut self, now: Instant, release: Release) {
+        let (over, timeout) = (Some(release.expected), release.timeout);
+        self.send(now, RequestKind::Release, over, timeout, Request::Release(release));
+    }
+
+    /// Notifies the others of a step-down.
+    pub fn notify(&mut self, now: Instant, notice: StepDownNotice) {
+        let timeout = self.settings.timing.attempt();
+        self.send(now, RequestKind::Notify, None, timeout, Request::NotifyStepDown(notice));
+    }
+
+    pub fn write(&mut self, now: Instant, draft: WriteDraft) {
+        let WriteDraft { expected, token, since, life, timeout, wait } = draft;
+        let number = self.requests.add_write(now, wait);
+        let over_nothing = token.is_none() && expected.is_none();
+        self.evidence.record_write(now, life, over_nothing.then_some(number));
+        let write = Write {
+            expected,
+            identity: Arc::clone(&self.settings.identity),
+            mark: Mark {
+                write: WriteId { nonce: self.settings.nonce, number },
+                lease: life,
+                token,
+                since_unix_ms: self.by_wall_clock(since),
+            },
+            ttl: life,
+            advertisement: self.settings.advertisement.clone(),
+            timeout,
+        };
+        self.send(now, RequestKind::Write { number }, expected, timeout, Request::Write(write));
+    }
+
+    /// How long an entry must live whose writer still has to wait this long: at least until it may lead, so that the
+    /// expiry of its entry proves the end of every holder before it as well.
+    pub fn entry_life(&self, left: Duration) -> Duration {
+        let life = self.settings.timing.lease().max(with_drift(left));
+        Duration::from_millis(
+            u64::try_from(life.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX),
+        )
+    }
+
+    /// Another candidate that holds the entry, as far as is known: as last seen where the lock can be read, else for as long
+    /// as what was last seen entitles it.
+    pub fn other_holder(&self, now: Instant) -> Option<&Leader> {
+        let current = !self.health.only_reads_fail();
+        self.leader
+            .as_ref()
+            .filter(|leader| !leader.is_me && (current || now < self.evidence.seen_leases_end()))
+    }
+
+    /// What keeps it from acquiring the entry that another try soon will not fix.
+    pub fn refusal(&self) -> Option<&Failure> {
+        self.health.failure().filter(|failure| {
+            matches!(failure.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
+        })
+    }
+
+    /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.
+    #[cfg(feature = "_model")]
+    pub fn fork(&self, seed: u64, backoff: Box<dyn BackoffPolicy>) -> Self {
+        let s = &self.settings;
+        Self {
+            settings: Settings {
+                identity: s.identity.clone(),
+                nonce: s.nonce,
+                advertisement: s.advertisement.clone(),
+                timing: s.timing,
+                cool_down: s.cool_down,
+                backoff,
+                takeover_delay: s.takeover_delay,
+                priority: s.priority,
+                choria_peers: s.choria_peers,
+                stands: s.stands,
+                seed,
+                origin_unix_ms: s.origin_unix_ms,
+            },
+            capabilities: self.capabilities.clone(),
+            coverage: self.coverage,
+            latency: self.latency.clone(),
+            random: fastrand::Rng::with_seed(seed),
+            stopping: self.stopping,
+            heard_from_lock: self.heard_from_lock,
+            leader: self.leader.clone(),
+            health: self.health.clone(),
+            evidence: self.evidence.clone(),
+            requests: self.requests.clone(),
+            actions: self.actions.clone(),
+        }
+    }
+
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self {
+            settings: _,     // which do not change
+            capabilities: _, // known to the pen
+            coverage,
+            latency,
+            random: _,
+            stopping,
+            heard_from_lock,
+            leader: _, // only reported
+            health,
+            evidence,
+            requests,
+            actions: _, // drained after each event
+        } = self;
+        pen.flags(&[*stopping, *heard_from_lock]);
+        pen.to.word(*coverage as u64);
+        pen.to.word(Pen::nanos(latency.window()));
+        health.sketch(pen);
+        evidence.sketch(pen, requests.in_flight_since());
+        requests.sketch(pen);
+    }
+}
+
+/// Where a record came from, and which phase the candidate is in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source {
+    /// Received as it was stored, not read some time later.
+    pub from_hint: bool,
+    pub on_standby: bool,
+}

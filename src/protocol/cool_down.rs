@@ -1,0 +1,282 @@
+//! The cool-down: how long a winner waits before it leads, by what it can prove about earlier holders.
+//!
+//! A winner must not lead while an earlier holder still may. How long that is depends on what the winner knows: a
+//! release states that the holder's work has stopped; an expiry shows that its lease has passed; a delete by another
+//! process shows nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::choria;
+#[cfg(feature = "_model")]
+use super::fingerprint::Pen;
+use super::vacancy::{KnownStepDown, Predecessor, SeenEntry, Vacancy};
+use crate::lock::{Entry, Nonce, Tombstone};
+use crate::time::clock::Instant;
+use crate::time::timing::with_drift;
+
+/// How much a winner waits between creating the entry and leading.
+///
+/// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the promise away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum CoolDown {
+    /// Until no earlier holder can still be leading, by what the winner can prove. The default.
+    #[default]
+    Proven,
+    /// The same without trusting the lock's clock: an expiry that the winner has not watched earns a full lease.
+    Strict,
+    /// At least one campaign interval, 0.75 of the lease and 200 ms, as Choria's candidates wait.
+    Campaign,
+    /// At least this long.
+    For(Duration),
+}
+
+/// Why a winner does not lead before the end of its cool-down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitReason {
+    /// No earlier holder can still be leading.
+    NothingToWaitFor,
+    /// The lease of an entry that this candidate has seen.
+    SeenLease,
+    /// Too little is known of an earlier holder to rule out that it still leads.
+    UnknownHolder,
+    /// One of Choria's candidates may still lead.
+    ChoriaCandidate,
+    /// What the last holder still had to wait for when it released its entry or stepped down.
+    PassedOn,
+    /// The wait of an earlier write of this candidate, or work of its last term that does not stop.
+    OwnEarlierTerm,
+    /// The configured [`CoolDown`].
+    Policy,
+}
+
+/// An instant before which a winner must not lead, and why.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Until {
+    pub at: Instant,
+    /// Only logged: no decision depends on it.
+    pub reason: WaitReason,
+}
+
+impl Until {
+    pub fn new(at: Instant, reason: WaitReason) -> Self {
+        Self { at, reason }
+    }
+
+    /// The later of the two; this one if they are equal.
+    pub fn max(self, other: Self) -> Self {
+        if other.at > self.at { other } else { self }
+    }
+
+    /// The earlier of the two; this one if they are equal.
+    pub fn min(self, other: Self) -> Self {
+        if other.at < self.at { other } else { self }
+    }
+
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self { at, reason: _ } = self;
+        pen.until(*at);
+    }
+}
+
+/// What else the wait depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CoolDownInputs<'a> {
+    pub now: Instant,
+    pub nonce: Nonce,
+    pub max_lease: Duration,
+    pub lease: Duration,
+    pub policy: CoolDown,
+    pub choria_peers: bool,
+    /// Whether the lock frees entries by its own clock.
+    pub lock_expires: bool,
+    pub last_seen: Option<&'a SeenEntry>,
+    /// The latest [`SeenEntry::lease_ends`] of all.
+    pub seen_leases_end: Instant,
+    pub step_downs: &'a VecDeque<KnownStepDown>,
+}
+
+impl CoolDownInputs<'_> {
+    /// For how long a holder may lead of which nothing is known.
+    fn unknown_holder_leads_for(&self) -> Duration {
+        let full = with_drift(self.max_lease);
+        // A holder of ours may itself have been waiting for one of Choria's.
+        if self.choria_peers { full.max(choria::may_lead_for(self.max_lease)) } else { full }
+    }
+}
+
+/// How long a winner has to wait, as known when it sends its create.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CoolDownWait {
+    /// Not before this.
+    pub until: Until,
+    /// Nor before this long after the create was stored: where nothing is known about who wrote before it.
+    pub after_create: Duration,
+    /// What a step-down notice cannot shorten.
+    pub floor: Until,
+    /// Whose step-down ends the wait.
+    pub predecessor: Option<Predecessor>,
+}
+
+impl CoolDownWait {
+    /// Has it last until `until`, whatever is received.
+    pub fn not_before(&mut self, until: Until) {
+        self.floor = self.floor.max(until);
+        self.until = self.until.max(until);
+    }
+
+    /// When the winner may lead, if its create was stored no later than `created`.
+    pub fn ends(&self, created: Instant) -> Until {
+        let nothing = Until::new(created, WaitReason::NothingToWaitFor);
+        let unknown = Until::new(created + self.after_create, WaitReason::UnknownHolder);
+        let ends = self.until.max(unknown);
+        if ends.at <= created { Until { at: ends.at, ..nothing } } else { ends }
+    }
+
+    /// What is left of it at `now`, before its create is stored.
+    pub fn left(&self, now: Instant) -> Duration {
+        self.until.at.saturating_since(now).max(self.after_create)
+    }
+
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self { until, after_create, floor, predecessor } = self;
+        until.sketch(pen);
+        pen.to.word(Pen::nanos(*after_create));
+        floor.sketch(pen);
+        pen.each(predecessor, |pen, predecessor| predecessor.sketch(pen));
+    }
+}
+
+impl Vacancy {
+    /// Whether a create now would earn a long wait because there is no evidence: then candidates that know more go first.
+    pub fn is_unknown(&self, c: &CoolDownInputs<'_>) -> bool {
+        match &self.tombstone {
+            None => !self.empty_is_proof,
+            Some((_, Tombstone::Deleted)) => self.watched(c).is_none(),
+            Some(_) => false,
+        }
+    }
+
+    /// The last write before the tombstone, if we saw it and the tombstone shows that none followed.
+    fn watched<'a>(&self, c: &CoolDownInputs<'a>) -> Option<&'a SeenEntry> {
+        c.last_seen.filter(|seen| self.previous == Some(seen.revision))
+    }
+
+    /// The wait of a create over this vacancy.
+    pub fn wait(&self, c: &CoolDownInputs<'_>) -> CoolDownWait {
+        let mut wait = self.proven(c);
+        let policy = match c.policy {
+            CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
+            CoolDown::Campaign => choria::cool_down(c.lease),
+            CoolDown::For(duration) => duration,
+        };
+        wait.floor = wait.floor.max(Until::new(c.now + policy, WaitReason::Policy));
+        wait.until = wait.until.max(wait.floor);
+        wait
+    }
+
+    fn proven(&self, c: &CoolDownInputs<'_>) -> CoolDownWait {
+        use WaitReason::{
+            ChoriaCandidate, NothingToWaitFor, OwnEarlierTerm, PassedOn, SeenLease, UnknownHolder,
+        };
+        let at_once = Until::new(c.now, NothingToWaitFor);
+        let none = CoolDownWait {
+            until: at_once,
+            after_create: Duration::ZERO,
+            floor: at_once,
+            predecessor: None,
+        };
+        let watched = self.watched(c);
+        let choria = choria::may_lead_for(c.max_lease);
+        // A mark that is not of the holder whose entry is gone, as we saw it, proves nothing.
+        let its_own =
+            |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
+        match &self.tombstone {
+            // What the holder vouches for counts from its release, which we saw no earlier.
+            Some((_, Tombstone::Released { by, left })) if its_own(*by) => {
+                let reason = if *by == c.nonce { OwnEarlierTerm } else { PassedOn };
+                let until = Until::new(self.first_seen + with_drift(*left), reason);
+                CoolDownWait { until, ..none }
+            }
+            Some((_, Tombstone::Expired)) => {
+                let until = self.expiry_proves_until(c, watched, choria);
+                CoolDownWait { until, floor: until, ..none }
+            }
+            Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
+                let foreign = match watched {
+                    Some(SeenEntry { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
+                    Some(_) if !c.lock_expires => c.now, // has stated how long it must be waited for
+                    Some(seen) => seen.at + choria,
+                    None if c.choria_peers => self.first_seen + choria,
+                    None => c.now,
+                };
+                let foreign = Until::new(foreign, ChoriaCandidate);
+                let unknown = self.first_seen + c.unknown_holder_leads_for();
+                let mut until = Until::new(unknown, UnknownHolder);
+                if let Some(seen) = watched {
+                    let ends = seen.lease_ends(c.max_lease, c.lock_expires);
+                    until = until.min(Until::new(ends, SeenLease));
+                }
+                let predecessor = self.previous.map(|revision| Predecessor {
+                    revision,
+                    term: watched.and_then(SeenEntry::term),
+                });
+                if let Some(predecessor) = &predecessor {
+                    for known in c.step_downs.iter().filter(|known| predecessor.is(known)) {
+                        until = until.min(Until::new(known.clear_at, PassedOn));
+                    }
+                }
+                CoolDownWait { until: until.max(foreign), floor: foreign, predecessor, ..none }
+            }
+            None => {
+                let seen = Until::new(c.seen_leases_end, SeenLease);
+                let mut wait = CoolDownWait { until: seen.max(at_once), ..none };
+                if !self.empty_is_proof || c.policy == CoolDown::Strict {
+                    wait.after_create = c.unknown_holder_leads_for();
+                } else if c.choria_peers {
+                    let at = c.now + (choria - c.max_lease.min(choria));
+                    wait.until = wait.until.max(Until::new(at, ChoriaCandidate));
+                }
+                wait.floor = wait.until;
+                wait
+            }
+        }
+    }
+
+    /// Until when a candidate may lead whose lease is not over although the entry has expired.
+    ///
+    /// No lock keeps an entry for longer than its longest lease. An expired entry so proves the end of those leases alone
+    /// that were no longer than that, and of a longer one what it could outlive: what is left is waited for.
+    fn expiry_proves_until(
+        &self,
+        c: &CoolDownInputs<'_>,
+        watched: Option<&SeenEntry>,
+        choria: Duration,
+    ) -> Until {
+        use WaitReason::{ChoriaCandidate, NothingToWaitFor, SeenLease, UnknownHolder};
+        // Of an entry that was written as long before its marker as the lock may keep it.
+        let outlived = |lease: Duration| lease.saturating_sub(c.max_lease);
+        let strict = c.policy == CoolDown::Strict;
+        let unknown = c.unknown_holder_leads_for();
+        let (until, reason) = match watched {
+            // One's own clock as a second witness: a lock whose clock was stepped expires entries early.
+            Some(seen) if strict || seen.from_hint || !c.lock_expires => {
+                (seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)
+            }
+            Some(seen) => {
+                let lease = seen.lease(c.max_lease, c.lock_expires);
+                ((seen.at + lease).min(self.first_seen + outlived(lease)), SeenLease)
+            }
+            None if strict => (self.first_seen + unknown, UnknownHolder),
+            // The margin for drift need not be added: each right to lead ends that much before its lease.
+            None if c.choria_peers => (self.first_seen + outlived(choria), ChoriaCandidate),
+            None => (c.now, NothingToWaitFor),
+        };
+        Until::new(until, reason)
+    }
+}

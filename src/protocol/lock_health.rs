@@ -1,0 +1,127 @@
+//! Whether requests to the lock succeed, and what is reported of it.
+
+#[cfg(feature = "_model")]
+use super::fingerprint::Pen;
+use super::types::{Action, Failure};
+use crate::lock::{LockErrorKind, Revision};
+
+/// What the answers of the lock show of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LockHealth {
+    failure: Option<Failure>,
+    only_reads_fail: bool,
+    refusals: Refusals,
+}
+
+impl LockHealth {
+    /// What keeps requests from succeeding.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Whether reads fail, and writes are not known to.
+    pub fn only_reads_fail(&self) -> bool {
+        self.failure.is_some() && self.only_reads_fail
+    }
+
+    /// Whether the lock has refused writes for longer than a conflict explains.
+    pub fn refuses_all_writes(&self) -> bool {
+        self.refusals.failure().is_some()
+    }
+
+    /// A request has failed. Returns what to report.
+    #[must_use]
+    pub fn failed(&mut self, failure: Failure, reading: bool) -> Option<Action> {
+        let known = self.failure.as_ref().map(|known| known.kind);
+        let report = (known != Some(failure.kind)).then(|| Action::Trouble(failure.clone()));
+        self.failure = Some(failure);
+        self.only_reads_fail = reading;
+        report
+    }
+
+    /// A request has succeeded. `acquires`: whether a write is the next thing to do. Returns what to report.
+    ///
+    /// A read that succeeds does not show that a write which was refused would now be accepted; nor that one which failed
+    /// would succeed, where that write is the next thing to do.
+    #[must_use]
+    pub fn succeeded(&mut self, reading: bool, acquires: bool) -> Option<Action> {
+        use LockErrorKind::{Conflict, Denied, Misconfigured};
+        let refused = |failure: &Failure| {
+            acquires || matches!(failure.kind, Denied | Misconfigured | Conflict)
+        };
+        let stays = reading && !self.only_reads_fail && self.failure.as_ref().is_some_and(refused);
+        (!stays && self.failure.take().is_some()).then_some(Action::Recovered)
+    }
+
+    /// A standby that receives renewals reads no more: what it receives shows that the lock is in reach.
+    #[must_use]
+    pub fn hints_arrive(&mut self) -> Option<Action> {
+        use LockErrorKind::{OutcomeUnknown, Unavailable};
+        let passes = |failure: &Failure| matches!(failure.kind, Unavailable | OutcomeUnknown);
+        let recovers = self.only_reads_fail && self.failure.take_if(|f| passes(f)).is_some();
+        recovers.then_some(Action::Recovered)
+    }
+
+    /// A write over this revision was stored.
+    #[must_use]
+    pub fn write_stored(&mut self, acquires: bool) -> Option<Action> {
+        self.refusals = Refusals::default();
+        self.succeeded(false, acquires)
+    }
+
+    /// A write over this revision was refused. That shows that the lock works, unless it refuses all.
+    #[must_use]
+    pub fn write_refused(&mut self, over: Option<Revision>, acquires: bool) -> Option<Action> {
+        self.refusals.add(over);
+        match self.refusals.failure() {
+            Some(failure) => self.failed(failure, false),
+            None => self.succeeded(false, acquires),
+        }
+    }
+
+    /// An entry was seen.
+    pub fn entry_seen(&mut self, revision: Revision) {
+        if self.refusals.over != Some(revision) {
+            self.refusals = Refusals::default();
+        }
+    }
+
+    #[cfg(feature = "_model")]
+    pub fn sketch(&self, pen: &mut Pen<'_>) {
+        let Self {
+            failure: _,         // only reported
+            only_reads_fail: _, // only reported
+            refusals: Refusals { over, count },
+        } = self;
+        pen.to.word((*count).into());
+        pen.each(over, Pen::revision);
+    }
+}
+
+/// Writes that were refused one after the other, all over the same revision.
+#[derive(Debug, Clone, Default)]
+struct Refusals {
+    over: Option<Revision>,
+    count: u8,
+}
+
+impl Refusals {
+    /// A cluster refuses a write while another is in flight, and an object store may: that passes.
+    const PASSING: u8 = 4;
+
+    fn add(&mut self, over: Option<Revision>) {
+        if self.over != over {
+            *self = Self { over, count: 0 };
+        }
+        self.count = self.count.saturating_add(1).min(Self::PASSING + 1);
+    }
+
+    /// What to report once it has lasted for too long.
+    fn failure(&self) -> Option<Failure> {
+        (self.count > Self::PASSING).then(|| Failure {
+            kind: LockErrorKind::Conflict,
+            message: "the lock refuses every write as a conflict, though nothing else was written"
+                .into(),
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! What a phase asks the elector to do next with the phase itself.
+
+use super::cool_down::{CoolDownWait, Until};
+use super::types::Cause;
+use crate::lock::{Revision, Token};
+use crate::time::clock::Instant;
+
+/// What becomes of the phase.
+#[must_use]
+pub(super) enum Next {
+    Stay,
+    /// Take part, and read the entry at `at`, not before.
+    StandBy {
+        at: Instant,
+    },
+    Hold(StoredCreate),
+    StepDown(EndedTerm),
+    /// A standby stops, which may have created an entry without knowing.
+    StopStandby,
+    Finish,
+}
+
+/// A create of this candidate that the lock has stored.
+pub(super) struct StoredCreate {
+    pub created: Revision,
+    pub sent: Instant,
+    pub wait: CoolDownWait,
+}
+
+/// A term that has ended, or that ends before it began.
+pub(super) struct EndedTerm {
+    pub cause: Cause,
+    /// The cause is known from an answer of the lock, not from a hint.
+    pub verified: bool,
+    pub token: Token,
+    pub revision: Revision,
+    pub deadline: Instant,
+    /// When it would have begun, or has.
+    pub lead_at: Until,
+    pub began: bool,
+}
