@@ -9,13 +9,13 @@ use incumbent::lock::{
     Capabilities, Content, Coverage, Entry, Hint, Mark, Nonce, Reading, Record, Request, Revision,
     Token, Tombstone, WriteId,
 };
-use incumbent::protocol::{Action, Answer, Campaign, Event, Settings, Timing, TimingOptions};
+use incumbent::protocol::{Action, Elector, Event, Response, Settings, Timing, TimingOptions};
 
 const TTL: Duration = Duration::from_secs(5);
 
 /// A campaign with a server that grants every write at once.
 struct Lab {
-    campaign: Campaign,
+    campaign: Elector,
     now: Instant,
     revision: u64,
 }
@@ -32,7 +32,7 @@ impl Lab {
         };
         let timing = Timing::new(TimingOptions::default(), TTL).expect("valid timing");
         let mut lab = Self {
-            campaign: Campaign::new(Settings::new("bench", Nonce(1), timing), lock),
+            campaign: Elector::new(Settings::new("bench", Nonce(1), timing), lock),
             now: Instant::from_origin(TTL),
             revision: 0,
         };
@@ -46,15 +46,15 @@ impl Lab {
         while let Some(action) = self.campaign.poll_action() {
             let Action::Request { id, request } = action else { continue };
             let answer = match request {
-                Request::Read { .. } => Answer::Read(Ok(Reading::Empty { proof: true })),
+                Request::Read { .. } => Response::Read(Ok(Reading::Empty { proof: true })),
                 Request::Write(_) => {
                     self.revision += 1;
-                    Answer::Written(Ok(Revision(self.revision)))
+                    Response::Written(Ok(Revision(self.revision)))
                 }
-                Request::Release(_) => Answer::Released(Ok(())),
-                Request::NotifyStepDown(_) => Answer::Conceded(Ok(())),
+                Request::Release(_) => Response::Released(Ok(())),
+                Request::NotifyStepDown(_) => Response::Notified(Ok(())),
             };
-            self.campaign.handle(self.now, Event::Answered { id, answer });
+            self.campaign.handle(self.now, Event::Response { id, response: answer });
         }
     }
 

@@ -134,7 +134,7 @@ fn start(args: &Args, lock: Arc<dyn Lock>, teller: Teller) -> Result<Election, B
         .lease(Duration::from_secs(args.ttl))
         .on_won(move |leadership| work(won.clone(), leadership, tick))
         .on_lost(move |loss| {
-            lost.print("lost", Some(loss.cause.word().to_owned()));
+            lost.print("lost", Some(loss.cause.as_str().to_owned()));
             async {}
         });
     let builder = match args.backoff {

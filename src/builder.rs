@@ -21,7 +21,7 @@ use crate::election::shared::Shared;
 use crate::lock::{Advertisement, AdvertisementError};
 use crate::lock::{Lock, Need, Nonce};
 use crate::protocol::{
-    Backoff, BackoffPolicy, CoolDown, GREATEST_LEASE, MemberSettings, Settings, State, Timing,
+    Backoff, BackoffPolicy, CoolDown, MAX_LEASE, MemberSettings, Settings, State, Timing,
     TimingError, TimingOptions,
 };
 use crate::time::clock::{BootClock, Clock};
@@ -148,7 +148,7 @@ impl ElectionBuilder {
     /// The same is said of a bucket by `?with-choria` in its [URL](crate::lock_url) and by
     /// [`BucketConfig::with_choria`](crate::nats::BucketConfig::with_choria).
     pub fn with_choria(mut self) -> Self {
-        self.timing.choria_peers = true;
+        self.timing.with_choria = true;
         self
     }
 
@@ -254,7 +254,7 @@ impl ElectionBuilder {
         for (what, duration) in
             [("takeover_delay", Some(self.takeover_delay)), ("cool_down", custom(self.cool_down))]
         {
-            if let Some(duration) = duration.filter(|d| *d > GREATEST_LEASE) {
+            if let Some(duration) = duration.filter(|d| *d > MAX_LEASE) {
                 return Err(StartError::TooLong { what, duration });
             }
         }
@@ -273,8 +273,8 @@ impl ElectionBuilder {
                 backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
                 takeover_delay: self.takeover_delay,
                 priority: self.priority,
-                choria_peers: self.timing.choria_peers || lock.timing().choria_peers,
-                stands: self.stands,
+                with_choria: self.timing.with_choria || lock.timing().with_choria,
+                eligible: self.stands,
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
             };
@@ -297,12 +297,12 @@ impl ElectionBuilder {
 /// As the caller has said, else as the lock would have it: never a mixture, whose parts might not go together.
 fn timing_on(lock: &Arc<dyn Lock>, told: TimingOptions) -> Result<Timing, TimingError> {
     let options = match told {
-        TimingOptions { lease: None, renewal: None, grace: None, choria_peers } => {
+        TimingOptions { lease: None, renewal: None, grace: None, with_choria } => {
             let timing = lock.timing();
-            TimingOptions { choria_peers: choria_peers || timing.choria_peers, ..timing }
+            TimingOptions { with_choria: with_choria || timing.with_choria, ..timing }
         }
         told => {
-            TimingOptions { choria_peers: told.choria_peers || lock.timing().choria_peers, ..told }
+            TimingOptions { with_choria: told.with_choria || lock.timing().with_choria, ..told }
         }
     };
     Timing::new(options, lock.capabilities().max_lease)

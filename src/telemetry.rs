@@ -86,7 +86,7 @@ mod enabled {
                 "incumbent_losses_total",
                 "election" => self.election.clone(),
                 "identity" => self.identity.clone(),
-                "cause" => cause.word(),
+                "cause" => cause.as_str(),
             )
             .increment(1);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::driver::record::{HistoryWriter, Output};
 use crate::lock::{Need, Token};
 use crate::protocol::{
-    Action, BackoffPolicy, Campaign, Event, Joint, Leader, MemberSettings, Settings, State,
+    Action, BackoffPolicy, Elector, Event, Leader, MemberSettings, MultiElector, Settings, State,
 };
 use crate::time::clock::Instant;
 
@@ -19,20 +19,20 @@ pub(crate) struct Machine {
 
 #[allow(clippy::large_enum_variant, reason = "one lock is the rule, and costs no allocation")]
 enum Campaigns {
-    One(Campaign),
-    All(Box<Joint>),
+    One(Elector),
+    All(Box<MultiElector>),
 }
 
 impl Machine {
     /// `None` if no lock is required.
     pub fn new(mut parts: Vec<MemberSettings>) -> Option<Self> {
         let campaign =
-            |part: MemberSettings| (Campaign::new(part.settings, part.capabilities), part.need);
+            |part: MemberSettings| (Elector::new(part.settings, part.capabilities), part.need);
         let campaigns = match (parts.pop(), parts.is_empty()) {
             (Some(part), true) if part.need == Need::Required => Campaigns::One(campaign(part).0),
             (last, _) => {
                 let campaigns = parts.into_iter().chain(last).map(campaign).collect();
-                Campaigns::All(Box::new(Joint::new(campaigns)?))
+                Campaigns::All(Box::new(MultiElector::new(campaigns)?))
             }
         };
         Some(Self {
@@ -118,7 +118,7 @@ impl Machine {
 
     /// How long before its deadline a term is told to end, at the latest.
     pub fn least_grace(&self) -> Duration {
-        let grace = |campaign: &Campaign| campaign.settings().timing.grace();
+        let grace = |campaign: &Elector| campaign.settings().timing.grace();
         match &self.campaigns {
             Campaigns::One(campaign) => grace(campaign),
             Campaigns::All(joint) => joint.campaigns().map(grace).min().unwrap_or_default(),

@@ -30,7 +30,7 @@ use crate::election::leadership::Leadership;
 use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::lock::{Lock, Request};
-use crate::protocol::{Action, Answer, Cause, Event, Failure, Leader, State};
+use crate::protocol::{Action, Cause, Event, Leader, LockFailure, Response, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
 use crate::util::text::escape_line;
@@ -143,10 +143,10 @@ impl Driver {
                 }
                 tokio::select! {
                     Some(input) = inputs.recv() => self.take(input),
-                    answer = next_response(&mut self.requests_of) => self.answered(answer),
+                    answer = next_response(&mut self.requests_of) => self.on_response(answer),
                     work_stopped = poll_optional(&mut self.ending) => {
                         self.ending = None;
-                        self.handle(Event::Ended { work_stopped });
+                        self.handle(Event::TermEnded { work_stopped });
                     }
                     panicked = poll_campaigning(&mut self.campaigning) => {
                         self.campaigning = None;
@@ -219,12 +219,15 @@ impl Driver {
         self.shared().status.borrow().term.as_ref().map(|term| term.number)
     }
 
-    fn answered(&mut self, (lock, id, answer, asked): (usize, u64, Answer, (Instant, bool))) {
+    fn on_response(
+        &mut self,
+        (lock, id, response, asked): (usize, u64, Response, (Instant, bool)),
+    ) {
         let (sent, renews) = asked;
-        if renews && matches!(answer, Answer::Written(Ok(_))) {
+        if renews && matches!(response, Response::Written(Ok(_))) {
             self.telemetry().renewed(self.now().saturating_since(sent));
         }
-        self.handle_of(lock, Event::Answered { id, answer });
+        self.handle_of(lock, Event::Response { id, response });
     }
 
     /// Performs all that is to be done. Answers whether the campaign is over.
@@ -245,12 +248,12 @@ impl Driver {
                 }
                 Action::End { cause, by } => self.end(cause, by),
                 Action::Leader(leader) => self.leader_changed(lock, leader),
-                Action::Trouble(failure) => {
+                Action::LockFailing(failure) => {
                     warn!(error = %failure.message, "the lock does not serve");
                     self.set_lock_failure(Some(failure.clone()));
                     self.shared().publish(Change::LockFailing(failure));
                 }
-                Action::Recovered => {
+                Action::LockRecovered => {
                     info!("the lock serves again");
                     self.set_lock_failure(None);
                     self.shared().publish(Change::LockRecovered);
@@ -264,10 +267,10 @@ impl Driver {
             term.set_tokens(tokens);
         }
         let state = self.campaign.state();
-        let seen = self.campaign.leader().map(|leader| leader.seen);
+        let seen = self.campaign.leader().map(|leader| leader.last_seen);
         self.shared().status.send_if_modified(|status| {
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
-                leader.seen = seen; // nobody is woken for a renewal
+                leader.last_seen = seen; // nobody is woken for a renewal
             }
             std::mem::replace(&mut status.state, state) != state
         });
@@ -348,7 +351,7 @@ impl Driver {
         self.ending = Some(Box::pin(end.run()));
     }
 
-    fn set_lock_failure(&self, failure: Option<Failure>) {
+    fn set_lock_failure(&self, failure: Option<LockFailure>) {
         let mut term = None;
         self.shared().update(|status| {
             status.lock_failure.clone_from(&failure);
@@ -365,10 +368,10 @@ impl Driver {
             Some(leader) => {
                 let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
-                let choria_peers = self.campaign.settings().choria_peers;
+                let with_choria = self.campaign.settings().with_choria;
                 let expires =
                     self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires_entries);
-                if leader.token.is_none() && expires && !choria_peers {
+                if leader.token.is_none() && expires && !with_choria {
                     warn!(
                         leader = %identity,
                         "the entry has no mark that can be read, and is waited out: set with_choria() (--with-choria, ?with-choria) if Choria's candidates take part, else see who writes to it"

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::lock::{Capabilities, HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
-use crate::protocol::{Answer, Failure};
+use crate::protocol::{LockFailure, Response};
 use crate::time::clock::Instant;
 use crate::util::text::{error_chain, escape_line};
 
@@ -30,7 +30,7 @@ struct PendingRequest {
     id: u64,
     sent: Instant,
     renews: bool,
-    answer: BoxFuture<'static, Answer>,
+    answer: BoxFuture<'static, Response>,
 }
 
 impl LockRequests {
@@ -55,7 +55,7 @@ impl LockRequests {
 /// Waits for the answer to a request under way, for ever if there is none. Cancel safe.
 pub(crate) async fn next_response(
     requests_of: &mut [LockRequests],
-) -> (usize, u64, Answer, (Instant, bool)) {
+) -> (usize, u64, Response, (Instant, bool)) {
     std::future::poll_fn(|cx| {
         for (lock, requests_of) in requests_of.iter_mut().enumerate() {
             if let Some(asked) = &mut requests_of.request
@@ -71,17 +71,19 @@ pub(crate) async fn next_response(
     .await
 }
 
-async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
+async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Response {
     match request {
-        Request::Read { timeout } => Answer::Read(within(timeout, lock.read(name, timeout)).await),
+        Request::Read { timeout } => {
+            Response::Read(within(timeout, lock.read(name, timeout)).await)
+        }
         Request::Write(write) => {
-            Answer::Written(within(write.timeout, lock.write(name, write)).await)
+            Response::Written(within(write.timeout, lock.write(name, write)).await)
         }
         Request::Release(release) => {
-            Answer::Released(within(release.timeout, lock.release(name, release)).await)
+            Response::Released(within(release.timeout, lock.release(name, release)).await)
         }
         Request::NotifyStepDown(notice) => {
-            Answer::Conceded(within(STEP_DOWN_TIMEOUT, lock.notify_step_down(name, notice)).await)
+            Response::Notified(within(STEP_DOWN_TIMEOUT, lock.notify_step_down(name, notice)).await)
         }
     }
 }
@@ -90,10 +92,10 @@ async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Answer {
 async fn within<T>(
     timeout: Duration,
     request: impl Future<Output = Result<T, LockError>>,
-) -> Result<T, Failure> {
+) -> Result<T, LockFailure> {
     match tokio::time::timeout(timeout + timeout / 8, request).await {
         Ok(answer) => answer.map_err(|error| failure(&error)),
-        Err(_) => Err(Failure {
+        Err(_) => Err(LockFailure {
             kind: LockErrorKind::OutcomeUnknown,
             message: format!("no answer in {timeout:?}").into(),
         }),
@@ -103,7 +105,7 @@ async fn within<T>(
 /// The most bytes of an error that are told.
 const LONGEST_ERROR: usize = 1_024;
 
-fn failure(error: &LockError) -> Failure {
+fn failure(error: &LockError) -> LockFailure {
     let message = error_chain(error);
-    Failure { kind: error.kind(), message: escape_line(&message, LONGEST_ERROR).into() }
+    LockFailure { kind: error.kind(), message: escape_line(&message, LONGEST_ERROR).into() }
 }

@@ -1,7 +1,7 @@
 //! What happens in an election, as its handles report it.
 
 use crate::lock::Token;
-use crate::protocol::{Cause, Failure, Leader};
+use crate::protocol::{Cause, Leader, LockFailure};
 
 /// What [`Election::changes`](crate::Election::changes) tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Change {
     /// Somebody, perhaps this campaigner, holds the election, or nobody does.
     Leader(Option<Leader>),
     /// Requests to the lock fail, for a reason of another kind than before.
-    LockFailing(Failure),
+    LockFailing(LockFailure),
     /// They succeed again.
     LockRecovered,
     /// The reader was too slow, and so many changes were dropped.

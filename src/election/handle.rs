@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::election::leadership::Leadership;
 use crate::election::step::Step;
 use crate::lock::Token;
-use crate::protocol::{Failure, Leader, State};
+use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
 
@@ -115,11 +115,11 @@ impl Election {
     /// leader that renews is up to one poll older by this than it is.
     pub fn leader_age(&self) -> Option<Duration> {
         let now = self.shared().clock.now();
-        self.leader().map(|leader| now.saturating_since(leader.seen))
+        self.leader().map(|leader| now.saturating_since(leader.last_seen))
     }
 
     /// What keeps requests to the lock from succeeding, while something does.
-    pub fn lock_failure(&self) -> Option<Failure> {
+    pub fn lock_failure(&self) -> Option<LockFailure> {
         self.shared().status.borrow().lock_failure.clone()
     }
 
@@ -240,7 +240,7 @@ impl Observer {
     }
 
     /// What keeps requests to the lock from succeeding, while something does.
-    pub fn lock_failure(&self) -> Option<Failure> {
+    pub fn lock_failure(&self) -> Option<LockFailure> {
         self.election.lock_failure()
     }
 

@@ -9,7 +9,7 @@ use super::inbox::{Inbox, Input};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
 use crate::lock::HintSink;
-use crate::protocol::{Failure, Leader, State};
+use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Clock;
 
 /// How many changes a slow reader may lag behind.
@@ -42,7 +42,7 @@ enum ChangeSender {
 pub(crate) struct Status {
     pub state: State,
     pub leader: Option<Leader>,
-    pub lock_failure: Option<Failure>,
+    pub lock_failure: Option<LockFailure>,
     pub term: Option<Arc<Term>>,
     pub stopping: bool,
     pub finished: bool,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::inbox::{Inbox, Input};
 use super::loss::Loss;
 use crate::lock::{LockErrorKind, Token};
-use crate::protocol::{Cause, Failure};
+use crate::protocol::{Cause, LockFailure};
 use crate::time::clock::{Clock, Instant, sleep_until};
 
 /// How much later than the driver a guard finds by itself that its term is over, at the most. A driver that is well
@@ -70,7 +70,7 @@ struct TermState {
     /// Where there are several locks, the token of each.
     tokens: Option<Vec<Option<Token>>>,
     /// What keeps the lease from being renewed, if anything does.
-    lock_failure: Option<Failure>,
+    lock_failure: Option<LockFailure>,
     end: Option<Box<Loss>>,
 }
 
@@ -126,7 +126,7 @@ impl Term {
     }
 
     /// Why requests to the lock fail, or that they succeed again.
-    pub fn set_lock_failure(&self, failure: Option<Failure>) {
+    pub fn set_lock_failure(&self, failure: Option<LockFailure>) {
         self.state().lock_failure = failure;
     }
 
@@ -310,9 +310,11 @@ impl Term {
     }
 }
 
-fn expired(trouble: Option<Failure>) -> Cause {
+fn expired(trouble: Option<LockFailure>) -> Cause {
     match trouble {
-        Some(Failure { kind: LockErrorKind::Denied, message }) => Cause::Denied { error: message },
+        Some(LockFailure { kind: LockErrorKind::Denied, message }) => {
+            Cause::Denied { error: message }
+        }
         trouble => Cause::Expired { last_error: trouble.map(|failure| failure.message) },
     }
 }

@@ -83,7 +83,7 @@ impl Replay {
             return Err(ReplayError::TimeRunsBack { from: self.now, to: input.at });
         }
         self.now = input.at;
-        if let Event::Answered { id, .. } = input.event
+        if let Event::Response { id, .. } = input.event
             && self.in_flight.remove(&input.lock) != Some(id)
         {
             return Err(ReplayError::NotInFlight { lock: input.lock, id });

@@ -37,7 +37,7 @@
 //! long as one request may take (an eighth of the lease, 250 ms to 5 s), whether it cannot be reached, refuses, or its bucket is missing, a
 //! term begins and goes on without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
 //! answers again it is taken again. **While it is seen to be held by somebody else there is no term**: none begins, and one
-//! in office ends with [`Cause::Usurped`](crate::Cause::Usurped). Whoever held it when it went out of sight is waited for until the
+//! in office ends with [`Cause::Superseded`](crate::Cause::Superseded). Whoever held it when it went out of sight is waited for until the
 //! lease last seen is over. Its deletion by an operator ends a term. It does not bound the deadline.
 //!
 //! So it keeps nobody apart who cannot see it. Before anybody leads by that lock alone, require it everywhere.

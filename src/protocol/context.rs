@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::backoff::BackoffPolicy;
 use super::evidence::Evidence;
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::retries::Retries;
 use super::stampede::HintLatency;
-use super::types::{Action, Answer, Failure, Leader, Settings};
+use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
     Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record, Release, Request,
     Revision, StepDownNotice, Tombstone, Write, WriteId,
@@ -174,11 +174,13 @@ impl Context {
         &mut self,
         now: Instant,
         request: &InFlightRequest,
-        answer: &Answer,
+        answer: &Response,
         acquires: bool,
     ) {
         let failure = match answer {
-            Answer::Read(Err(f)) | Answer::Written(Err(f)) | Answer::Released(Err(f)) => Some(f),
+            Response::Read(Err(f)) | Response::Written(Err(f)) | Response::Released(Err(f)) => {
+                Some(f)
+            }
             _ => None,
         };
         let report = match failure {
@@ -189,7 +191,7 @@ impl Context {
             _ => {
                 self.heard_from_lock = true;
                 // A lock that frees nothing may look for evidence when it finds nothing, which takes its time.
-                let searched = matches!(answer, Answer::Read(Ok(Reading::Empty { .. })));
+                let searched = matches!(answer, Response::Read(Ok(Reading::Empty { .. })));
                 if self.capabilities.expires_entries || !searched {
                     self.latency.request_took(now.saturating_since(request.sent));
                 }
@@ -239,7 +241,7 @@ impl Context {
 
     /// Notifies the others of a step-down.
     pub fn notify(&mut self, now: Instant, notice: StepDownNotice) {
-        let timeout = self.settings.timing.attempt();
+        let timeout = self.settings.timing.request_timeout();
         self.send(now, RequestKind::Notify, None, timeout, Request::NotifyStepDown(notice));
     }
 
@@ -283,7 +285,7 @@ impl Context {
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.
-    pub fn refusal(&self) -> Option<&Failure> {
+    pub fn refusal(&self) -> Option<&LockFailure> {
         self.health.failure().filter(|failure| {
             matches!(failure.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
         })
@@ -303,8 +305,8 @@ impl Context {
                 backoff,
                 takeover_delay: s.takeover_delay,
                 priority: s.priority,
-                choria_peers: s.choria_peers,
-                stands: s.stands,
+                with_choria: s.with_choria,
+                eligible: s.eligible,
                 seed,
                 origin_unix_ms: s.origin_unix_ms,
             },
@@ -323,7 +325,7 @@ impl Context {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self {
             settings: _,     // which do not change
             capabilities: _, // known to the pen
@@ -340,10 +342,10 @@ impl Context {
         } = self;
         pen.flags(&[*stopping, *heard_from_lock]);
         pen.to.word(*coverage as u64);
-        pen.to.word(Pen::nanos(latency.window()));
-        health.sketch(pen);
-        evidence.sketch(pen, requests.in_flight_since());
-        requests.sketch(pen);
+        pen.to.word(FingerprintWriter::nanos(latency.window()));
+        health.fingerprint(pen);
+        evidence.fingerprint(pen, requests.in_flight_since());
+        requests.fingerprint(pen);
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::choria;
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use super::vacancy::{KnownStepDown, Predecessor, SeenEntry, Vacancy};
 use crate::lock::{Entry, Nonce, Tombstone};
 use crate::time::clock::Instant;
@@ -28,7 +28,7 @@ pub enum CoolDown {
     /// The same without trusting the lock's clock: an expiry that the winner has not watched earns a full lease.
     Strict,
     /// At least one campaign interval, 0.75 of the lease and 200 ms, as Choria's candidates wait.
-    Campaign,
+    Choria,
     /// At least this long.
     For(Duration),
 }
@@ -77,7 +77,7 @@ impl Until {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { at, reason: _ } = self;
         pen.until(*at);
     }
@@ -91,7 +91,7 @@ pub(super) struct CoolDownInputs<'a> {
     pub max_lease: Duration,
     pub lease: Duration,
     pub policy: CoolDown,
-    pub choria_peers: bool,
+    pub with_choria: bool,
     /// Whether the lock frees entries by its own clock.
     pub lock_expires: bool,
     pub last_seen: Option<&'a SeenEntry>,
@@ -105,7 +105,7 @@ impl CoolDownInputs<'_> {
     fn unknown_holder_leads_for(&self) -> Duration {
         let full = with_drift(self.max_lease);
         // A holder of ours may itself have been waiting for one of Choria's.
-        if self.choria_peers { full.max(choria::may_lead_for(self.max_lease)) } else { full }
+        if self.with_choria { full.max(choria::may_lead_for(self.max_lease)) } else { full }
     }
 }
 
@@ -143,12 +143,12 @@ impl CoolDownWait {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { until, after_create, floor, predecessor } = self;
-        until.sketch(pen);
-        pen.to.word(Pen::nanos(*after_create));
-        floor.sketch(pen);
-        pen.each(predecessor, |pen, predecessor| predecessor.sketch(pen));
+        until.fingerprint(pen);
+        pen.to.word(FingerprintWriter::nanos(*after_create));
+        floor.fingerprint(pen);
+        pen.each(predecessor, |pen, predecessor| predecessor.fingerprint(pen));
     }
 }
 
@@ -172,7 +172,7 @@ impl Vacancy {
         let mut wait = self.proven(c);
         let policy = match c.policy {
             CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
-            CoolDown::Campaign => choria::cool_down(c.lease),
+            CoolDown::Choria => choria::cool_down(c.lease),
             CoolDown::For(duration) => duration,
         };
         wait.floor = wait.floor.max(Until::new(c.now + policy, WaitReason::Policy));
@@ -212,7 +212,7 @@ impl Vacancy {
                     Some(SeenEntry { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
                     Some(_) if !c.lock_expires => c.now, // has stated how long it must be waited for
                     Some(seen) => seen.at + choria,
-                    None if c.choria_peers => self.first_seen + choria,
+                    None if c.with_choria => self.first_seen + choria,
                     None => c.now,
                 };
                 let foreign = Until::new(foreign, ChoriaCandidate);
@@ -238,7 +238,7 @@ impl Vacancy {
                 let mut wait = CoolDownWait { until: seen.max(at_once), ..none };
                 if !self.empty_is_proof || c.policy == CoolDown::Strict {
                     wait.after_create = c.unknown_holder_leads_for();
-                } else if c.choria_peers {
+                } else if c.with_choria {
                     let at = c.now + (choria - c.max_lease.min(choria));
                     wait.until = wait.until.max(Until::new(at, ChoriaCandidate));
                 }
@@ -274,7 +274,7 @@ impl Vacancy {
             }
             None if strict => (self.first_seen + unknown, UnknownHolder),
             // The margin for drift need not be added: each right to lead ends that much before its lease.
-            None if c.choria_peers => (self.first_seen + outlived(choria), ChoriaCandidate),
+            None if c.with_choria => (self.first_seen + outlived(choria), ChoriaCandidate),
             None => (c.now, NothingToWaitFor),
         };
         Until::new(until, reason)

@@ -8,12 +8,12 @@ use super::backoff::BackoffPolicy;
 use super::context::{Context, Source};
 use super::cool_down::WaitReason;
 #[cfg(feature = "_model")]
-use super::fingerprint::{Pen, Sketch};
+use super::fingerprint::{FingerprintSink, FingerprintWriter};
 use super::holding::Holding;
 use super::standby::{Standby, read_spread};
 use super::stepping_down::SteppingDown;
 use super::transition::Next;
-use super::types::{Action, Answer, Cause, Event, Failure, Leader, Settings, State};
+use super::types::{Action, Cause, Event, Leader, LockFailure, Response, Settings, State};
 use super::vacancy::KnownStepDown;
 use crate::lock::{Capabilities, Hint, Record, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
@@ -30,12 +30,12 @@ enum Phase {
 }
 
 /// One candidate's part in one election.
-pub struct Campaign {
+pub struct Elector {
     cx: Context,
     phase: Phase,
 }
 
-impl fmt::Debug for Campaign {
+impl fmt::Debug for Elector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Campaign")
             .field("settings", &self.cx.settings)
@@ -47,7 +47,7 @@ impl fmt::Debug for Campaign {
     }
 }
 
-impl Campaign {
+impl Elector {
     /// A campaign that has not begun.
     pub fn new(settings: Settings, capabilities: Capabilities) -> Self {
         Self { cx: Context::new(settings, capabilities), phase: Phase::Idle }
@@ -61,8 +61,8 @@ impl Campaign {
             Event::Start => self.start(now),
             Event::Wake => {}
             Event::Hint(hint) => self.on_hint(now, hint),
-            Event::Answered { id, answer } => self.on_response(now, id, answer),
-            Event::Ended { work_stopped } => {
+            Event::Response { id, response: answer } => self.on_response(now, id, answer),
+            Event::TermEnded { work_stopped } => {
                 if let Phase::SteppingDown(stepping_down) = &mut self.phase {
                     stepping_down.on_term_ended(&mut self.cx, now, work_stopped);
                 }
@@ -127,7 +127,7 @@ impl Campaign {
     }
 
     /// What keeps requests from succeeding.
-    pub fn trouble(&self) -> Option<&Failure> {
+    pub fn lock_failure(&self) -> Option<&LockFailure> {
         self.cx.health.failure()
     }
 
@@ -211,22 +211,22 @@ impl Campaign {
         matches!(&self.phase, Phase::Standby(standby) if standby.is_about_to_acquire())
     }
 
-    fn on_response(&mut self, now: Instant, id: u64, answer: Answer) {
+    fn on_response(&mut self, now: Instant, id: u64, answer: Response) {
         // The answer to a request that was dropped is ignored.
         let Some(request) = self.cx.requests.take(id) else { return };
         let acquires = self.is_about_to_acquire();
         let cx = &mut self.cx;
         cx.assess_lock(now, &request, &answer, acquires);
-        let read = matches!(&answer, Answer::Read(Ok(_)));
+        let read = matches!(&answer, Response::Read(Ok(_)));
         let next = match (&mut self.phase, answer) {
-            (Phase::Standby(standby), Answer::Read(answer)) => {
+            (Phase::Standby(standby), Response::Read(answer)) => {
                 standby.on_read(cx, now, request.sent, answer)
             }
-            (Phase::Standby(standby), Answer::Written(answer)) => {
+            (Phase::Standby(standby), Response::Written(answer)) => {
                 standby.on_written(cx, now, &request, answer)
             }
-            (Phase::Holding(holding), Answer::Read(answer)) => holding.on_read(cx, now, answer),
-            (Phase::Holding(holding), Answer::Written(answer)) => {
+            (Phase::Holding(holding), Response::Read(answer)) => holding.on_read(cx, now, answer),
+            (Phase::Holding(holding), Response::Written(answer)) => {
                 holding.on_written(cx, now, &request, answer)
             }
             (Phase::SteppingDown(stepping_down), answer) => {
@@ -308,19 +308,19 @@ impl Campaign {
 }
 
 /// What a candidate that is one of several shows the others, and how it is held back.
-impl Campaign {
+impl Elector {
     /// Has it only watch, before it begins.
     pub(super) fn begin_ineligible(&mut self) {
-        self.cx.settings.stands = false;
+        self.cx.settings.eligible = false;
     }
 
     /// Has it take part from now on, or only watch. One that comes to take part reads first, within `spread`, as what it
     /// knows may be old. One that holds the entry, or whose create is in flight, is not touched.
     pub(super) fn set_eligible(&mut self, now: Instant, eligible: bool, spread: Duration) {
-        if self.cx.settings.stands == eligible {
+        if self.cx.settings.eligible == eligible {
             return;
         }
-        self.cx.settings.stands = eligible;
+        self.cx.settings.eligible = eligible;
         let at = now + spread.mul_f64(self.cx.random.f64());
         if let Phase::Standby(standby) = &mut self.phase
             && eligible
@@ -366,14 +366,14 @@ impl Campaign {
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.
-    pub(super) fn refusal(&self) -> Option<&Failure> {
+    pub(super) fn refusal(&self) -> Option<&LockFailure> {
         self.cx.refusal()
     }
 }
 
 /// What a model checker needs of a campaign.
 #[cfg(feature = "_model")]
-impl Campaign {
+impl Elector {
     /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.
     pub fn fork(&self, seed: u64, backoff: Box<dyn BackoffPolicy>) -> Self {
         let Self { cx, phase } = self;
@@ -382,17 +382,17 @@ impl Campaign {
 
     /// Takes down all that decides what this candidate does from `now` on, as long as its policy ignores how often it
     /// polled, none of Choria's candidates takes part, and it is copied with one and the same seed before each event.
-    pub fn sketch(&self, now: Instant, to: &mut dyn Sketch) {
+    pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
         let Self { cx, phase } = self;
         let longest = cx.capabilities.max_lease;
-        let mut pen = Pen { now, timing: &cx.settings.timing, longest, to };
-        cx.sketch(&mut pen);
+        let mut pen = FingerprintWriter { now, timing: &cx.settings.timing, longest, to };
+        cx.fingerprint(&mut pen);
         match phase {
             Phase::Idle => pen.to.word(0),
             Phase::Finished => pen.to.word(1),
-            Phase::Standby(standby) => standby.sketch(&mut pen),
-            Phase::Holding(holding) => holding.sketch(&mut pen),
-            Phase::SteppingDown(stepping_down) => stepping_down.sketch(&mut pen),
+            Phase::Standby(standby) => standby.fingerprint(&mut pen),
+            Phase::Holding(holding) => holding.fingerprint(&mut pen),
+            Phase::SteppingDown(stepping_down) => stepping_down.fingerprint(&mut pen),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::cool_down::{CoolDownInputs, CoolDownWait, Until, WaitReason};
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use super::types::{Leader, Settings};
 use super::vacancy::{KnownStepDown, SeenEntry, Vacancy};
 use crate::lock::{Capabilities, Content, Entry, Mark, Record, Revision, Tombstone};
@@ -124,7 +124,7 @@ impl Evidence {
             token: seen.term().map(|(_, token)| token),
             since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
             advertisement: advertisement.clone(),
-            seen: seen.at,
+            last_seen: seen.at,
             lease: lease.min(max_lease),
             is_me,
         };
@@ -198,7 +198,7 @@ impl Evidence {
             max_lease: capabilities.max_lease,
             lease: settings.timing.lease(),
             policy: settings.cool_down,
-            choria_peers: settings.choria_peers,
+            with_choria: settings.with_choria,
             lock_expires: capabilities.expires_entries,
             last_seen: self.last_seen.as_ref(),
             seen_leases_end: self.seen_leases_end,
@@ -367,7 +367,11 @@ impl Evidence {
 
     /// `in_flight`: when the request in flight was sent, and when the leases seen by then are over.
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>, in_flight: Option<(Instant, Instant)>) {
+    pub fn fingerprint(
+        &self,
+        pen: &mut FingerprintWriter<'_>,
+        in_flight: Option<(Instant, Instant)>,
+    ) {
         let Self {
             last_seen,
             seen_leases_end,
@@ -389,11 +393,11 @@ impl Evidence {
         for at in instants {
             pen.until(*at);
         }
-        pen.to.word(Pen::nanos(*refused_wait));
+        pen.to.word(FingerprintWriter::nanos(*refused_wait));
         pen.to.write(*last_over_nothing);
-        pen.each(known_create, Pen::revision);
-        pen.each(last_seen, |pen, seen| seen.sketch(pen));
-        pen.each(vacancy, |pen, vacancy| vacancy.sketch(pen));
-        pen.each(step_downs, |pen, step_down| step_down.sketch(pen));
+        pen.each(known_create, FingerprintWriter::revision);
+        pen.each(last_seen, |pen, seen| seen.fingerprint(pen));
+        pen.each(vacancy, |pen, vacancy| vacancy.fingerprint(pen));
+        pen.each(step_downs, |pen, step_down| step_down.fingerprint(pen));
     }
 }

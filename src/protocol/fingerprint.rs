@@ -16,7 +16,7 @@ use crate::time::timing::Timing;
 /// Revisions, nonces and the numbers of writes are told apart from other words, so that they can be renamed: the machine
 /// only compares them. Instants come as what they are before or after now, cut off where the machine
 /// stops telling them apart.
-pub trait Sketch {
+pub trait FingerprintSink {
     /// A word that stands for itself.
     fn word(&mut self, word: u64);
     /// A revision or a token: only their order matters.
@@ -28,14 +28,14 @@ pub trait Sketch {
 }
 
 /// How the parts of a machine are taken down.
-pub(super) struct Pen<'a> {
+pub(super) struct FingerprintWriter<'a> {
     pub now: Instant,
     pub timing: &'a Timing,
     pub longest: Duration,
-    pub to: &'a mut dyn Sketch,
+    pub to: &'a mut dyn FingerprintSink,
 }
 
-impl Pen<'_> {
+impl FingerprintWriter<'_> {
     pub fn nanos(duration: Duration) -> u64 {
         u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::context::{Context, Source};
 use super::cool_down::{Until, WaitReason};
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::retries::Retries;
 use super::transition::{EndedTerm, Next, StoredCreate};
-use super::types::{Action, Cause, Failure, Leader};
+use super::types::{Action, Cause, Leader, LockFailure};
 use super::vacancy::{KnownStepDown, Predecessor};
 use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
@@ -31,7 +31,7 @@ pub(super) struct Holding {
     began: bool,
     renew_at: Instant,
     retries: Option<Retries>,
-    last_failure: Option<Failure>,
+    last_failure: Option<LockFailure>,
     /// Read the entry.
     check: bool,
     /// No earlier than this.
@@ -46,7 +46,7 @@ impl Holding {
             token: created.into(),
             revision: created,
             since: sent,
-            deadline: sent + cx.settings.timing.tenure(),
+            deadline: sent + cx.settings.timing.validity(),
             lead_at: wait.ends(now),
             floor: wait.floor,
             predecessor: wait.predecessor,
@@ -67,7 +67,7 @@ impl Holding {
             token: Some(holding.token),
             since_unix_ms: Some(since_unix_ms),
             advertisement: cx.settings.advertisement.clone(),
-            seen: now,
+            last_seen: now,
             lease: cx.settings.timing.lease(),
             is_me: true,
         }));
@@ -125,7 +125,7 @@ impl Holding {
 
     fn expired(&self) -> Cause {
         match &self.last_failure {
-            Some(Failure { kind: LockErrorKind::Denied, message }) => {
+            Some(LockFailure { kind: LockErrorKind::Denied, message }) => {
                 Cause::Denied { error: Arc::clone(message) }
             }
             failure => {
@@ -148,7 +148,7 @@ impl Holding {
         if cx.requests.is_busy() {
             return Next::Stay;
         }
-        let timeout = timing.attempt().min(stop_at.saturating_since(now));
+        let timeout = timing.request_timeout().min(stop_at.saturating_since(now));
         if now >= self.renew_at {
             let (expected, token, since) = (Some(self.revision), Some(self.token), self.since);
             let left =
@@ -172,7 +172,7 @@ impl Holding {
         cx: &mut Context,
         now: Instant,
         request: &InFlightRequest,
-        answer: Result<Revision, Failure>,
+        answer: Result<Revision, LockFailure>,
     ) -> Next {
         let RequestKind::Write { number } = request.kind else { return Next::Stay };
         let fresh = cx.retries();
@@ -195,7 +195,7 @@ impl Holding {
             // It cannot be told. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
                 let ambiguous = cx.requests.has_other_unsettled(number);
-                return self.ends(Cause::Usurped { by: None }, !ambiguous);
+                return self.ends(Cause::Superseded { by: None }, !ambiguous);
             }
             Err(failure) => {
                 if failure.kind != LockErrorKind::OutcomeUnknown {
@@ -212,13 +212,13 @@ impl Holding {
     /// A write of the holder's that was sent at `sent` has been applied.
     fn renewed(&mut self, cx: &mut Context, sent: Instant) {
         let timing = cx.settings.timing;
-        self.deadline = self.deadline.max(sent + timing.tenure());
+        self.deadline = self.deadline.max(sent + timing.validity());
         self.renew_at = sent + timing.renewal();
         self.retries = None;
         self.last_failure = None;
         cx.requests.settle_all();
         if let Some(me) = &mut cx.leader {
-            me.seen = sent;
+            me.last_seen = sent;
         }
         if self.began {
             cx.act(Action::Extend { deadline: self.deadline });
@@ -229,7 +229,7 @@ impl Holding {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        answer: Result<Reading, Failure>,
+        answer: Result<Reading, LockFailure>,
     ) -> Next {
         let fresh = cx.retries();
         let durable = cx.capabilities.reads_are_durable;
@@ -286,14 +286,14 @@ impl Holding {
 
     fn superseded_by(&self, record: &Record) -> Cause {
         match &record.content {
-            Content::Held(entry) => Cause::Usurped { by: Some(Arc::clone(&entry.identity)) },
+            Content::Held(entry) => Cause::Superseded { by: Some(Arc::clone(&entry.identity)) },
             Content::Vacant(Tombstone::Expired) => self.expired(),
             Content::Vacant(_) => Cause::Evicted,
         }
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self {
             token,
             revision,
@@ -315,12 +315,12 @@ impl Holding {
         pen.until(*deadline);
         pen.flags(&[*began, *check]);
         if !began {
-            lead_at.sketch(pen);
-            floor.sketch(pen);
-            pen.each(predecessor, |pen, predecessor| predecessor.sketch(pen));
+            lead_at.fingerprint(pen);
+            floor.fingerprint(pen);
+            pen.each(predecessor, |pen, predecessor| predecessor.fingerprint(pen));
         }
         pen.until(*renew_at);
-        pen.each(retries, Pen::retries);
+        pen.each(retries, FingerprintWriter::retries);
         pen.until(*check_from);
     }
 }

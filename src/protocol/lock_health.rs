@@ -1,21 +1,21 @@
 //! Whether requests to the lock succeed, and what is reported of it.
 
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
-use super::types::{Action, Failure};
+use super::fingerprint::FingerprintWriter;
+use super::types::{Action, LockFailure};
 use crate::lock::{LockErrorKind, Revision};
 
 /// What the answers of the lock show of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockHealth {
-    failure: Option<Failure>,
+    failure: Option<LockFailure>,
     only_reads_fail: bool,
     refusals: Refusals,
 }
 
 impl LockHealth {
     /// What keeps requests from succeeding.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub fn failure(&self) -> Option<&LockFailure> {
         self.failure.as_ref()
     }
 
@@ -31,9 +31,9 @@ impl LockHealth {
 
     /// A request has failed. Returns what to report.
     #[must_use]
-    pub fn failed(&mut self, failure: Failure, reading: bool) -> Option<Action> {
+    pub fn failed(&mut self, failure: LockFailure, reading: bool) -> Option<Action> {
         let known = self.failure.as_ref().map(|known| known.kind);
-        let report = (known != Some(failure.kind)).then(|| Action::Trouble(failure.clone()));
+        let report = (known != Some(failure.kind)).then(|| Action::LockFailing(failure.clone()));
         self.failure = Some(failure);
         self.only_reads_fail = reading;
         report
@@ -46,20 +46,20 @@ impl LockHealth {
     #[must_use]
     pub fn succeeded(&mut self, reading: bool, acquires: bool) -> Option<Action> {
         use LockErrorKind::{Conflict, Denied, Misconfigured};
-        let refused = |failure: &Failure| {
+        let refused = |failure: &LockFailure| {
             acquires || matches!(failure.kind, Denied | Misconfigured | Conflict)
         };
         let stays = reading && !self.only_reads_fail && self.failure.as_ref().is_some_and(refused);
-        (!stays && self.failure.take().is_some()).then_some(Action::Recovered)
+        (!stays && self.failure.take().is_some()).then_some(Action::LockRecovered)
     }
 
     /// A standby that receives renewals reads no more: what it receives shows that the lock is in reach.
     #[must_use]
     pub fn hints_arrive(&mut self) -> Option<Action> {
         use LockErrorKind::{OutcomeUnknown, Unavailable};
-        let passes = |failure: &Failure| matches!(failure.kind, Unavailable | OutcomeUnknown);
+        let passes = |failure: &LockFailure| matches!(failure.kind, Unavailable | OutcomeUnknown);
         let recovers = self.only_reads_fail && self.failure.take_if(|f| passes(f)).is_some();
-        recovers.then_some(Action::Recovered)
+        recovers.then_some(Action::LockRecovered)
     }
 
     /// A write over this revision was stored.
@@ -87,14 +87,14 @@ impl LockHealth {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self {
             failure: _,         // only reported
             only_reads_fail: _, // only reported
             refusals: Refusals { over, count },
         } = self;
         pen.to.word((*count).into());
-        pen.each(over, Pen::revision);
+        pen.each(over, FingerprintWriter::revision);
     }
 }
 
@@ -117,8 +117,8 @@ impl Refusals {
     }
 
     /// What to report once it has lasted for too long.
-    fn failure(&self) -> Option<Failure> {
-        (self.count > Self::PASSING).then(|| Failure {
+    fn failure(&self) -> Option<LockFailure> {
+        (self.count > Self::PASSING).then(|| LockFailure {
             kind: LockErrorKind::Conflict,
             message: "the lock refuses every write as a conflict, though nothing else was written"
                 .into(),

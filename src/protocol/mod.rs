@@ -1,6 +1,6 @@
 //! The rules of an election as a pure state machine.
 //!
-//! A [`Campaign`] takes what happened and when, and answers what to do. It reads no clock, draws no randomness but from
+//! An [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no randomness but from
 //! its seed, performs no I/O and knows nothing of async, so the same code runs in production, in a simulation and
 //! under a model checker:
 //!
@@ -8,31 +8,31 @@
 //! use std::time::Duration;
 //! use incumbent::clock::Instant;
 //! use incumbent::lock::{Capabilities, Nonce, Reading, Revision};
-//! use incumbent::protocol::{Action, Answer, Campaign, Event, Settings, Timing, TimingOptions};
+//! use incumbent::protocol::{Action, Response, Elector, Event, Settings, Timing, TimingOptions};
 //!
 //! let lock = Capabilities {
 //!     max_lease: Duration::from_secs(5),
-//!     reads: true,
+//!     can_read: true,
 //!     empty_is_proof: false,
-//!     expires: true,
+//!     expires_entries: true,
 //!     reads_are_durable: true,
 //!     max_identity_len: 100,
 //! };
 //! let timing = Timing::new(TimingOptions::default(), lock.max_lease)?;
-//! let mut campaign = Campaign::new(Settings::new("c1", Nonce(1), timing), lock);
+//! let mut elector = Elector::new(Settings::new("c1", Nonce(1), timing), lock);
 //! let mut now = Instant::from_origin(Duration::from_secs(100));
 //!
 //! // The election is empty, and the lock vouches that nobody wrote for a lease: the first create leads at once.
-//! campaign.handle(now, Event::Start);
+//! elector.handle(now, Event::Start);
 //! loop {
-//!     match campaign.poll_action() {
+//!     match elector.poll_action() {
 //!         Some(Action::Request { id, request }) => {
-//!             let answer = match request {
-//!                 incumbent::lock::Request::Read { .. } => Answer::Read(Ok(Reading::Empty { proof: true })),
-//!                 incumbent::lock::Request::Write(_) => Answer::Written(Ok(Revision(20))),
+//!             let response = match request {
+//!                 incumbent::lock::Request::Read { .. } => Response::Read(Ok(Reading::Empty { proof: true })),
+//!                 incumbent::lock::Request::Write(_) => Response::Written(Ok(Revision(20))),
 //!                 other => unreachable!("{other:?}"),
 //!             };
-//!             campaign.handle(now, Event::Answered { id, answer });
+//!             elector.handle(now, Event::Response { id, response });
 //!         }
 //!         Some(Action::Begin { token, .. }) => {
 //!             assert_eq!(token.0, 20);
@@ -40,8 +40,8 @@
 //!         }
 //!         Some(_) => {}
 //!         None => {
-//!             now = campaign.next_wake().expect("a campaign always waits for something");
-//!             campaign.handle(now, Event::Wake);
+//!             now = elector.next_wake().expect("an elector always waits for something");
+//!             elector.handle(now, Event::Wake);
 //!         }
 //!     }
 //! }
@@ -71,7 +71,7 @@ mod vacancy;
 #[cfg(feature = "kubernetes")]
 pub(crate) use crate::time::timing::DRIFT_DIVISOR;
 pub use crate::time::timing::{
-    GREATEST_LEASE, LEAST_LEASE, LEAST_RENEWAL, Timing, TimingError, TimingOptions,
+    MAX_LEASE, MIN_LEASE, MIN_RENEWAL, Timing, TimingError, TimingOptions,
 };
 #[cfg(feature = "backoff")]
 pub use backoff::CrateBackoff;
@@ -79,10 +79,10 @@ pub use backoff::CrateBackoff;
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use cool_down::{CoolDown, WaitReason};
-pub use elector::Campaign;
+pub use elector::Elector;
 #[cfg(feature = "_model")]
 #[doc(hidden)]
-pub use fingerprint::Sketch;
-pub use multi::Joint;
+pub use fingerprint::FingerprintSink;
 pub(crate) use multi::MemberSettings;
-pub use types::{Action, Answer, Cause, Event, Failure, Leader, Settings, State};
+pub use multi::MultiElector;
+pub use types::{Action, Cause, Event, Leader, LockFailure, Response, Settings, State};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::cool_down::CoolDownWait;
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
-use super::types::{Answer, Event, Failure};
+use super::fingerprint::FingerprintWriter;
+use super::types::{Event, LockFailure, Response};
 use crate::lock::{LockErrorKind, Revision, Token};
 use crate::time::clock::Instant;
 
@@ -122,21 +122,21 @@ impl Requests {
 
     /// The answer to the request in flight if it has timed out, unless `event` is its answer. A lock should answer within
     /// the timeout that it is given. One that hangs must not hang the campaign.
-    pub fn timed_out(&self, now: Instant, event: &Event) -> Option<(u64, Answer)> {
+    pub fn timed_out(&self, now: Instant, event: &Event) -> Option<(u64, Response)> {
         let InFlightRequest { id, kind, times_out_at, .. } = self.in_flight.as_ref()?;
-        let answered = matches!(event, Event::Answered { id: of, .. } if of == id);
+        let answered = matches!(event, Event::Response { id: of, .. } if of == id);
         if answered || now < *times_out_at {
             return None;
         }
-        let hung = Failure {
+        let hung = LockFailure {
             kind: LockErrorKind::OutcomeUnknown,
             message: "the lock has not answered within the timeout it was given".into(),
         };
         let answer = match kind {
-            RequestKind::Read => Answer::Read(Err(hung)),
-            RequestKind::Write { .. } => Answer::Written(Err(hung)),
-            RequestKind::Release => Answer::Released(Err(hung)),
-            RequestKind::Notify => Answer::Conceded(Err(hung)),
+            RequestKind::Read => Response::Read(Err(hung)),
+            RequestKind::Write { .. } => Response::Written(Err(hung)),
+            RequestKind::Release => Response::Released(Err(hung)),
+            RequestKind::Notify => Response::Notified(Err(hung)),
         };
         Some((*id, answer))
     }
@@ -178,7 +178,7 @@ impl Requests {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self {
             in_flight,
             unsettled,
@@ -200,7 +200,7 @@ impl Requests {
         pen.each(unsettled, |pen, UnsettledWrite { number, sent, wait }| {
             pen.to.write(*number);
             pen.since(*sent, pen.timing.lease());
-            pen.each(wait.as_deref(), |pen, wait| wait.sketch(pen));
+            pen.each(wait.as_deref(), |pen, wait| wait.fingerprint(pen));
         });
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::backoff::delay_of;
 use super::context::{Context, Source};
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::retries::Retries;
 use super::stampede;
 use super::transition::{Next, StoredCreate};
-use super::types::Failure;
+use super::types::LockFailure;
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
 
@@ -77,8 +77,8 @@ impl Standby {
     }
 
     pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
-        let timeout = cx.settings.timing.attempt();
-        let (reads, stands) = (cx.capabilities.can_read, cx.settings.stands);
+        let timeout = cx.settings.timing.request_timeout();
+        let (reads, stands) = (cx.capabilities.can_read, cx.settings.eligible);
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;
         }
@@ -146,7 +146,7 @@ impl Standby {
 
     /// The entry is vacant: acquire it after a delay. `woken`: others learned of it at the same moment.
     fn schedule_acquire(&mut self, cx: &mut Context, now: Instant, woken: bool) {
-        if !cx.settings.stands || cx.evidence.vacancy().is_none() {
+        if !cx.settings.eligible || cx.evidence.vacancy().is_none() {
             return self.wait_for_change(cx, now);
         }
         let uniform = cx.random.f64();
@@ -175,7 +175,7 @@ impl Standby {
         cx: &mut Context,
         now: Instant,
         request: &InFlightRequest,
-        answer: Result<Revision, Failure>,
+        answer: Result<Revision, LockFailure>,
     ) -> Next {
         let RequestKind::Write { number } = request.kind else { return Next::Stay };
         let known =
@@ -243,7 +243,7 @@ impl Standby {
         cx: &mut Context,
         now: Instant,
         sent: Instant,
-        answer: Result<Reading, Failure>,
+        answer: Result<Reading, LockFailure>,
     ) -> Next {
         let heard_meanwhile = cx.evidence.learned_at() > sent;
         let full = cx.coverage == Coverage::Full;
@@ -310,18 +310,18 @@ impl Standby {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { at, plan, not_before, polls: _, retries, settled, read_again } = self;
         pen.to.word(2);
         pen.until(*at);
         pen.until(*not_before);
         pen.flags(&[*settled, *read_again]);
-        pen.each(retries, Pen::retries);
+        pen.each(retries, FingerprintWriter::retries);
         match plan {
             Plan::Read => pen.to.word(0),
             Plan::Acquire { expected } => {
                 pen.to.word(1);
-                pen.each(expected, Pen::revision);
+                pen.each(expected, FingerprintWriter::revision);
             }
         }
     }
@@ -331,7 +331,7 @@ impl Standby {
 fn acquire(cx: &mut Context, now: Instant, expected: Option<Revision>) {
     let wait = cx.evidence.wait(now, expected, &cx.settings, &cx.capabilities);
     let life = cx.entry_life(wait.left(now));
-    let timeout = cx.settings.timing.attempt();
+    let timeout = cx.settings.timing.request_timeout();
     cx.write(
         now,
         WriteDraft { expected, token: None, since: now, life, timeout, wait: Some(wait) },

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::context::{Context, Source};
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use super::retries::Retries;
 use super::transition::{EndedTerm, Next};
-use super::types::{Action, Answer, Cause};
+use super::types::{Action, Cause, Response};
 use super::vacancy::KnownStepDown;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
@@ -48,7 +48,7 @@ impl SteppingDown {
     /// Ends the time in which this candidate held the entry.
     pub fn after_term(cx: &mut Context, now: Instant, term: EndedTerm) -> Self {
         let EndedTerm { cause, verified, token, revision, deadline, lead_at, began } = term;
-        let superseded = matches!(cause, Cause::Usurped { .. } | Cause::Evicted);
+        let superseded = matches!(cause, Cause::Superseded { .. } | Cause::Evicted);
         let stepping_down = Self {
             cause: cause.clone(),
             step: if began { Step::StopWork } else { Step::Notify },
@@ -114,10 +114,10 @@ impl SteppingDown {
     }
 
     pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
-        let timeout = cx.settings.timing.attempt();
+        let timeout = cx.settings.timing.request_timeout();
         let left = with_drift(cx.own_cool_down(now));
         // Choria's candidates do not read what is left: the entry must keep them out, and expires by itself.
-        let must_stay = cx.settings.choria_peers && !left.is_zero();
+        let must_stay = cx.settings.with_choria && !left.is_zero();
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;
         }
@@ -137,7 +137,7 @@ impl SteppingDown {
                 return self.advance(cx, now);
             }
             (Step::Release, Some(expected), _) => {
-                let (by, cause) = (cx.settings.nonce, self.cause.word());
+                let (by, cause) = (cx.settings.nonce, self.cause.as_str());
                 cx.release(now, Release { expected, by, left, cause, timeout });
             }
             (Step::Verify | Step::Release, ..) => cx.read(now, timeout),
@@ -146,17 +146,17 @@ impl SteppingDown {
         Next::Stay
     }
 
-    pub fn on_response(&mut self, cx: &mut Context, now: Instant, answer: Answer) {
+    pub fn on_response(&mut self, cx: &mut Context, now: Instant, answer: Response) {
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
         let failed = match answer {
-            Answer::Conceded(_) => return,
-            Answer::Released(Ok(())) => {
+            Response::Notified(_) => return,
+            Response::Released(Ok(())) => {
                 cx.evidence.record_no_own_entry(now);
                 self.step = Step::Done;
                 return;
             }
-            Answer::Released(Err(failure)) if failure.kind == LockErrorKind::Conflict => {
+            Response::Released(Err(failure)) if failure.kind == LockErrorKind::Conflict => {
                 self.step = if reads { Step::Verify } else { Step::Done };
                 // At once, but only once: what refuses us may go on refusing.
                 let delay = match self.retries.replace(fresh) {
@@ -170,7 +170,7 @@ impl SteppingDown {
                 self.at = now + delay.unwrap_or(Duration::from_secs(1));
                 self.at > self.tries_end
             }
-            Answer::Read(Ok(Reading::Found(record))) => {
+            Response::Read(Ok(Reading::Found(record))) => {
                 if let Some(mark) = cx.own_mark_in(&record) {
                     self.revision = Some(record.revision);
                     self.step = Step::Release;
@@ -183,12 +183,12 @@ impl SteppingDown {
                 }
                 return;
             }
-            Answer::Read(Ok(Reading::Empty { proof })) => {
+            Response::Read(Ok(Reading::Empty { proof })) => {
                 self.step = Step::Done;
                 cx.record_vacancy(now, None, None, proof);
                 return;
             }
-            Answer::Released(Err(_)) | Answer::Read(Err(_)) | Answer::Written(_) => {
+            Response::Released(Err(_)) | Response::Read(Err(_)) | Response::Written(_) => {
                 let delay = self.retries.get_or_insert(fresh).next();
                 self.at = now + delay.unwrap_or(Duration::from_secs(1));
                 self.at > self.tries_end
@@ -211,8 +211,10 @@ impl SteppingDown {
             return Next::Finish;
         }
         let others_first = match self.cause {
-            Cause::Usurped { .. } | Cause::Expired { .. } | Cause::Denied { .. } => Duration::ZERO,
-            _ => cx.settings.timing.stand_aside(),
+            Cause::Superseded { .. } | Cause::Expired { .. } | Cause::Denied { .. } => {
+                Duration::ZERO
+            }
+            _ => cx.settings.timing.yield_delay(),
         };
         if cx.leader.as_ref().is_some_and(|leader| leader.is_me) {
             cx.set_leader(None);
@@ -221,7 +223,7 @@ impl SteppingDown {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self {
             cause,
             step,
@@ -237,18 +239,18 @@ impl SteppingDown {
         } = self;
         pen.to.word(4);
         pen.to.word(match cause {
-            Cause::Usurped { .. } => 0,
+            Cause::Superseded { .. } => 0,
             Cause::Expired { .. } | Cause::Denied { .. } => 1,
             _ => 2, // are left alike
         });
         pen.to.word(*step as u64);
-        pen.each(revision, Pen::revision);
+        pen.each(revision, FingerprintWriter::revision);
         pen.each(token, |pen, token| pen.token(*token));
         pen.flags(&[*notify, *release, *work_stopped]);
         for instant in [deadline, at, tries_end] {
             pen.until(*instant);
         }
-        pen.each(retries, Pen::retries);
+        pen.each(retries, FingerprintWriter::retries);
     }
 }
 

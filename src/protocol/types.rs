@@ -32,9 +32,9 @@ pub struct Settings {
     /// Among candidates that wake together the higher asks first.
     pub priority: u8,
     /// Whether Choria's campaigners stand in the same election.
-    pub choria_peers: bool,
+    pub with_choria: bool,
     /// Whether to stand at all, or only to watch.
-    pub stands: bool,
+    pub eligible: bool,
     /// What all randomness is drawn from.
     pub seed: u64,
     /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people, never compared.
@@ -53,8 +53,8 @@ impl Settings {
             backoff: Box::new(Backoff::FIVE_SEC),
             takeover_delay: Duration::ZERO,
             priority: 0,
-            choria_peers: false,
-            stands: true,
+            with_choria: false,
+            eligible: true,
             seed: nonce.0,
             origin_unix_ms: 0,
         }
@@ -76,8 +76,8 @@ impl fmt::Debug for Settings {
             .field("cool_down", &self.cool_down)
             .field("takeover_delay", &self.takeover_delay)
             .field("priority", &self.priority)
-            .field("choria_peers", &self.choria_peers)
-            .field("stands", &self.stands)
+            .field("choria_peers", &self.with_choria)
+            .field("eligible", &self.eligible)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }
@@ -89,20 +89,20 @@ impl fmt::Debug for Settings {
 pub enum Event {
     /// The campaign begins.
     Start,
-    /// [`next_wake`](super::Campaign::next_wake) has come.
+    /// [`next_wake`](super::Elector::next_wake) has come.
     Wake,
     /// The lock suggests something.
     Hint(Hint),
     /// The answer to the request `id`.
-    Answered {
+    Response {
         /// The request.
         id: u64,
         /// Its answer.
-        answer: Answer,
+        response: Response,
     },
     /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which case the entry
     /// is left to expire.
-    Ended {
+    TermEnded {
         /// Whether no work of the term is running any more.
         work_stopped: bool,
     },
@@ -122,21 +122,21 @@ pub enum Event {
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
-pub enum Answer {
+pub enum Response {
     /// Of a [`Request::Read`].
-    Read(Result<Reading, Failure>),
+    Read(Result<Reading, LockFailure>),
     /// Of a [`Request::Write`].
-    Written(Result<Revision, Failure>),
+    Written(Result<Revision, LockFailure>),
     /// Of a [`Request::Release`].
-    Released(Result<(), Failure>),
+    Released(Result<(), LockFailure>),
     /// Of a [`Request::NotifyStepDown`].
-    Conceded(Result<(), Failure>),
+    Notified(Result<(), LockFailure>),
 }
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
-pub struct Failure {
+pub struct LockFailure {
     /// Which of the answers it is.
     pub kind: LockErrorKind,
     /// What to tell people.
@@ -148,7 +148,7 @@ pub struct Failure {
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Action {
-    /// Ask the lock, and answer with [`Event::Answered`]. A request still under way is to be dropped: its outcome does
+    /// Ask the lock, and answer with [`Event::Response`]. A request still under way is to be dropped: its outcome does
     /// not matter any more, or will be found out.
     Request {
         /// To be repeated in the answer.
@@ -168,7 +168,7 @@ pub enum Action {
         /// When the right to lead ends.
         deadline: Instant,
     },
-    /// Stop the work by `by`, wait for it, tell the loss, and answer with [`Event::Ended`].
+    /// Stop the work by `by`, wait for it, tell the loss, and answer with [`Event::TermEnded`].
     End {
         /// Why.
         cause: Cause,
@@ -178,9 +178,9 @@ pub enum Action {
     /// What is known about who leads has changed.
     Leader(Option<Leader>),
     /// Requests fail, for a reason of another kind than before.
-    Trouble(Failure),
+    LockFailing(LockFailure),
     /// Requests succeed again.
-    Recovered,
+    LockRecovered,
     /// The campaign has ended, and holds nothing.
     Finished,
 }
@@ -195,7 +195,7 @@ pub enum Cause {
     /// The campaign was stopped.
     Stopped,
     /// Somebody else wrote over the entry.
-    Usurped {
+    Superseded {
         /// Who, as far as is known.
         by: Option<Arc<str>>,
     },
@@ -218,13 +218,13 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause in one word, for labels and marks: `resigned`, `stopped`, `usurped`, `evicted`, `expired`, `denied`,
+    /// The cause in one word, for labels and marks: `resigned`, `stopped`, `superseded`, `evicted`, `expired`, `denied`,
     /// `work_ended` or `work_panicked`.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Resigned => "resigned",
             Self::Stopped => "stopped",
-            Self::Usurped { .. } => "usurped",
+            Self::Superseded { .. } => "superseded",
             Self::Evicted => "evicted",
             Self::Expired { .. } => "expired",
             Self::Denied { .. } => "denied",
@@ -239,8 +239,8 @@ impl fmt::Display for Cause {
         match self {
             Self::Resigned => f.write_str("resigned"),
             Self::Stopped => f.write_str("stopped"),
-            Self::Usurped { by: Some(by) } => write!(f, "usurped by {by}"),
-            Self::Usurped { by: None } => f.write_str("usurped by somebody else"),
+            Self::Superseded { by: Some(by) } => write!(f, "superseded by {by}"),
+            Self::Superseded { by: None } => f.write_str("superseded by another candidate"),
             Self::Evicted => f.write_str("evicted: the entry was deleted"),
             Self::Expired { last_error: Some(error) } => {
                 write!(f, "expired: could not renew: {error}")
@@ -289,7 +289,7 @@ pub struct Leader {
     /// Where it can be reached, if it says so.
     pub advertisement: Option<Arc<Advertisement>>,
     /// When its last write was seen first, on the local clock.
-    pub seen: Instant,
+    pub last_seen: Instant,
     /// How long after a write it may lead at the most.
     pub lease: Duration,
     /// Whether it is this very campaigner.
@@ -299,7 +299,7 @@ pub struct Leader {
 impl Leader {
     /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone, and nobody has said so yet.
     pub fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_since(self.seen) < self.lease
+        now.saturating_since(self.last_seen) < self.lease
     }
 
     /// Whether nothing but a renewal tells them apart.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::choria;
 #[cfg(feature = "_model")]
-use super::fingerprint::Pen;
+use super::fingerprint::FingerprintWriter;
 use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 #[cfg(feature = "_model")]
@@ -50,7 +50,7 @@ impl SeenEntry {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { revision, entry, at, from_hint } = self;
         pen.revision(revision);
         // What the machine compares: whose it is, when its lease ends, and when silence means something.
@@ -95,13 +95,13 @@ impl Vacancy {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { tombstone, previous, first_seen, empty_is_proof } = self;
         let mut reach = with_drift(pen.longest);
         pen.each(tombstone, |pen, (revision, kind)| {
             pen.revision(revision);
             pen.to.word(match kind {
-                Tombstone::Released { left, .. } => Pen::nanos(*left),
+                Tombstone::Released { left, .. } => FingerprintWriter::nanos(*left),
                 Tombstone::Expired => u64::MAX,
                 Tombstone::Deleted => u64::MAX - 1,
             });
@@ -109,7 +109,7 @@ impl Vacancy {
         if let Some((_, Tombstone::Released { left, .. })) = tombstone {
             reach = reach.max(with_drift(*left));
         }
-        pen.each(previous, Pen::revision);
+        pen.each(previous, FingerprintWriter::revision);
         pen.since(*first_seen, reach);
         pen.flags(&[*empty_is_proof]);
     }
@@ -127,7 +127,7 @@ pub(super) struct KnownStepDown {
 
 impl KnownStepDown {
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { by, token, revision, clear_at } = self;
         pen.to.nonce(*by);
         pen.token(*token);
@@ -150,7 +150,7 @@ impl Predecessor {
     }
 
     #[cfg(feature = "_model")]
-    pub fn sketch(&self, pen: &mut Pen<'_>) {
+    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
         let Self { revision, term } = self;
         pen.revision(revision);
         pen.each(term, |pen, (nonce, token)| {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// The least and the greatest lease: Choria's bounds on the TTL of an election bucket.
-pub const LEAST_LEASE: Duration = Duration::from_secs(1);
-/// See [`LEAST_LEASE`].
-pub const GREATEST_LEASE: Duration = Duration::from_secs(3600);
+pub const MIN_LEASE: Duration = Duration::from_secs(1);
+/// See [`MIN_LEASE`].
+pub const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// The least time between two renewals: below it an election is a load test.
-pub const LEAST_RENEWAL: Duration = Duration::from_millis(100);
+pub const MIN_RENEWAL: Duration = Duration::from_millis(100);
 
 /// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to one part in five
 /// hundred still agree on who may lead. (NTP slews a clock by at most one part in two thousand.)
@@ -24,7 +24,7 @@ pub struct Timing {
     lease: Duration,
     renewal: Duration,
     grace: Duration,
-    tenure: Duration,
+    validity: Duration,
 }
 
 /// What a [`Timing`] is made from; what is `None` gets its default.
@@ -38,7 +38,7 @@ pub struct TimingOptions {
     pub grace: Option<Duration>,
     /// Whether Choria's campaigners stand in the same election: then the right to lead ends 0.75 of the lock's
     /// longest lease after a write at the latest, before any of theirs can have won.
-    pub choria_peers: bool,
+    pub with_choria: bool,
 }
 
 impl Timing {
@@ -47,37 +47,37 @@ impl Timing {
     /// # Errors
     /// The first inequality that does not hold.
     pub fn new(options: TimingOptions, max_lease: Duration) -> Result<Self, TimingError> {
-        let lease = options.lease.unwrap_or(max_lease.min(GREATEST_LEASE));
-        if lease < LEAST_LEASE {
-            return Err(TimingError::LeaseTooShort { lease, least: LEAST_LEASE });
+        let lease = options.lease.unwrap_or(max_lease.min(MAX_LEASE));
+        if lease < MIN_LEASE {
+            return Err(TimingError::LeaseTooShort { lease, least: MIN_LEASE });
         }
-        if lease > GREATEST_LEASE {
-            return Err(TimingError::LeaseTooLong { lease, greatest: GREATEST_LEASE });
+        if lease > MAX_LEASE {
+            return Err(TimingError::LeaseTooLong { lease, greatest: MAX_LEASE });
         }
         if lease > max_lease {
-            return Err(TimingError::LeaseOutlivesLock { lease, longest: max_lease });
+            return Err(TimingError::LeaseExceedsLock { lease, longest: max_lease });
         }
         if !lease.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(TimingError::LeaseTooFine { lease });
+            return Err(TimingError::LeaseNotMillis { lease });
         }
         let drift = lease / DRIFT_DIVISOR;
-        let tenure = if options.choria_peers {
+        let validity = if options.with_choria {
             (lease - drift).min(three_quarters(max_lease) - drift)
         } else {
             lease - drift
         };
         let grace = options.grace.unwrap_or(lease / 6);
         let renewal = options.renewal.unwrap_or(lease / 3);
-        if grace >= tenure {
-            return Err(TimingError::GraceTooLong { grace, tenure });
+        if grace >= validity {
+            return Err(TimingError::GraceTooLong { grace, validity });
         }
-        if renewal < LEAST_RENEWAL {
-            return Err(TimingError::RenewalTooShort { renewal, least: LEAST_RENEWAL });
+        if renewal < MIN_RENEWAL {
+            return Err(TimingError::RenewalTooShort { renewal, least: MIN_RENEWAL });
         }
-        if renewal >= tenure - grace {
-            return Err(TimingError::RenewalTooLong { renewal, limit: tenure - grace });
+        if renewal >= validity - grace {
+            return Err(TimingError::RenewalTooLong { renewal, limit: validity - grace });
         }
-        Ok(Self { lease, renewal, grace, tenure })
+        Ok(Self { lease, renewal, grace, validity })
     }
 
     /// How long one write entitles its writer to lead, as others must reckon.
@@ -96,19 +96,19 @@ impl Timing {
     }
 
     /// How long after sending a write its writer itself reckons that it may lead: the lease less the drift.
-    pub fn tenure(&self) -> Duration {
-        self.tenure
+    pub fn validity(&self) -> Duration {
+        self.validity
     }
 
     /// How long one request may take before it is tried again: an eighth of the lease, at least 250 ms and at most
     /// 5 s, so that several fit between a renewal and the deadline.
-    pub fn attempt(&self) -> Duration {
+    pub fn request_timeout(&self) -> Duration {
         (self.lease / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
     }
 
     /// How long a holder that gave up its office of itself, or was deposed, lets others go first: a third of the lease,
     /// at most 5 s.
-    pub fn stand_aside(&self) -> Duration {
+    pub fn yield_delay(&self) -> Duration {
         (self.lease / 3).min(Duration::from_secs(5))
     }
 }
@@ -127,7 +127,7 @@ pub(crate) fn three_quarters(lease: Duration) -> Duration {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TimingError {
-    /// A lease shorter than [`LEAST_LEASE`].
+    /// A lease shorter than [`MIN_LEASE`].
     #[error("a lease of {lease:?} is shorter than the least, {least:?}")]
     LeaseTooShort {
         /// As given.
@@ -135,7 +135,7 @@ pub enum TimingError {
         /// The bound.
         least: Duration,
     },
-    /// A lease longer than [`GREATEST_LEASE`].
+    /// A lease longer than [`MAX_LEASE`].
     #[error("a lease of {lease:?} is longer than the greatest, {greatest:?}")]
     LeaseTooLong {
         /// As given.
@@ -145,7 +145,7 @@ pub enum TimingError {
     },
     /// A lease that the lock does not keep that long.
     #[error("a lease of {lease:?} is longer than the lock keeps an entry, {longest:?}")]
-    LeaseOutlivesLock {
+    LeaseExceedsLock {
         /// As given.
         lease: Duration,
         /// What the lock allows.
@@ -153,17 +153,17 @@ pub enum TimingError {
     },
     /// A lease that is no whole number of milliseconds.
     #[error("a lease of {lease:?} is not a whole number of milliseconds")]
-    LeaseTooFine {
+    LeaseNotMillis {
         /// As given.
         lease: Duration,
     },
     /// No time to lead is left before the work must stop.
-    #[error("a grace of {grace:?} leaves no time to lead: it must be shorter than {tenure:?}")]
+    #[error("a grace of {grace:?} leaves no time to lead: it must be shorter than {validity:?}")]
     GraceTooLong {
         /// As given.
         grace: Duration,
         /// How long after a write its writer may lead.
-        tenure: Duration,
+        validity: Duration,
     },
     /// Renewals too close together.
     #[error("a renewal every {renewal:?} is more often than the least interval, {least:?}")]
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(timing.lease(), MINUTE);
         assert_eq!(timing.renewal(), Duration::from_secs(20));
         assert_eq!(timing.grace(), Duration::from_secs(10));
-        assert_eq!(timing.tenure(), Duration::from_millis(59_760));
+        assert_eq!(timing.validity(), Duration::from_millis(59_760));
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn beside_choria_the_right_ends_before_theirs_can_begin() {
-        let options = TimingOptions { choria_peers: true, ..lease(MINUTE) };
+        let options = TimingOptions { with_choria: true, ..lease(MINUTE) };
         let timing = Timing::new(options, MINUTE).unwrap();
-        assert!(timing.tenure() < Duration::from_secs(45));
+        assert!(timing.validity() < Duration::from_secs(45));
     }
 }

@@ -23,7 +23,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
             }
         })
         .on_lost(move |loss| {
-            let _ = lost.send(format!("lost {} {}", loss.token, loss.cause.word()));
+            let _ = lost.send(format!("lost {} {}", loss.token, loss.cause.as_str()));
             async {}
         })
         .start()
@@ -40,7 +40,7 @@ pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>()
         let lost = soon("a loss", tellings.recv()).await.unwrap();
         assert_eq!(lost, format!("lost {token} {cause}"));
         let of_term = |change: &Change| match change {
-            Change::Lost { token, cause } => Some((token.to_string(), cause.word())),
+            Change::Lost { token, cause } => Some((token.to_string(), cause.as_str())),
             Change::Won { .. } => None,
             _ => None,
         };
@@ -60,7 +60,7 @@ pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
     let leadership = leads(&election).await;
     service.overwrite("my_app", "mallory").await;
     let loss = soon("the end", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Usurped { by: Some("mallory".into()) });
+    assert_eq!(loss.cause, Cause::Superseded { by: Some("mallory".into()) });
     assert!(!leadership.is_valid());
     assert!(!election.is_leader());
 }

@@ -63,7 +63,7 @@ pub async fn a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced<S: 
     drop(blocked);
     assert!(matches!(
         soon("the loss", leadership.ended()).await.cause,
-        Cause::Expired { .. } | Cause::Usurped { .. }
+        Cause::Expired { .. } | Cause::Superseded { .. }
     ));
     drop(leadership);
     standby.stop().await;
@@ -114,7 +114,7 @@ pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     sees(&second, "first").await;
     service.evict("my_app").await;
     let cause = lost(&mut changes).await;
-    let found = Cause::Usurped { by: Some("second".into()) };
+    let found = Cause::Superseded { by: Some("second".into()) };
     assert!(cause == Cause::Evicted || !S::HEARS_DELETIONS && cause == found, "{cause:?}");
     assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "second");
     second.stop().await;

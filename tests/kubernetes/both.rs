@@ -299,8 +299,8 @@ async fn is_required(struck: Which) {
 
     let leadership = leads_by_both(&election, &plain).await;
     both.overwrite(struck, "mallory").await;
-    let loss = soon("a usurpation", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Usurped { by: Some("mallory".into()) });
+    let loss = soon("the leader to be superseded", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::Superseded { by: Some("mallory".into()) });
     drop(leadership);
     rights(loss.cause).await;
 }
@@ -361,8 +361,8 @@ async fn is_best_effort(struck: Which) {
     let leadership = leads(&election).await;
     holds(&leadership, struck, true).await;
     both.overwrite(struck, "mallory").await;
-    let loss = soon("a usurpation", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Usurped { by: Some("mallory".into()) });
+    let loss = soon("the leader to be superseded", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::Superseded { by: Some("mallory".into()) });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

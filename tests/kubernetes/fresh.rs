@@ -121,7 +121,7 @@ async fn a_late_create_leads_after_a_full_lease_only() {
         })
     };
     env.write_record(record(0)).await;
-    assert!(matches!(lost(&mut changes).await, Cause::Usurped { .. }));
+    assert!(matches!(lost(&mut changes).await, Cause::Superseded { .. }));
     for renewed in 1..10 {
         tokio::time::sleep(LEASE / 8).await;
         env.write_record(record(renewed)).await;

@@ -78,7 +78,7 @@ async fn coverage_survives_an_overflow_of_hints() {
     let mut seen = None;
     soon("five renewals are seen", async {
         for _ in 0..5 {
-            let now = || standby.leader().map(|leader| leader.seen);
+            let now = || standby.leader().map(|leader| leader.last_seen);
             while now() == seen {
                 tokio::time::sleep(LEASE / 50).await;
             }

@@ -50,7 +50,7 @@ async fn befalls(blow: Blow, struck: usize) {
     let loss = soon(&format!("{blow:?} of {struck}"), leadership.ended()).await;
     let as_expected = match blow {
         Blow::Evicted => loss.cause == Cause::Evicted,
-        Blow::Overwritten => loss.cause == Cause::Usurped { by: Some("mallory".into()) },
+        Blow::Overwritten => loss.cause == Cause::Superseded { by: Some("mallory".into()) },
         Blow::OutOfReach | Blow::Missing => {
             matches!(loss.cause, Cause::Expired { last_error: Some(_) })
         }

@@ -235,7 +235,7 @@ async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
     drop(leads(&rival).await);
     to_b.fail(Failing::Nothing);
     let loss = soon("the end", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Usurped { by: Some("rival".into()) });
+    assert_eq!(loss.cause, Cause::Superseded { by: Some("rival".into()) });
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use incumbent::lock::{
     Capabilities, Coverage, Hint, LockErrorKind, Need, Nonce, Record, Request, Revision,
 };
 use incumbent::protocol::{
-    Action, Answer, Campaign, Event, Joint, Settings, Timing, TimingOptions,
+    Action, Elector, Event, MultiElector, Response, Settings, Timing, TimingOptions,
 };
 use incumbent_sim::{Keeping, Server, Time, failed, failure};
 
@@ -34,7 +34,7 @@ const KINDS: [Kind; 7] = [
 enum Happens {
     Wake,
     Arrives { part: usize, id: u64, request: Request, reply_lost: bool },
-    Answered { part: usize, id: u64, answer: Answer },
+    Answered { part: usize, id: u64, answer: Response },
     Heard { part: usize, hint: Hint },
     Ended { work_stopped: bool },
     Back,
@@ -43,7 +43,7 @@ enum Happens {
 
 struct Candidate {
     kind: Kind,
-    machine: Joint,
+    machine: MultiElector,
     /// Which process it is; what was to happen to an earlier one does not.
     life: u64,
     crashed: bool,
@@ -87,7 +87,7 @@ impl Candidate {
 }
 
 /// `keeping`: what each lock does with an entry.
-fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> Joint {
+fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> MultiElector {
     let lock = |index: usize| Capabilities {
         max_lease: LEASE,
         can_read: true,
@@ -100,9 +100,9 @@ fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> Joint {
     let part = |(index, need): (usize, &(usize, Need))| {
         let settings = Settings::new(format!("c{who}"), Nonce(seed ^ index as u64), timing);
         let settings = Settings { seed: seed ^ (index as u64), ..settings };
-        (Campaign::new(settings, lock(need.0)), need.1)
+        (Elector::new(settings, lock(need.0)), need.1)
     };
-    Joint::new(kind.iter().enumerate().map(part).collect()).expect("a required lock")
+    MultiElector::new(kind.iter().enumerate().map(part).collect()).expect("a required lock")
 }
 
 impl World {
@@ -217,7 +217,7 @@ impl World {
                 }
             }
             Happens::Answered { part, id, answer } => {
-                self.deliver(who, part, Event::Answered { id, answer });
+                self.deliver(who, part, Event::Response { id, response: answer });
             }
             Happens::Heard { part, hint } => self.deliver(who, part, Event::Hint(hint)),
             Happens::Ended { work_stopped } => {
@@ -226,7 +226,7 @@ impl World {
                     self.fleet[who].works_until = None;
                 }
                 self.fleet[who].ending = false;
-                self.deliver(who, 0, Event::Ended { work_stopped });
+                self.deliver(who, 0, Event::TermEnded { work_stopped });
             }
             Happens::Back => {
                 self.fleet[who].crashed = false;

@@ -83,7 +83,7 @@ async fn a_purged_stream_evicts() {
 async fn junk_in_the_entry_supersedes_and_expires() {
     let mut pair = Pair::open().await;
     pair.env.publish(&[], "\u{1}junk\u{0}").await;
-    assert!(matches!(pair.loss().await, Cause::Usurped { .. }));
+    assert!(matches!(pair.loss().await, Cause::Superseded { .. }));
     pair.gets_a_new_leader().await;
 }
 
@@ -99,7 +99,7 @@ async fn an_entry_of_another_holder_supersedes() {
         ("Nats-TTL", "2"),
     ];
     pair.env.publish(&headers, "third").await;
-    assert_eq!(pair.loss().await, Cause::Usurped { by: Some("third".into()) });
+    assert_eq!(pair.loss().await, Cause::Superseded { by: Some("third".into()) });
     pair.gets_a_new_leader().await;
 }
 
@@ -114,7 +114,7 @@ async fn hostile_headers_are_survived() {
         ("Incumbent-Version", "\u{fe0f}"),
     ];
     pair.env.publish(&headers, "").await;
-    assert!(matches!(pair.loss().await, Cause::Usurped { .. }));
+    assert!(matches!(pair.loss().await, Cause::Superseded { .. }));
     pair.gets_a_new_leader().await;
 }
 

@@ -112,7 +112,7 @@ async fn junk_over_an_entry_is_logged_and_waited_out() {
             let before = std::time::Instant::now();
             raw.publish(&contest.key(), &headers, &value).await;
             let cause = lost(&mut changes).await;
-            assert!(matches!(cause, Cause::Usurped { .. }), "{name}: {cause}");
+            assert!(matches!(cause, Cause::Superseded { .. }), "{name}: {cause}");
             contest.ends_well().await;
             // 0.75 of the TTL and 5 s: what one of Choria's may need to learn of its loss.
             let waited = before.elapsed();
@@ -232,7 +232,7 @@ async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
     ] {
         raw.publish(&subject, &lines(&said), &[b'?'; 3_000]).await;
     }
-    assert!(matches!(lost(&mut changes).await, Cause::Evicted | Cause::Usurped { .. }));
+    assert!(matches!(lost(&mut changes).await, Cause::Evicted | Cause::Superseded { .. }));
     contest.ends_well().await;
 }
 

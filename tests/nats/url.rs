@@ -39,7 +39,7 @@ async fn a_url_declares_a_bucket_shared_with_choria() {
     let server = Server::start().await;
     let shared = async |options: &str| {
         let lock = open(&format!("{}/MINE{options}", server.url())).await.unwrap();
-        lock.timing().choria_peers
+        lock.timing().with_choria
     };
     assert!(shared("?with-choria").await && shared("?with-choria=yes").await);
     assert!(!shared("").await && !shared("?with-choria=no").await);

@@ -115,7 +115,7 @@ async fn a_restored_object_is_noticed() {
     let set_back = Instant::now();
     env.put(old).await;
     let cause = lost(&mut changes).await;
-    assert_eq!(cause, Cause::Usurped { by: Some("first".into()) });
+    assert_eq!(cause, Cause::Superseded { by: Some("first".into()) });
     won(&mut changes).await;
     assert!(set_back.elapsed() >= LEASE, "{:?}", set_back.elapsed());
     assert!(second.token().unwrap() > token);
@@ -131,7 +131,7 @@ async fn an_older_entry_of_the_same_candidate_is_not_its_term() {
     eventually("a renewal", async || env.object().await.filter(|object| *object != old)).await;
     let mut changes = only.changes();
     env.put(old).await;
-    assert!(matches!(lost(&mut changes).await, Cause::Usurped { .. }));
+    assert!(matches!(lost(&mut changes).await, Cause::Superseded { .. }));
     won(&mut changes).await;
     assert!(only.token().unwrap() > token);
 }

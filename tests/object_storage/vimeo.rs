@@ -254,5 +254,5 @@ async fn a_go_candidate_with_a_fast_clock_supersedes() {
     let number = Fields::of(&env.object().await.unwrap()).number(1);
     env.put(crate::env::of_go(number + 1000, "go", LEASE)).await;
     let loss = soon("the end", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Usurped { by: Some("go".into()) });
+    assert_eq!(loss.cause, Cause::Superseded { by: Some("go".into()) });
 }

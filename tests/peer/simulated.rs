@@ -14,7 +14,7 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Coverage, Hint, Request};
 use incumbent::peer::quorum::{Operation, VoterAction, VoterEvent};
-use incumbent::protocol::{Action, Answer, Event};
+use incumbent::protocol::{Action, Event, Response};
 use serde_json::Value;
 
 use process::{Kind, Process, answer_of};
@@ -244,8 +244,10 @@ impl World {
                     }
                     Request::NotifyStepDown(notice) => {
                         process.voter.handle(now, VoterEvent::Concede(NAME.into(), notice));
-                        let answer = Answer::Conceded(Ok(()));
-                        return process.campaign.handle(now, Event::Answered { id, answer });
+                        let answer = Response::Notified(Ok(()));
+                        return process
+                            .campaign
+                            .handle(now, Event::Response { id, response: answer });
                     }
                 };
                 process.tickets.clear(); // what is under way is dropped
@@ -265,7 +267,7 @@ impl World {
             Action::End { .. } => {
                 let process = &mut self.processes[index];
                 process.deadline = None;
-                process.campaign.handle(now, Event::Ended { work_stopped: true });
+                process.campaign.handle(now, Event::TermEnded { work_stopped: true });
             }
             _ => {}
         }
@@ -297,7 +299,7 @@ impl World {
                 let process = &mut self.processes[index];
                 let Some((id, kind)) = process.tickets.remove(&ticket) else { return };
                 let answer = answer_of(kind, answer);
-                process.campaign.handle(now, Event::Answered { id, answer });
+                process.campaign.handle(now, Event::Response { id, response: answer });
             }
             VoterAction::Hint { hint, .. } => {
                 self.processes[index].campaign.handle(now, Event::Hint(hint));

@@ -47,11 +47,11 @@ enum Vacancy {
     ForeignExpiry,
 }
 
-fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
+fn wait(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Duration {
     let mut ours = settings();
     ours.cool_down = policy;
-    ours.choria_peers = choria_peers;
-    let options = TimingOptions { choria_peers, ..TimingOptions::default() };
+    ours.with_choria = with_choria;
+    let options = TimingOptions { with_choria, ..TimingOptions::default() };
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
     let mut harness = Harness::new(ours, capabilities());
     harness.server.revision = 100;
@@ -113,12 +113,12 @@ fn wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool) -> Duration {
     harness.begins()[0] - vacant
 }
 
-fn assert_wait(vacancy: Vacancy, policy: CoolDown, choria_peers: bool, least: Duration) {
-    let waited = wait(vacancy, policy, choria_peers);
+fn assert_wait(vacancy: Vacancy, policy: CoolDown, with_choria: bool, least: Duration) {
+    let waited = wait(vacancy, policy, with_choria);
     let most = least.mul_f64(1.01) + ASKING;
     assert!(
         least <= waited && waited <= most,
-        "{vacancy:?} under {policy:?}, choria peers {choria_peers}: waited {waited:?} instead of {least:?}"
+        "{vacancy:?} under {policy:?}, choria peers {with_choria}: waited {waited:?} instead of {least:?}"
     );
 }
 
@@ -156,9 +156,9 @@ fn strict_does_not_trust_the_server_clock() {
 fn other_policies_wait_no_less_than_proven() {
     let interval = LEASE * 3 / 4 + Duration::from_millis(200);
     let released = Vacancy::Released { left: Duration::ZERO };
-    assert_wait(released, CoolDown::Campaign, false, interval);
-    assert_wait(Vacancy::Expired, CoolDown::Campaign, false, interval);
-    assert_wait(Vacancy::Evicted, CoolDown::Campaign, false, LEASE);
+    assert_wait(released, CoolDown::Choria, false, interval);
+    assert_wait(Vacancy::Expired, CoolDown::Choria, false, interval);
+    assert_wait(Vacancy::Evicted, CoolDown::Choria, false, LEASE);
     assert_wait(released, CoolDown::For(SECOND * 2), false, SECOND * 2);
     assert_wait(Vacancy::Watched, CoolDown::For(SECOND * 2), false, LEASE - SECOND * 3);
 }

@@ -9,7 +9,7 @@ use incumbent::lock::{
     Capabilities, Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record,
     Request, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
-use incumbent::protocol::{Action, Answer, Event};
+use incumbent::protocol::{Action, Event, Response};
 
 use super::harness::{Harness, LEASE, ME, OTHER, capabilities, settings};
 
@@ -168,7 +168,7 @@ enum Beginning {
 struct Scenario {
     begins: Beginning,
     works_on: bool,
-    choria_peers: bool,
+    with_choria: bool,
     #[generator(bolero::produce::<Vec<Step>>().with().len(0_usize..40))]
     steps: Vec<Step>,
 }
@@ -178,15 +178,18 @@ fn take(harness: &mut Harness, step: &Step) {
     let forged = match (step, harness.held.as_ref().map(|(_, request)| request)) {
         (Step::Read(revision, said), Some(Request::Read { .. })) => {
             let revision = Revision(revision.get(harness));
-            Some(Answer::Read(Ok(Reading::Found(Record { revision, content: said.get(harness) }))))
+            Some(Response::Read(Ok(Reading::Found(Record {
+                revision,
+                content: said.get(harness),
+            }))))
         }
         (Step::Empty(proof), Some(Request::Read { .. })) => {
-            Some(Answer::Read(Ok(Reading::Empty { proof: *proof })))
+            Some(Response::Read(Ok(Reading::Empty { proof: *proof })))
         }
         (Step::Accept(revision), Some(Request::Write(_))) => {
-            Some(Answer::Written(Ok(Revision(revision.get(harness)))))
+            Some(Response::Written(Ok(Revision(revision.get(harness)))))
         }
-        (Step::Accept(_), Some(Request::Release(_))) => Some(Answer::Released(Ok(()))),
+        (Step::Accept(_), Some(Request::Release(_))) => Some(Response::Released(Ok(()))),
         _ => None,
     };
     match step {
@@ -243,7 +246,9 @@ fn take(harness: &mut Harness, step: &Step) {
             }));
         }
         Step::WorkEnded(panicked) => harness.event(Event::WorkEnded { panicked: *panicked }),
-        Step::Ended(work_stopped) => harness.event(Event::Ended { work_stopped: *work_stopped }),
+        Step::Ended(work_stopped) => {
+            harness.event(Event::TermEnded { work_stopped: *work_stopped })
+        }
         Step::Resign => harness.event(Event::Resign),
         Step::Lose | Step::Fail(_) => {}
     }
@@ -266,7 +271,7 @@ fn check(harness: &Harness) {
     assert_eq!(harness.machine.deadline().is_some(), leads, "{:?}", harness.log);
     if let Some(deadline) = harness.machine.deadline() {
         let sent = sent.expect("who leads has written");
-        let tenure = harness.machine.settings().timing.tenure();
+        let tenure = harness.machine.settings().timing.validity();
         assert!(Harness::time(deadline) <= sent + tenure, "{:?}", harness.log);
     }
 }
@@ -275,7 +280,7 @@ fn check(harness: &Harness) {
 fn terms_alternate_within_their_lease_under_any_input() {
     bolero::check!().with_iterations(FEW).with_type::<Scenario>().for_each(|scenario| {
         let mut ours = settings();
-        ours.choria_peers = scenario.choria_peers;
+        ours.with_choria = scenario.with_choria;
         let mut harness = match scenario.begins {
             Beginning::Fresh => Harness::started_with(ours, capabilities()),
             Beginning::Leading => Harness::leading(),
@@ -289,7 +294,7 @@ fn terms_alternate_within_their_lease_under_any_input() {
         }
         assert!(harness.local() < Instant::from_origin(Duration::MAX));
         harness.event(Event::Stop);
-        harness.event(Event::Ended { work_stopped: true });
+        harness.event(Event::TermEnded { work_stopped: true });
         harness.run(LEASE * 3);
         check(&harness);
         assert!(harness.is_finished(), "{:?}", harness.machine);

@@ -8,7 +8,7 @@ use incumbent::lock::{
     Revision, Token, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::{
-    Action, Answer, Campaign, Cause, Event, Settings, Timing, TimingOptions,
+    Action, Cause, Elector, Event, Response, Settings, Timing, TimingOptions,
 };
 
 use incumbent_sim::{Keeping, Server, Time, failed, failure};
@@ -23,7 +23,7 @@ const ORIGIN: Duration = Duration::from_secs(10_000);
 const ACTIONS_AN_INSTANT: usize = 60;
 
 pub struct Harness {
-    pub machine: Campaign,
+    pub machine: Elector,
     pub now: Time,
     pub server: Server,
     /// What every request fails with.
@@ -58,7 +58,7 @@ impl Harness {
     /// Before [`Event::Start`].
     pub fn new(settings: Settings, lock: Capabilities) -> Self {
         Self {
-            machine: Campaign::new(settings, lock),
+            machine: Elector::new(settings, lock),
             now: Time::ZERO,
             server: Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2),
             refuses: None,
@@ -141,7 +141,7 @@ impl Harness {
                     }
                 }
                 Action::End { .. } if !self.works_on => {
-                    self.machine.handle(self.local(), Event::Ended { work_stopped: true });
+                    self.machine.handle(self.local(), Event::TermEnded { work_stopped: true });
                 }
                 _ => {}
             }
@@ -157,16 +157,16 @@ impl Harness {
             None => self.server.apply(self.now, &request).0,
         };
         if self.holds {
-            self.event(Event::Answered { id, answer });
+            self.event(Event::Response { id, response: answer });
         } else {
-            self.machine.handle(self.local(), Event::Answered { id, answer });
+            self.machine.handle(self.local(), Event::Response { id, response: answer });
         }
     }
 
     /// Answers the request that waits.
-    pub fn answer(&mut self, answer: Answer) {
+    pub fn answer(&mut self, answer: Response) {
         let (id, _) = self.held.take().expect("a request waits");
-        self.event(Event::Answered { id, answer });
+        self.event(Event::Response { id, response: answer });
     }
 
     /// Applies the request that waits, and loses the reply.
@@ -178,12 +178,12 @@ impl Harness {
     pub fn apply_and_fail(&mut self, kind: LockErrorKind) {
         let (id, request) = self.held.take().expect("a request waits");
         self.server.apply(self.now, &request);
-        self.event(Event::Answered { id, answer: failed(&request, failure(kind, "no")) });
+        self.event(Event::Response { id, response: failed(&request, failure(kind, "no")) });
     }
 
     pub fn fail(&mut self, kind: LockErrorKind) {
         let (id, request) = self.held.take().expect("a request waits");
-        self.event(Event::Answered { id, answer: failed(&request, failure(kind, "no")) });
+        self.event(Event::Response { id, response: failed(&request, failure(kind, "no")) });
     }
 
     /// Lets time pass, waking the machine when it wants to be woken.
@@ -306,6 +306,6 @@ pub fn of_choria(life: Duration) -> Content {
     Content::Held(Entry { identity: "choria".into(), mark: None, ttl: life, advertisement: None })
 }
 
-pub fn found(revision: u64, content: Content) -> Answer {
-    Answer::Read(Ok(Reading::Found(Record { revision: Revision(revision), content })))
+pub fn found(revision: u64, content: Content) -> Response {
+    Response::Read(Ok(Reading::Found(Record { revision: Revision(revision), content })))
 }

@@ -7,7 +7,7 @@ use incumbent::lock::{
     Content, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record, Request, Revision, Token,
     Tombstone, WriteId,
 };
-use incumbent::protocol::{Action, Answer, Cause, Event, State};
+use incumbent::protocol::{Action, Cause, Event, Response, State};
 
 use super::harness::{Harness, LEASE, ME, OTHER, found, of_other, settings, stored};
 
@@ -24,7 +24,7 @@ fn a_renewal_answered_after_a_minute_does_not_prolong_a_term() {
     harness.now = deadline;
     assert!(!harness.leads(), "no event is needed for a right to end");
     harness.now += SECOND * 60;
-    harness.event(Event::Answered { id, answer: Answer::Written(Ok(Revision(9))) });
+    harness.event(Event::Response { id, response: Response::Written(Ok(Revision(9))) });
     assert_eq!(harness.ends(), [Cause::Expired { last_error: None }]);
     assert_eq!(harness.machine.deadline(), None);
 }
@@ -33,7 +33,7 @@ fn a_renewal_answered_after_a_minute_does_not_prolong_a_term() {
 #[test]
 fn a_right_counts_from_before_the_write_was_sent() {
     let mut harness = Harness::leading();
-    let tenure = harness.machine.settings().timing.tenure();
+    let tenure = harness.machine.settings().timing.validity();
     harness.holds = true;
     for _ in 0..5 {
         harness.next_write();
@@ -70,7 +70,7 @@ fn a_renewal_whose_reply_is_lost_is_found_and_counts_from_its_own_sending() {
     harness.serve();
     assert!(matches!(harness.next_request(), Request::Read { .. }));
     harness.serve();
-    let tenure = harness.machine.settings().timing.tenure();
+    let tenure = harness.machine.settings().timing.validity();
     assert_eq!(harness.machine.deadline().map(Harness::time), Some(sent + tenure));
     harness.holds = false;
     harness.run(LEASE * 4);
@@ -163,12 +163,12 @@ fn two_candidates_with_one_identity_are_distinct() {
     let mut harness = Harness::leading();
     let token = harness.server.revision;
     harness.event(Event::Hint(stored(twin(token + 5), None)));
-    assert_eq!(harness.ends(), [Cause::Usurped { by: Some("me".into()) }]);
+    assert_eq!(harness.ends(), [Cause::Superseded { by: Some("me".into()) }]);
 
     let mut harness = Harness::started();
     harness.holds = true;
     harness.next_request();
-    harness.answer(Answer::Read(Ok(Reading::Found(twin(3)))));
+    harness.answer(Response::Read(Ok(Reading::Found(twin(3)))));
     harness.holds = false;
     harness.run(SECOND);
     assert_eq!(harness.machine.leader().map(|leader| leader.is_me), Some(false));
@@ -338,7 +338,7 @@ fn a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one() {
     harness.server.last = before;
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.run(LEASE / 3);
-    assert_eq!(harness.ends(), [Cause::Usurped { by: Some("other".into()) }]);
+    assert_eq!(harness.ends(), [Cause::Superseded { by: Some("other".into()) }]);
 }
 
 /// kube-lease-manager: a standby cleared an expired lease with an unconditional patch, and wiped one just renewed.

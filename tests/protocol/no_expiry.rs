@@ -6,7 +6,7 @@ use incumbent::lock::{
     Capabilities, Content, Coverage, Hint, LockErrorKind, Reading, Record, Request, Revision,
     Tombstone,
 };
-use incumbent::protocol::{Action, Answer, Cause, CoolDown, Event, Settings};
+use incumbent::protocol::{Action, Cause, CoolDown, Event, Response, Settings};
 use incumbent_sim::{Keeping, Server};
 
 use super::harness::{Harness, LEASE, capabilities, found, of_choria, of_other, settings};
@@ -141,8 +141,8 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
                     Action::Leader(leader) => {
                         Some(leader.as_ref().map_or("none", |l| &*l.identity).to_owned())
                     }
-                    Action::Trouble(_) => Some("fails".to_owned()),
-                    Action::Recovered => Some("recovered".to_owned()),
+                    Action::LockFailing(_) => Some("fails".to_owned()),
+                    Action::LockRecovered => Some("recovered".to_owned()),
                     _ => None,
                 })
                 .collect();
@@ -153,7 +153,7 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
             harness.run(SECOND * 5);
             assert!(harness.leads(), "{kind:?}, {coverage:?}: {:?}", harness.log);
             let recovered =
-                harness.log.iter().filter(|(_, a)| matches!(a, Action::Recovered)).count();
+                harness.log.iter().filter(|(_, a)| matches!(a, Action::LockRecovered)).count();
             assert_eq!(recovered, 1, "{kind:?}, {coverage:?}");
         }
     }
@@ -169,7 +169,7 @@ fn a_long_search_for_evidence_does_not_delay_the_first_leader() {
     assert!(matches!(harness.next_request(), Request::Read { .. }));
     harness.run(Duration::from_millis(200));
     let read = harness.now;
-    harness.answer(Answer::Read(Ok(Reading::Empty { proof: true })));
+    harness.answer(Response::Read(Ok(Reading::Empty { proof: true })));
     harness.next_write();
     assert!(harness.now <= read + Duration::from_millis(10), "{:?}", harness.now - read);
 }
@@ -180,7 +180,8 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     let mut harness = Harness::leading();
     harness.refuses_writes = Some(LockErrorKind::Conflict);
     harness.run(LEASE * 3 / 4);
-    let reported = harness.log.iter().filter(|(_, action)| matches!(action, Action::Trouble(_)));
+    let reported =
+        harness.log.iter().filter(|(_, action)| matches!(action, Action::LockFailing(_)));
     assert_eq!(reported.count(), 1, "{:?}", harness.log);
     harness.run(LEASE / 4);
     let [Cause::Expired { last_error: Some(_) }] = &harness.ends()[..] else {
@@ -195,7 +196,7 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     harness.refuses_writes = None;
     harness.run(LEASE * 3);
     assert!(harness.leads(), "{:?}", harness.log);
-    assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::Recovered)));
+    assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::LockRecovered)));
 }
 
 /// A candidate that overwrites the expired entry while our own writes fail is reported as the leader.
@@ -216,10 +217,10 @@ fn a_write_failure_ends_when_another_leader_is_seen() {
     let mut harness = standby(Coverage::None);
     harness.refuses_writes = Some(LockErrorKind::Unavailable);
     harness.run(LEASE * 2);
-    assert!(harness.machine.trouble().is_some());
+    assert!(harness.machine.lock_failure().is_some());
     harness.server.store(harness.now, of_choria(LEASE), LEASE);
     harness.run(SECOND * 5);
-    assert!(harness.machine.trouble().is_none(), "{:?}", harness.machine.trouble());
+    assert!(harness.machine.lock_failure().is_none(), "{:?}", harness.machine.lock_failure());
 }
 
 /// The entry's own hint may come after the read that found it expired. Its link to the write before it does not make that one the last.

@@ -21,7 +21,7 @@ fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
     harness.event(Event::Resign);
     harness.run(SECOND * 2);
-    harness.event(Event::Ended { work_stopped: false });
+    harness.event(Event::TermEnded { work_stopped: false });
     assert!(harness.holds_entry(), "an entry whose work goes on is left to expire");
     harness.run(LEASE * 3);
     assert_eq!(harness.begins().len(), 2);
@@ -121,10 +121,10 @@ fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
 /// longer than a lease to learn of its own loss.
 #[test]
 fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() {
-    let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
+    let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
     let mut ours = settings();
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
-    ours.choria_peers = true;
+    ours.with_choria = true;
     let mut harness = Harness::standby_with(ours, capabilities());
     // Choria's candidate may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
     harness.other_writes(SECOND * 14);
@@ -269,10 +269,10 @@ fn a_lock_that_never_answers_does_not_hang_the_campaign() {
 #[test]
 fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_time_out() {
     let ttl = SECOND * 4;
-    let options = TimingOptions { choria_peers: true, ..TimingOptions::default() };
+    let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
     let mut ours = settings();
     ours.timing = Timing::new(options, ttl).expect("a valid timing");
-    ours.choria_peers = true;
+    ours.with_choria = true;
     let lock = Capabilities { max_lease: ttl, ..capabilities() };
     let mut harness = Harness::new(ours, lock);
     harness.server = Server::new(ttl, Keeping::LeavesMarkers, ttl * 2);
@@ -290,19 +290,19 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
 /// its entry, and one of Choria's led beside that work.
 #[test]
 fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {
-    for choria_peers in [true, false] {
+    for with_choria in [true, false] {
         let mut ours = settings();
-        ours.choria_peers = choria_peers;
+        ours.with_choria = with_choria;
         let mut harness = Harness::started_with(ours, capabilities());
         harness.run(LEASE * 2);
         harness.works_on = true;
         let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
         harness.event(Event::Resign);
         harness.run(SECOND * 2);
-        harness.event(Event::Ended { work_stopped: false });
+        harness.event(Event::TermEnded { work_stopped: false });
         harness.event(Event::Stop);
         harness.run(SECOND);
         assert!(harness.is_finished() && harness.now < deadline);
-        assert_eq!(harness.holds_entry(), choria_peers);
+        assert_eq!(harness.holds_entry(), with_choria);
     }
 }

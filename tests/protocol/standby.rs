@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
-use incumbent::protocol::{Action, Answer, CoolDown, Event};
+use incumbent::protocol::{Action, CoolDown, Event, Response};
 
 use incumbent_sim::{CandidateSetup, Fault, Keeping, Scenario, World};
 
@@ -68,8 +68,8 @@ fn a_response_to_an_abandoned_request_is_ignored() {
     assert!(matches!(harness.next_request(), Request::Release(_)));
     let before = harness.log.len();
     let revision = incumbent::lock::Revision(900);
-    harness.event(Event::Answered { id: old, answer: Answer::Written(Ok(revision)) });
-    harness.event(Event::Answered { id: 4711, answer: Answer::Released(Ok(())) });
+    harness.event(Event::Response { id: old, response: Response::Written(Ok(revision)) });
+    harness.event(Event::Response { id: 4711, response: Response::Released(Ok(())) });
     assert_eq!(harness.log.len(), before);
     assert!(harness.holds_entry());
 }
@@ -85,7 +85,7 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
         harness.log.iter().filter(|(_, action)| wanted(action)).count()
     };
     assert_eq!(
-        says(&harness, |action| matches!(action, Action::Trouble(_))),
+        says(&harness, |action| matches!(action, Action::LockFailing(_))),
         1,
         "{:?}",
         harness.log
@@ -93,7 +93,7 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
     harness.refuses = None;
     harness.other_writes(LEASE);
     assert_eq!(
-        says(&harness, |action| matches!(action, Action::Recovered)),
+        says(&harness, |action| matches!(action, Action::LockRecovered)),
         1,
         "{:?}",
         harness.log
@@ -127,7 +127,7 @@ fn a_winner_evicted_before_its_response_does_not_lead() {
     let (id, request) = harness.held.clone().expect("the create");
     let (answer, _) = harness.server.apply(harness.now, &request);
     harness.admin_deletes();
-    harness.event(Event::Answered { id, answer });
+    harness.event(Event::Response { id, response: answer });
     assert!(harness.begins().is_empty());
 }
 
@@ -188,7 +188,7 @@ fn the_higher_priority_acquires_first() {
 #[test]
 fn an_observer_never_writes() {
     let mut observer = settings();
-    observer.stands = false;
+    observer.eligible = false;
     let mut harness = Harness::standby_with(observer, capabilities());
     harness.admin_deletes();
     assert_eq!(harness.machine.leader(), None);

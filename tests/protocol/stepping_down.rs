@@ -18,7 +18,7 @@ fn stops_and_leaves_nothing(mut harness: Harness, phase: &str) {
     while !harness.is_finished() {
         if let Some((id, request)) = harness.held.take() {
             let answer = harness.server.apply(harness.now, &request).0;
-            harness.event(Event::Answered { id, answer });
+            harness.event(Event::Response { id, response: answer });
         }
         harness.run(Duration::from_millis(100));
         turns += 1;
@@ -124,7 +124,7 @@ fn a_stop_while_the_work_stops_waits_for_it() {
     harness.event(Event::Stop);
     harness.run(SECOND);
     assert!(!harness.is_finished() && harness.holds_entry());
-    harness.event(Event::Ended { work_stopped: true });
+    harness.event(Event::TermEnded { work_stopped: true });
     assert!(harness.is_finished() && !harness.holds_entry());
     assert_eq!(harness.ends(), [Cause::Resigned]);
 }
@@ -162,7 +162,7 @@ fn a_wrong_hint_costs_a_term_and_not_a_lease() {
         content: of_other(LEASE),
     };
     harness.event(Event::Hint(super::harness::stored(record, None)));
-    assert_eq!(harness.ends(), [Cause::Usurped { by: Some("other".into()) }]);
+    assert_eq!(harness.ends(), [Cause::Superseded { by: Some("other".into()) }]);
     assert!(!harness.holds_entry());
 }
 
@@ -173,7 +173,7 @@ fn an_entry_whose_work_continues_is_not_released() {
     harness.works_on = true;
     harness.event(Event::Stop);
     harness.run(SECOND * 2);
-    harness.event(Event::Ended { work_stopped: false });
+    harness.event(Event::TermEnded { work_stopped: false });
     harness.run(SECOND);
     assert!(harness.is_finished() && harness.holds_entry());
 }
@@ -185,12 +185,13 @@ fn a_start_without_a_lock_waits_for_it() {
     harness.refuses = Some(LockErrorKind::Unavailable);
     harness.event(Event::Start);
     harness.run(Duration::from_secs(600));
-    let troubles = harness.log.iter().filter(|(_, action)| matches!(action, Action::Trouble(_)));
+    let troubles =
+        harness.log.iter().filter(|(_, action)| matches!(action, Action::LockFailing(_)));
     assert_eq!(troubles.count(), 1, "told once");
     harness.refuses = None;
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     harness.run(SECOND * 2);
     assert!(harness.leads());
-    assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::Recovered)));
+    assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::LockRecovered)));
     assert!(!harness.requests().iter().any(|request| matches!(request, Request::Release(_))));
 }

@@ -87,7 +87,7 @@ fn work_that_does_not_stop_keeps_its_own_candidate_from_an_empty_key() {
     harness.server.last = None;
     harness.event(Event::Hint(Hint::Recheck));
     harness.run(SECOND);
-    harness.event(Event::Ended { work_stopped: false });
+    harness.event(Event::TermEnded { work_stopped: false });
     harness.run(LEASE * 2);
     assert!(harness.begins()[1] >= deadline, "{:?} before {deadline:?}", harness.begins());
 }

@@ -112,7 +112,7 @@ pub fn deletion_of(name: &str) -> String {
 }
 
 /// The statement of a rival.
-pub fn usurpation_of(name: &str, identity: &str) -> String {
+pub fn takeover_of(name: &str, identity: &str) -> String {
     format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'")
 }
 
@@ -141,7 +141,7 @@ impl Service for TestEnv {
     }
 
     async fn overwrite(&self, name: &str, identity: &str) {
-        self.admin(&usurpation_of(name, identity)).await;
+        self.admin(&takeover_of(name, identity)).await;
     }
 
     async fn holder(&self, name: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
 use crate::conformance::{LEASE, Service, working};
-use crate::env::{ROW, deletion_of, usurpation_of};
+use crate::env::{ROW, deletion_of, takeover_of};
 
 pub struct FileEnv {
     pub directory: TempDir,
@@ -75,7 +75,7 @@ impl Service for FileEnv {
     }
 
     async fn overwrite(&self, name: &str, identity: &str) {
-        self.admin(&usurpation_of(name, identity)).await;
+        self.admin(&takeover_of(name, identity)).await;
     }
 
     async fn holder(&self, name: &str) -> Option<String> {

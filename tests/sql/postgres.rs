@@ -148,7 +148,7 @@ async fn a_third_writer_supersedes_and_revisions_still_grow() {
         let statement = format!("UPDATE incumbent_elections SET holder = 'rival-{turn}'");
         env.admin(&statement).await;
         let loss = soon("the end", leadership.ended()).await;
-        assert_eq!(loss.cause, Cause::Usurped { by: Some(format!("rival-{turn}").into()) });
+        assert_eq!(loss.cause, Cause::Superseded { by: Some(format!("rival-{turn}").into()) });
         last = env.row().await.unwrap().get::<i64, _>("revision").cast_unsigned();
         assert!(last > leadership.token().0);
     }

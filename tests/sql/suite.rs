@@ -62,7 +62,7 @@ mod operators {
         }
         // In a file the next one may have written before any candidate has read.
         let cause = soon("the end", leadership.ended()).await.cause;
-        assert!(matches!(cause, Cause::Evicted | Cause::Usurped { .. }), "{cause:?}");
+        assert!(matches!(cause, Cause::Evicted | Cause::Superseded { .. }), "{cause:?}");
         let Reading::Found(record) = lock.read("quote's", patience).await.unwrap() else {
             panic!()
         };

@@ -97,7 +97,7 @@ fn json_line(change: &Change) -> Option<serde_json::Value> {
     Some(match change {
         Change::Won { token } => json!({"event": "won", "token": token.0}),
         Change::Lost { token, cause } => {
-            json!({"event": "lost", "token": token.0, "cause": cause.word(), "message": cause.to_string()})
+            json!({"event": "lost", "token": token.0, "cause": cause.as_str(), "message": cause.to_string()})
         }
         Change::Leader(leader) => json!({
             "event": "leader",

@@ -91,8 +91,7 @@ impl ServerSamples {
         let ttl = self.info.as_ref().and_then(|info| info.pointer("/config/max_age"));
         let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
         let ttl = ttl.unwrap_or(USUAL_TTL);
-        let options =
-            TimingOptions { lease, choria_peers: with_choria, ..TimingOptions::default() };
+        let options = TimingOptions { lease, with_choria, ..TimingOptions::default() };
         round_trip(&self.spans, options, ttl, report);
     }
 }
@@ -131,7 +130,7 @@ pub fn round_trip(
         Ok(timing) => timing,
         Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
     };
-    let (attempt, lease) = (timing.attempt(), time_format::span(timing.lease()));
+    let (attempt, lease) = (timing.request_timeout(), time_format::span(timing.lease()));
     let seen = format!(
         "{} (median), {} (longest of {}); with a lease of {lease} a request times out after {}",
         precise(median),

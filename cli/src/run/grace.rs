@@ -27,7 +27,7 @@ impl Grace {
             ..TimingOptions::default()
         };
         let timing = Timing::new(options, lease).map_err(StartError::from)?;
-        let room = timing.tenure() - timing.renewal();
+        let room = timing.validity() - timing.renewal();
         // Very long durations are refused, as their sum would overflow.
         if stop.saturating_add(kill) < room {
             return Ok(Self { stop, kill });

@@ -30,7 +30,7 @@ impl LeaseTiming {
         retry_period: Duration,
     ) -> Result<Self, LeaseTimingError> {
         if lease.is_zero() || lease.subsec_nanos() > 0 {
-            return Err(LeaseTimingError::LeaseTooFine { lease });
+            return Err(LeaseTimingError::LeaseNotMillis { lease });
         }
         if lease <= renew_deadline {
             return Err(LeaseTimingError::RenewDeadlineTooLong { renew_deadline, lease });
@@ -65,7 +65,7 @@ impl LeaseTiming {
             lease: Some(self.lease),
             renewal: Some(self.retry_period),
             grace: Some(tenure.saturating_sub(self.renew_deadline)),
-            choria_peers: false,
+            with_choria: false,
         }
     }
 }
@@ -87,7 +87,7 @@ impl Default for LeaseTiming {
 pub enum LeaseTimingError {
     /// A Lease cannot say it.
     #[error("a lease of {lease:?} is not a whole number of seconds, at least one")]
-    LeaseTooFine {
+    LeaseNotMillis {
         /// As given.
         lease: Duration,
     },
@@ -126,7 +126,7 @@ mod tests {
         let timing = Timing::new(LeaseTiming::default().options(), SECOND * 15).unwrap();
         assert_eq!(timing.lease(), SECOND * 15);
         assert_eq!(timing.renewal(), SECOND * 2);
-        assert_eq!(timing.tenure() - timing.grace(), SECOND * 10, "the renew deadline");
+        assert_eq!(timing.validity() - timing.grace(), SECOND * 10, "the renew deadline");
     }
 
     #[test]

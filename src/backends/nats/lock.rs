@@ -284,8 +284,8 @@ impl Lock for NatsLock {
     }
 
     fn timing(&self) -> TimingOptions {
-        let choria_peers = self.state().config.with_choria;
-        TimingOptions { choria_peers, ..TimingOptions::default() }
+        let with_choria = self.state().config.with_choria;
+        TimingOptions { with_choria, ..TimingOptions::default() }
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {

@@ -11,7 +11,7 @@ use super::lock::ObjectStorageLock;
 use super::store::Store;
 use super::transport::Connector;
 use super::vimeo_timing::VimeoTiming;
-use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
+use crate::protocol::{MAX_LEASE, MIN_LEASE};
 
 /// Between two renewals there must be a second: Google Cloud Storage takes no more writes of one object.
 const LONGEST_LEASE: Duration = Duration::from_secs(15);
@@ -172,14 +172,14 @@ impl Bucket {
     /// It is what a candidate waits that knows nothing of the last leader: in an election's first term, and after its object
     /// was deleted. The leader writes every third of its lease; Google Cloud Storage takes one write a second of one object.
     pub fn max_lease(mut self, lease: Duration) -> Self {
-        self.terms.longest = lease.clamp(LEAST_LEASE, GREATEST_LEASE);
+        self.terms.longest = lease.clamp(MIN_LEASE, MAX_LEASE);
         self
     }
 
     /// By how much the wall clocks of this machine and of Go's campaigners may differ; default 1 s. Only they go by it: a leader
     /// of this library writes a deadline for them that is so much later.
     pub fn max_clock_skew(mut self, skew: Duration) -> Self {
-        self.terms.skew = skew.min(GREATEST_LEASE);
+        self.terms.skew = skew.min(MAX_LEASE);
         self
     }
 

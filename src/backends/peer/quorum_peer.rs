@@ -15,7 +15,7 @@ use crate::backends::peer::handle::{Changes, Peer};
 use crate::backends::peer::protocol::Member;
 use crate::backends::peer::seal::RefusedDatagrams;
 use crate::backends::peer::start_error::PeerStartError;
-use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
+use crate::protocol::{MAX_LEASE, MIN_LEASE};
 use crate::time::clock::Clock;
 
 /// The longest lease of a quorum that is told nothing else.
@@ -95,7 +95,7 @@ impl QuorumBuilder {
         if !SIZES.contains(&size) {
             return Err(QuorumStartError::Size { size });
         }
-        if !(LEAST_LEASE..=GREATEST_LEASE).contains(&lease) {
+        if !(MIN_LEASE..=MAX_LEASE).contains(&lease) {
             return Err(QuorumStartError::Lease { lease });
         }
         if let Some(voters) = voters.as_ref().map(BTreeSet::len)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::{SqlError, SqlErrorKind};
-use crate::protocol::{GREATEST_LEASE, LEAST_LEASE};
+use crate::protocol::{MAX_LEASE, MIN_LEASE};
 
 /// The longest lease of tables that are made.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
@@ -45,11 +45,11 @@ impl TableSetup {
 
     pub(super) fn check(&self) -> Result<(), SqlError> {
         let longest = self.max_lease;
-        if (LEAST_LEASE..=GREATEST_LEASE).contains(&longest) {
+        if (MIN_LEASE..=MAX_LEASE).contains(&longest) {
             return Ok(());
         }
         let what = format!(
-            "a longest lease of {longest:?} is not between {LEAST_LEASE:?} and {GREATEST_LEASE:?}"
+            "a longest lease of {longest:?} is not between {MIN_LEASE:?} and {MAX_LEASE:?}"
         );
         Err(SqlError::new(SqlErrorKind::Misconfigured, what))
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Joint;
+use super::MultiElector;
 use super::Part;
 use super::Phase;
 use crate::lock::Need;
@@ -23,24 +23,24 @@ impl Part {
 
     fn absent_at(&self) -> Option<Instant> {
         let since = self.failing_since.filter(|_| self.need == Need::BestEffort)?;
-        Some(since + self.campaign.settings().timing.attempt())
+        Some(since + self.campaign.settings().timing.request_timeout())
     }
 
     /// Required, and cannot be had just now: what is held meanwhile is held in vain. A refusal does not show that it has been
     /// lifted unless it is tried.
     fn fails(&self, refusals_count: bool) -> bool {
         self.need == Need::Required
-            && self.campaign.trouble().is_some()
+            && self.campaign.lock_failure().is_some()
             && (refusals_count || self.campaign.refusal().is_none())
     }
 }
 
-impl Joint {
+impl MultiElector {
     pub(super) fn gather(&mut self, now: Instant) {
         for part in &mut self.parts {
             if part.ended.take().is_some() {
                 // It led for itself, and nobody worked.
-                part.campaign.handle(now, Event::Ended { work_stopped: true });
+                part.campaign.handle(now, Event::TermEnded { work_stopped: true });
             }
         }
         self.open_gates(now);
@@ -78,7 +78,7 @@ impl Joint {
                 part.campaign.handle(now, Event::Resign);
             }
             let stands = turn && !lost_one;
-            part.refused &= part.campaign.settings().stands || !stands;
+            part.refused &= part.campaign.settings().eligible || !stands;
             part.campaign.set_eligible(now, stands, spread);
             turn &= holds || part.is_absent(now);
             lost_one |= part.need == Need::Required && !holds;

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use super::elector::Campaign;
-use super::types::{Action, Answer, Cause, Event, Failure, Settings, State};
+use super::elector::Elector;
+use super::types::{Action, Cause, Event, LockFailure, Response, Settings, State};
 use crate::lock::{Capabilities, LockErrorKind, Need, Token};
 use crate::time::clock::Instant;
 
@@ -26,8 +26,8 @@ pub(crate) struct MemberSettings {
 
 /// A campaign on each of several locks, taken in order and released in reverse.
 ///
-/// It is told what a [`Campaign`] is told, and by which lock, and answers what to do, and on which lock.
-pub struct Joint {
+/// It is told what a [`Elector`] is told, and by which lock, and answers what to do, and on which lock.
+pub struct MultiElector {
     parts: Vec<Part>,
     /// The first required one: who leads there leads.
     first: usize,
@@ -47,7 +47,7 @@ pub struct Joint {
 
 /// One of the locks.
 struct Part {
-    campaign: Campaign,
+    campaign: Elector,
     need: Need,
     /// Its term has ended, and it has not been told yet that the work has stopped.
     ended: Option<(Cause, Instant)>,
@@ -83,14 +83,14 @@ enum Phase {
     Finished,
 }
 
-impl Joint {
+impl MultiElector {
     /// Campaigns that have not begun, in the order in which they are to be taken. `None` if none of them is required: then
     /// nothing would keep two campaigners apart.
-    pub fn new(parts: Vec<(Campaign, Need)>) -> Option<Self> {
+    pub fn new(parts: Vec<(Elector, Need)>) -> Option<Self> {
         let first = parts.iter().position(|(_, need)| *need == Need::Required)?;
-        let stands = parts.iter().all(|(campaign, _)| campaign.settings().stands);
+        let stands = parts.iter().all(|(campaign, _)| campaign.settings().eligible);
         let seed = parts.iter().fold(0, |seed, (campaign, _)| seed ^ campaign.settings().seed);
-        let part = |(mut campaign, need): (Campaign, Need)| {
+        let part = |(mut campaign, need): (Elector, Need)| {
             campaign.begin_ineligible(); // until its turn comes
             Part { campaign, need, ended: None, failing_since: None, refused: false, lost: false }
         };
@@ -112,7 +112,7 @@ impl Joint {
     /// a hint, an answer or capabilities; anything else is of all.
     pub fn handle(&mut self, now: Instant, part: usize, event: Event) {
         let of_one =
-            matches!(event, Event::Hint(_) | Event::Answered { .. } | Event::Capabilities(_));
+            matches!(event, Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_));
         // Nobody decides by a right that has ended meanwhile.
         for (index, other) in self.parts.iter_mut().enumerate() {
             if !(of_one && index == part) && other.campaign.next_wake().is_some_and(|at| at <= now)
@@ -123,13 +123,13 @@ impl Joint {
         match event {
             Event::Start => self.start(now),
             Event::Wake => {}
-            Event::Hint(_) | Event::Answered { .. } | Event::Capabilities(_) => {
+            Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_) => {
                 if let Some(part) = self.parts.get_mut(part) {
                     part.refused |= is_refusal(&event);
                     part.campaign.handle(now, event);
                 }
             }
-            Event::Ended { work_stopped } => self.term_ended(work_stopped),
+            Event::TermEnded { work_stopped } => self.term_ended(work_stopped),
             Event::WorkEnded { panicked } => {
                 let cause = if panicked { Cause::WorkPanicked } else { Cause::WorkEnded };
                 self.give_up(now, cause, Event::WorkEnded { panicked });
@@ -177,12 +177,12 @@ impl Joint {
     }
 
     /// The campaign on the first required lock, whose words about who leads count.
-    pub fn first(&self) -> &Campaign {
+    pub fn first(&self) -> &Elector {
         &self.parts[self.first].campaign
     }
 
     /// The campaigns, in order.
-    pub fn campaigns(&self) -> impl Iterator<Item = &Campaign> {
+    pub fn campaigns(&self) -> impl Iterator<Item = &Elector> {
         self.parts.iter().map(|part| &part.campaign)
     }
 
@@ -257,7 +257,7 @@ impl Joint {
         let mut over = None;
         for part in &mut self.parts {
             let is_lost = match (&part.ended, part.need) {
-                (Some((Cause::Usurped { .. } | Cause::Evicted, _)), _) => true,
+                (Some((Cause::Superseded { .. } | Cause::Evicted, _)), _) => true,
                 (Some(_), need) => need == Need::Required,
                 (None, _) => false,
             };
@@ -265,15 +265,15 @@ impl Joint {
                 over = over.or_else(|| part.ended.clone());
             } else if part.ended.take().is_some() {
                 // Out of reach, and best effort: the work goes on, so nothing is said to have stopped.
-                part.campaign.handle(now, Event::Ended { work_stopped: false });
+                part.campaign.handle(now, Event::TermEnded { work_stopped: false });
             }
             if let Some(other) = part.campaign.other_holder(now)
                 && part.need == Need::BestEffort
                 && !part.campaign.holds()
             {
                 let by = now + part.campaign.settings().timing.grace();
-                let usurped = Cause::Usurped { by: Some(Arc::clone(&other.identity)) };
-                over = over.or(Some((usurped, by)));
+                let superseded = Cause::Superseded { by: Some(Arc::clone(&other.identity)) };
+                over = over.or(Some((superseded, by)));
             }
         }
         let Phase::Office { deadline } = self.phase else { return };
@@ -309,15 +309,16 @@ impl Joint {
                     Action::Request { .. } => self.act(index, action),
                     Action::Leader(_) if index == self.first => self.act(index, action),
                     Action::End { cause, by } => self.parts[index].ended = Some((cause, by)),
-                    Action::Trouble(failure) => {
+                    Action::LockFailing(failure) => {
                         let part = &mut self.parts[index];
                         part.failing_since = part.failing_since.or(Some(now));
                         let told = self.of_lock(index, &failure);
-                        self.act(index, Action::Trouble(told));
+                        self.act(index, Action::LockFailing(told));
                     }
-                    Action::Recovered => {
+                    Action::LockRecovered => {
                         self.parts[index].failing_since = None;
-                        let told = self.trouble().map_or(Action::Recovered, Action::Trouble);
+                        let told =
+                            self.lock_failure().map_or(Action::LockRecovered, Action::LockFailing);
                         self.act(index, told);
                     }
                     // When a machine begins, extends or finishes is asked of it.
@@ -328,19 +329,20 @@ impl Joint {
     }
 
     /// What keeps requests from succeeding, and where.
-    pub fn trouble(&self) -> Option<Failure> {
-        let of_part =
-            |(index, part): (usize, &Part)| Some(self.of_lock(index, part.campaign.trouble()?));
+    pub fn lock_failure(&self) -> Option<LockFailure> {
+        let of_part = |(index, part): (usize, &Part)| {
+            Some(self.of_lock(index, part.campaign.lock_failure()?))
+        };
         self.parts.iter().enumerate().find_map(of_part)
     }
 
-    fn of_lock(&self, index: usize, failure: &Failure) -> Failure {
+    fn of_lock(&self, index: usize, failure: &LockFailure) -> LockFailure {
         let need = match self.parts[index].need {
             Need::Required => "required",
             Need::BestEffort => "best effort",
         };
         let (number, of, message) = (index + 1, self.parts.len(), &failure.message);
-        Failure {
+        LockFailure {
             message: format!("lock {number} of {of} ({need}): {message}").into(),
             ..failure.clone()
         }
@@ -352,8 +354,9 @@ impl Joint {
 }
 
 fn is_refusal(event: &Event) -> bool {
-    let Event::Answered {
-        answer: Answer::Read(Err(failure)) | Answer::Written(Err(failure)), ..
+    let Event::Response {
+        response: Response::Read(Err(failure)) | Response::Written(Err(failure)),
+        ..
     } = event
     else {
         return false;
@@ -361,7 +364,7 @@ fn is_refusal(event: &Event) -> bool {
     matches!(failure.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
 }
 
-impl fmt::Debug for Joint {
+impl fmt::Debug for MultiElector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Joint")
             .field("phase", &self.phase)

@@ -7,13 +7,15 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, LockErrorKind, Nonce, Revision};
 use incumbent::peer::quorum::{Outcome, QuorumError, Voter, VoterSettings};
-use incumbent::protocol::{Answer, Campaign, CoolDown, Failure, Settings, Timing, TimingOptions};
+use incumbent::protocol::{
+    CoolDown, Elector, LockFailure, Response, Settings, Timing, TimingOptions,
+};
 
 use super::{LEASE, Time};
 
 pub struct Process {
     pub voter: Voter,
-    pub campaign: Campaign,
+    pub campaign: Elector,
     pub id: String,
     /// Whose name it bears, by number.
     pub seat: usize,
@@ -76,10 +78,10 @@ impl Process {
             CoolDown::Proven,
             CoolDown::Proven,
             CoolDown::Strict,
-            CoolDown::Campaign,
+            CoolDown::Choria,
             CoolDown::For(LEASE * 3 / 2),
         ][random.usize(..5)];
-        let campaign = Campaign::new(settings, capabilities);
+        let campaign = Elector::new(settings, capabilities);
         Self {
             voter,
             campaign,
@@ -121,22 +123,24 @@ impl Process {
 }
 
 /// A voter's answer, as a campaign takes it.
-pub fn answer_of(kind: Kind, answer: Result<Outcome, QuorumError>) -> Answer {
+pub fn answer_of(kind: Kind, answer: Result<Outcome, QuorumError>) -> Response {
     let failure =
-        |refusal: QuorumError| Failure { kind: refusal.kind, message: refusal.message.into() };
-    let odd =
-        || Failure { kind: LockErrorKind::OutcomeUnknown, message: Arc::from("another answer") };
+        |refusal: QuorumError| LockFailure { kind: refusal.kind, message: refusal.message.into() };
+    let odd = || LockFailure {
+        kind: LockErrorKind::OutcomeUnknown,
+        message: Arc::from("another answer"),
+    };
     match kind {
-        Kind::Read => Answer::Read(match answer {
+        Kind::Read => Response::Read(match answer {
             Ok(Outcome::Read(reading)) => Ok(reading),
             Ok(_) => Err(odd()),
             Err(refusal) => Err(failure(refusal)),
         }),
-        Kind::Written => Answer::Written(match answer {
+        Kind::Written => Response::Written(match answer {
             Ok(Outcome::Written(revision)) => Ok::<Revision, _>(revision),
             Ok(_) => Err(odd()),
             Err(refusal) => Err(failure(refusal)),
         }),
-        Kind::Released => Answer::Released(answer.map(|_| ()).map_err(failure)),
+        Kind::Released => Response::Released(answer.map(|_| ()).map_err(failure)),
     }
 }

@@ -50,7 +50,7 @@ pub struct Options {
     pub lease: u64,
     /// Choria's candidates take part in this election.
     #[arg(long)]
-    pub choria_peers: bool,
+    pub with_choria: bool,
     /// The server's clock is not believed.
     #[arg(long)]
     pub strict: bool,
@@ -140,14 +140,14 @@ fn campaign(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
         .on_lost(move |loss| {
             told.write(Event::Lost {
                 token: loss.token.0,
-                cause: loss.cause.word().to_owned(),
+                cause: loss.cause.as_str().to_owned(),
                 why: loss.cause.to_string(),
             });
             std::future::ready(())
         });
     let history = history::writer(&options.log, &options.identity).expect("a history of its own");
     builder = builder.record_history(history);
-    if options.choria_peers {
+    if options.with_choria {
         builder = builder.with_choria();
     }
     if options.strict {

@@ -3,7 +3,7 @@
 use incumbent::lock::{
     Content, LockErrorKind, Reading, Release, Request, Revision, Tombstone, Write,
 };
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 use incumbent_sim::{Keeping, Time};
 
 use crate::branch::Branch;
@@ -49,7 +49,7 @@ pub enum Outcome {
 }
 
 impl Branch {
-    pub fn apply(&mut self, at: Time, request: &Request) -> (Answer, bool) {
+    pub fn apply(&mut self, at: Time, request: &Request) -> (Response, bool) {
         match &mut self.object {
             Some(object) => object.apply(at, request),
             None => self.server.apply(at, request),
@@ -120,7 +120,7 @@ impl Branch {
             self.will_deliver();
         }
         match answer {
-            Answer::Written(Err(failure)) | Answer::Released(Err(failure)) => Err(failure.kind),
+            Response::Written(Err(failure)) | Response::Released(Err(failure)) => Err(failure.kind),
             _ => Ok(stored),
         }
     }

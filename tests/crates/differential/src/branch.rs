@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use incumbent::lock::{Content, LockErrorKind, Reading, Record, Request, Revision, Tombstone};
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 use incumbent_sim::{Keeping, LoneLock, Server, Time};
 
 use crate::acting::{Act, Outcome};
@@ -216,7 +216,7 @@ impl Branch {
     ) -> Option<Self> {
         let mut branch = self.clone();
         let (answer, _) = branch.apply(at, &Request::Read { timeout: Duration::ZERO });
-        let Answer::Read(expected) = answer else { return None };
+        let Response::Read(expected) = answer else { return None };
         let agrees = match (found, expected) {
             (Ok(Reading::Found(real)), Ok(Reading::Found(model))) => {
                 branch.same_record(real, &model, rules)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Capabilities, Nonce};
-use incumbent::protocol::{Campaign, Settings, Timing, TimingOptions};
+use incumbent::protocol::{Elector, Settings, Timing, TimingOptions};
 
 /// What may go wrong. Each costs one of the faults that a run may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Config {
         }
     }
 
-    pub(crate) fn campaign(&self, who: usize, nonce: Nonce) -> Campaign {
+    pub(crate) fn campaign(&self, who: usize, nonce: Nonce) -> Elector {
         let lease = self.leases[who];
         // A renewal each tick, where there is room; work must stop a tick before the deadline.
         let close = self.tick.saturating_sub(Duration::from_millis(2));
@@ -135,10 +135,10 @@ impl Config {
             lease: Some(lease),
             renewal: Some(self.tick),
             grace: Some(grace),
-            choria_peers: false,
+            with_choria: false,
         };
         let timing = Timing::new(options, self.ttl).expect("a valid timing");
-        Campaign::new(Settings::new(format!("c{who}"), nonce, timing), self.capabilities())
+        Elector::new(Settings::new(format!("c{who}"), nonce, timing), self.capabilities())
     }
 }
 

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 
 use incumbent::lock::{Content, Hint, Nonce, Record, Request, Revision, Tombstone};
-use incumbent::protocol::{Answer, Sketch};
+use incumbent::protocol::{FingerprintSink, Response};
 
 #[derive(Debug, Clone, Copy)]
 enum Word {
@@ -124,17 +124,17 @@ impl Key {
         }
     }
 
-    pub fn answer(&mut self, answer: &Answer) {
+    pub fn answer(&mut self, answer: &Response) {
         use incumbent::lock::Reading;
         let failure = match answer {
-            Answer::Read(Ok(Reading::Found(record))) => return self.record(record),
-            Answer::Read(Ok(Reading::Empty { proof })) => return self.plain(u64::from(*proof)),
-            Answer::Written(Ok(revision)) => return self.revision(*revision),
-            Answer::Released(Ok(())) | Answer::Conceded(Ok(())) => return self.plain(2),
-            Answer::Read(Err(f))
-            | Answer::Written(Err(f))
-            | Answer::Released(Err(f))
-            | Answer::Conceded(Err(f)) => f,
+            Response::Read(Ok(Reading::Found(record))) => return self.record(record),
+            Response::Read(Ok(Reading::Empty { proof })) => return self.plain(u64::from(*proof)),
+            Response::Written(Ok(revision)) => return self.revision(*revision),
+            Response::Released(Ok(())) | Response::Notified(Ok(())) => return self.plain(2),
+            Response::Read(Err(f))
+            | Response::Written(Err(f))
+            | Response::Released(Err(f))
+            | Response::Notified(Err(f)) => f,
         };
         self.plain(10 + failure.kind as u64);
     }
@@ -173,7 +173,7 @@ impl Key {
     }
 }
 
-impl Sketch for Key {
+impl FingerprintSink for Key {
     fn word(&mut self, word: u64) {
         self.plain(word);
     }

@@ -1,6 +1,6 @@
 //! Explores every schedule of a small election around the production state machine of `incumbent`.
 //!
-//! Two or three [`Campaign`](incumbent::protocol::Campaign)s, as they run in production, one entry on a model of the lock, and
+//! Two or three [`Elector`](incumbent::protocol::Elector)s, as they run in production, one entry on a model of the lock, and
 //! between them whatever may happen: each order of what falls in one tick, requests and answers lost, late or twice,
 //! crashes, restarts, pauses of any length, deletes by an admin, resignations, stops, work that will not stop. `stateright`
 //! visits the states breadth first and looks at the promises in each: at most one leads by its own right (its clock against its

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use incumbent::lock::{Content, LockErrorKind, Request};
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 use incumbent_sim::{Keeping, Server, Stored, failure};
 
 pub use incumbent_sim::Time;
@@ -16,7 +16,7 @@ use crate::key::Key;
 pub struct Entrance(Server);
 
 /// The answer to `request` where it failed.
-pub fn failed(request: &Request, kind: LockErrorKind) -> Answer {
+pub fn failed(request: &Request, kind: LockErrorKind) -> Response {
     incumbent_sim::failed(request, failure(kind, ""))
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{LockErrorKind, Request};
-use incumbent::protocol::{Action, Answer, Campaign, Event, Failure, State};
+use incumbent::protocol::{Action, Elector, Event, LockFailure, Response, State};
 
 use crate::config::Config;
 use crate::key::{Key, nonce};
@@ -53,20 +53,20 @@ pub enum Breach {
 }
 
 /// A machine that states may share: a policy of its own need not be [`Sync`].
-pub struct Machine(Mutex<Campaign>);
+pub struct Machine(Mutex<Elector>);
 
 impl Machine {
-    pub fn read(&self) -> MutexGuard<'_, Campaign> {
+    pub fn read(&self) -> MutexGuard<'_, Elector> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&mut self) -> &mut Campaign {
+    fn write(&mut self) -> &mut Elector {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A copy as it was, but for its randomness, which begins anew.
-fn copy(campaign: &Campaign) -> Machine {
+fn copy(campaign: &Elector) -> Machine {
     Machine(Mutex::new(campaign.fork(*SEED, Box::new(poll))))
 }
 
@@ -197,14 +197,15 @@ impl Process {
     /// The lock gives up waiting for the answer.
     pub fn times_out(&mut self) -> Option<Event> {
         let (id, _) = self.request.take()?;
-        let failure = Failure { kind: LockErrorKind::OutcomeUnknown, message: "timed out".into() };
+        let failure =
+            LockFailure { kind: LockErrorKind::OutcomeUnknown, message: "timed out".into() };
         let answer = match self.asked {
-            Asked::Read => Answer::Read(Err(failure)),
-            Asked::Write => Answer::Written(Err(failure)),
-            Asked::Release => Answer::Released(Err(failure)),
-            Asked::Concede => Answer::Conceded(Err(failure)),
+            Asked::Read => Response::Read(Err(failure)),
+            Asked::Write => Response::Written(Err(failure)),
+            Asked::Release => Response::Released(Err(failure)),
+            Asked::Concede => Response::Notified(Err(failure)),
         };
-        Some(Event::Answered { id, answer })
+        Some(Event::Response { id, response: answer })
     }
 
     /// Whether its state is the one that it reported.
@@ -247,7 +248,7 @@ impl Process {
     }
 
     pub fn sketch(&self, now: Time, key: &mut Key) {
-        use incumbent::protocol::Sketch;
+        use incumbent::protocol::FingerprintSink;
         let Self { who, life, machine, term, zombie_until, paused, request, asked } = self;
         let nonce = nonce(*who, *life);
         key.write_for(nonce);
@@ -271,7 +272,7 @@ impl Process {
             key.duration(times_out.saturating_sub(now));
         }
         if let Some(machine) = machine {
-            machine.read().sketch(local(now), key);
+            machine.read().fingerprint(local(now), key);
         }
     }
 }

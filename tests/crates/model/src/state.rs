@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use incumbent::lock::{Hint, Request};
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 
 use crate::config::{Config, Fault};
 use crate::key::{Key, nonce};
@@ -17,7 +17,7 @@ pub enum Message {
     /// To the lock.
     Request { id: u64, request: Request },
     /// From the lock.
-    Reply { id: u64, answer: Answer },
+    Reply { id: u64, answer: Response },
     /// From the lock.
     Hint(Hint),
 }

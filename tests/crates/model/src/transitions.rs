@@ -144,7 +144,7 @@ impl State {
             Move::TimeOut(who) => self.time_out(who, sights, told),
             Move::WorkStops(who) => {
                 self.process(who).ended(true);
-                self.feed(who, Event::Ended { work_stopped: true }, sights, told);
+                self.feed(who, Event::TermEnded { work_stopped: true }, sights, told);
             }
             Move::Expire => {
                 if Arc::make_mut(&mut self.lock).expire(self.now) {
@@ -161,7 +161,7 @@ impl State {
                     Fault::Stop => self.feed(who, Event::Stop, sights, told),
                     Fault::Stuck => {
                         self.process(who).ended(false);
-                        self.feed(who, Event::Ended { work_stopped: false }, sights, told);
+                        self.feed(who, Event::TermEnded { work_stopped: false }, sights, told);
                     }
                     _ => {}
                 }
@@ -243,7 +243,7 @@ impl State {
             }
             Message::Reply { id, answer } => {
                 self.process(who).request = None;
-                let event = Event::Answered { id: *id, answer: answer.clone() };
+                let event = Event::Response { id: *id, response: answer.clone() };
                 self.feed(who, event, sights, told);
             }
             Message::Hint(hint) => {

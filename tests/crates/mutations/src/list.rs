@@ -57,8 +57,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             ),
             edit(
                 "src/protocol/holding.rs",
-                "deadline: sent + cx.settings.timing.tenure(),",
-                "deadline: now + cx.settings.timing.tenure(),",
+                "deadline: sent + cx.settings.timing.validity(),",
+                "deadline: now + cx.settings.timing.validity(),",
             ),
         ],
         noticed_by: &[Simulation, Model],
@@ -284,7 +284,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[edit(
             "src/protocol/holding.rs",
             "                self.last_failure = Some(failure);\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
-            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Usurped { by: None }, false);\n                }\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
+            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Superseded { by: None }, false);\n                }\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
         )],
         noticed_by: &[Scenarios, Elections],
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
-use incumbent::protocol::{Campaign, CoolDown, Settings, Timing, TimingOptions};
+use incumbent::protocol::{CoolDown, Elector, Settings, Timing, TimingOptions};
 
 use crate::objects::{Exchange, Room};
 use crate::server::Time;
@@ -61,7 +61,7 @@ pub struct Candidate {
     pub setup: CandidateSetup,
     pub timing: Timing,
     /// `None` while the process is down.
-    pub machine: Option<Campaign>,
+    pub machine: Option<Elector>,
     /// Which process this is, counted from 1.
     pub life: u32,
     clock: Drifting,
@@ -106,7 +106,7 @@ impl Candidate {
     ) -> Self {
         let options = TimingOptions {
             lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),
-            choria_peers: choria,
+            with_choria: choria,
             ..TimingOptions::default()
         };
         let timing = Timing::new(options, bucket_ttl).expect("scenarios have valid timings");
@@ -148,8 +148,8 @@ impl Candidate {
         settings.cool_down = self.setup.cool_down;
         settings.takeover_delay = Duration::from_millis(u64::from(self.setup.hold_back_ms));
         settings.priority = self.setup.priority;
-        settings.choria_peers = choria;
-        self.machine = Some(Campaign::new(settings, lock));
+        settings.with_choria = choria;
+        self.machine = Some(Elector::new(settings, lock));
         self.request = None;
         self.exchange = None;
         self.stopping_since = None;

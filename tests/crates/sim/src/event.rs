@@ -1,7 +1,7 @@
 //! The events of a simulated world, and their order.
 
 use incumbent::lock::{Hint, Request};
-use incumbent::protocol::{Answer, Event};
+use incumbent::protocol::{Event, Response};
 
 use crate::choria;
 use crate::clientgo;
@@ -40,11 +40,11 @@ pub(super) enum SimEvent {
         request: Request,
     },
     /// The answer to a request arrives, or its timeout.
-    Answer {
+    Response {
         who: usize,
         life: u32,
         id: u64,
-        answer: Answer,
+        answer: Response,
         from_server: bool,
     },
     Expire,

@@ -1,4 +1,4 @@
-//! A seeded world in virtual time around production [`Campaign`](incumbent::protocol::Campaign)s: one election key on a
+//! A seeded world in virtual time around production [`Elector`](incumbent::protocol::Elector)s: one election key on a
 //! model of a lock, the network and the processes, and everything that goes wrong with them.
 //!
 //! A [`Schedule`] names a fleet and a seed, and everything follows from the two. [`run()`] plays it out and checks at each

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 
 use crate::event::SimEvent;
 use crate::server::{Keeping, failed, failure};
@@ -56,7 +56,7 @@ impl World {
             Request::NotifyStepDown(_) => Duration::from_micros(200),
         };
         let (cut, knows_cut) = (self.now < candidate.cut_out_until, candidate.knows_cut);
-        let lost = |answer, from_server| SimEvent::Answer { who, life, id, answer, from_server };
+        let lost = |answer, from_server| SimEvent::Response { who, life, id, answer, from_server };
         if cut && knows_cut {
             let failure = failure(LockErrorKind::Unavailable, "not connected");
             let after = Duration::from_micros(self.random.u64(1..2000));
@@ -64,7 +64,7 @@ impl World {
         }
         if self.store.is_some() && matches!(request, Request::NotifyStepDown(_)) {
             // There is no place for it.
-            return self.after(Duration::ZERO, lost(Answer::Conceded(Ok(())), false));
+            return self.after(Duration::ZERO, lost(Response::Notified(Ok(())), false));
         }
         let reads_objects = self.store.is_some() && matches!(request, Request::Read { .. });
         let outcome =
@@ -111,7 +111,7 @@ impl World {
                 trace::answer(&answer)
             )
         });
-        if matches!(answer, Answer::Read(Ok(Reading::Empty { .. }))) {
+        if matches!(answer, Response::Read(Ok(Reading::Empty { .. }))) {
             self.candidates[who].found_empty_on.insert((life, id), history);
         }
         let acknowledged = !(stored && self.server.lacks_its_replica(self.now));
@@ -134,7 +134,7 @@ impl World {
         for _ in 0..copies {
             if let Some(after) = self.passage(0.08) {
                 let answer = answer.clone();
-                self.after(after, SimEvent::Answer { who, life, id, answer, from_server: true });
+                self.after(after, SimEvent::Response { who, life, id, answer, from_server: true });
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::lock::{
     Content, Entry, LockErrorKind, Reading, Record, Request, Revision, Tombstone,
 };
-use incumbent::protocol::{Answer, Failure};
+use incumbent::protocol::{LockFailure, Response};
 
 use crate::tampering::is_release;
 
@@ -110,17 +110,17 @@ pub struct Server {
     pub last_release: Option<Content>,
 }
 
-pub fn failure(kind: LockErrorKind, message: &str) -> Failure {
-    Failure { kind, message: message.into() }
+pub fn failure(kind: LockErrorKind, message: &str) -> LockFailure {
+    LockFailure { kind, message: message.into() }
 }
 
 /// The answer to `request` where it failed.
-pub fn failed(request: &Request, failure: Failure) -> Answer {
+pub fn failed(request: &Request, failure: LockFailure) -> Response {
     match request {
-        Request::Read { .. } => Answer::Read(Err(failure)),
-        Request::Write(_) => Answer::Written(Err(failure)),
-        Request::Release(_) => Answer::Released(Err(failure)),
-        Request::NotifyStepDown(_) => Answer::Conceded(Err(failure)),
+        Request::Read { .. } => Response::Read(Err(failure)),
+        Request::Write(_) => Response::Written(Err(failure)),
+        Request::Release(_) => Response::Released(Err(failure)),
+        Request::NotifyStepDown(_) => Response::Notified(Err(failure)),
     }
 }
 
@@ -190,7 +190,7 @@ impl Server {
     }
 
     /// Executes `request`, as a server does. The second value: whether something was stored.
-    pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
+    pub fn apply(&mut self, now: Time, request: &Request) -> (Response, bool) {
         let conflict = || failure(LockErrorKind::Conflict, "wrong last sequence");
         if !self.exists(now) {
             return (failed(request, failure(LockErrorKind::Unavailable, "no such bucket")), false);
@@ -217,7 +217,7 @@ impl Server {
                     Some(stored) => Reading::Found(stored.record.clone()),
                     None => Reading::Empty { proof: self.empty_is_proof(now) },
                 };
-                (Answer::Read(Ok(reading)), false)
+                (Response::Read(Ok(reading)), false)
             }
             Request::Write(write) if write.expected == self.last_revision() => {
                 let entry = Entry {
@@ -227,16 +227,16 @@ impl Server {
                     advertisement: write.advertisement.clone(),
                 };
                 let revision = self.store(now, Content::Held(entry), write.ttl);
-                (Answer::Written(Ok(revision)), true)
+                (Response::Written(Ok(revision)), true)
             }
             Request::Release(release) if Some(release.expected) == self.last_revision() => {
                 let tombstone = Tombstone::Released { by: release.by, left: release.left };
                 self.store(now, Content::Vacant(tombstone), self.bucket_ttl);
-                (Answer::Released(Ok(())), true)
+                (Response::Released(Ok(())), true)
             }
-            Request::Write(_) => (Answer::Written(Err(conflict())), false),
-            Request::Release(_) => (Answer::Released(Err(conflict())), false),
-            Request::NotifyStepDown(_) => (Answer::Conceded(Ok(())), false),
+            Request::Write(_) => (Response::Written(Err(conflict())), false),
+            Request::Release(_) => (Response::Released(Err(conflict())), false),
+            Request::NotifyStepDown(_) => (Response::Notified(Ok(())), false),
         }
     }
 

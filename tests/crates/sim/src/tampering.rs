@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Hint, Nonce, Revision, Tombstone};
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 
 use crate::event::SimEvent;
 use crate::world::World;
@@ -95,9 +95,9 @@ pub fn hinted_revision(hint: &Hint) -> Option<Revision> {
 }
 
 /// The own write that a response reports. What was read may have been overtaken by a hint.
-pub fn answered_revision(answer: &Answer) -> Option<Revision> {
+pub fn answered_revision(answer: &Response) -> Option<Revision> {
     match answer {
-        Answer::Written(Ok(revision)) => Some(*revision),
+        Response::Written(Ok(revision)) => Some(*revision),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The trace of a run, in words for people.
 
 use incumbent::lock::{Content, Entry, Hint, Reading, Record, Request, Revision, Tombstone};
-use incumbent::protocol::{Action, Answer, Failure};
+use incumbent::protocol::{Action, LockFailure, Response};
 
 use crate::candidate::Candidate;
 
@@ -29,24 +29,24 @@ fn over(revision: Option<Revision>) -> String {
     revision.map_or_else(|| "nothing".to_owned(), |revision| revision.to_string())
 }
 
-fn failure(failure: &Failure) -> String {
+fn failure(failure: &LockFailure) -> String {
     format!("{:?} ({})", failure.kind, failure.message)
 }
 
-pub fn answer(answer: &Answer) -> String {
+pub fn answer(answer: &Response) -> String {
     match answer {
-        Answer::Read(Ok(Reading::Found(found))) => format!("finds {}", record(found)),
-        Answer::Read(Ok(Reading::Empty { proof: true })) => {
+        Response::Read(Ok(Reading::Found(found))) => format!("finds {}", record(found)),
+        Response::Read(Ok(Reading::Empty { proof: true })) => {
             "finds nothing, and no write for a lease".to_owned()
         }
-        Answer::Read(Ok(Reading::Empty { proof: false })) => "finds nothing".to_owned(),
-        Answer::Written(Ok(revision)) => format!("is stored as {revision}"),
-        Answer::Released(Ok(())) => "is released".to_owned(),
-        Answer::Conceded(Ok(())) => "is passed on".to_owned(),
-        Answer::Read(Err(f))
-        | Answer::Written(Err(f))
-        | Answer::Released(Err(f))
-        | Answer::Conceded(Err(f)) => format!("fails: {}", failure(f)),
+        Response::Read(Ok(Reading::Empty { proof: false })) => "finds nothing".to_owned(),
+        Response::Written(Ok(revision)) => format!("is stored as {revision}"),
+        Response::Released(Ok(())) => "is released".to_owned(),
+        Response::Notified(Ok(())) => "is passed on".to_owned(),
+        Response::Read(Err(f))
+        | Response::Written(Err(f))
+        | Response::Released(Err(f))
+        | Response::Notified(Err(f)) => format!("fails: {}", failure(f)),
     }
 }
 
@@ -89,11 +89,11 @@ pub fn action(action: &Action, of: &Candidate) -> String {
         }
         Action::Extend { deadline } => format!("leads on, until {}", seconds(*deadline)),
         Action::End { cause, by } => {
-            format!("must stop by {}: {} ({cause})", seconds(*by), cause.word())
+            format!("must stop by {}: {} ({cause})", seconds(*by), cause.as_str())
         }
         Action::Leader(Some(leader)) => format!("sees {} leading", leader.identity),
         Action::Leader(None) => "sees no leader".to_owned(),
-        Action::Trouble(trouble) => format!("is in trouble: {}", failure(trouble)),
+        Action::LockFailing(trouble) => format!("is in trouble: {}", failure(trouble)),
         other => format!("{other:?}").to_lowercase(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
-use incumbent::protocol::{Action, Answer, Event, State};
+use incumbent::protocol::{Action, Event, Response, State};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
@@ -169,7 +169,7 @@ impl World {
         | SimEvent::Hint { who, .. }
         | SimEvent::Replied { who, .. }
         | SimEvent::AskAgain { who, .. }
-        | SimEvent::Answer { who, .. } = &what
+        | SimEvent::Response { who, .. } = &what
             && self.candidates[*who].is_paused(self.now)
         {
             let resumes = self.candidates[*who].paused_until - self.now;
@@ -188,7 +188,7 @@ impl World {
                     return;
                 }
                 match event {
-                    Event::Ended { work_stopped } => {
+                    Event::TermEnded { work_stopped } => {
                         let stopped = if work_stopped { "ended" } else { "WOULD NOT END" };
                         self.log(|| format!("c{who}: work {stopped}"));
                         self.checker.ended(who, work_stopped);
@@ -208,14 +208,14 @@ impl World {
                 }
             }
             SimEvent::Request { who, life, id, request } => self.serve(who, life, id, request),
-            SimEvent::Answer { who, life, id, answer, from_server } => {
+            SimEvent::Response { who, life, id, answer, from_server } => {
                 let candidate = &mut self.candidates[who];
                 let cut = from_server && self.now < candidate.cut_in_until;
                 // A second copy comes through, and a late answer too: they must be ignored.
                 if candidate.life == life && !cut && (from_server || candidate.request == Some(id))
                 {
                     if candidate.request == Some(id)
-                        && matches!(answer, Answer::Read(Ok(Reading::Empty { .. })))
+                        && matches!(answer, Response::Read(Ok(Reading::Empty { .. })))
                     {
                         candidate.empty_on = candidate.found_empty_on.get(&(life, id)).copied();
                     }
@@ -225,7 +225,7 @@ impl World {
                     candidate.request = candidate.request.filter(|open| *open != id);
                     candidate.exchange = None;
                     self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
-                    self.feed(who, Event::Answered { id, answer });
+                    self.feed(who, Event::Response { id, response: answer });
                 }
             }
             SimEvent::Expire => self.expire(),
@@ -334,7 +334,7 @@ impl World {
                 self.checker.end(who);
                 let grace = self.candidates[who].real(by).saturating_sub(self.now);
                 let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
-                let event = Event::Ended { work_stopped: !unruly };
+                let event = Event::TermEnded { work_stopped: !unruly };
                 self.after(after, SimEvent::Inside { who, life, event });
             }
             Action::Finished => {

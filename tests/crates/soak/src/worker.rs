@@ -142,7 +142,12 @@ async fn lead(election: usize, leadership: Leadership, led: Arc<AtomicUsize>) {
     // The right to lead ends at the deadline, however late the process learns of it.
     let ended = BootClock.now().min(leadership.deadline());
     led.fetch_sub(1, Ordering::Relaxed);
-    send_report(&Said::Lost { election, token, at: nanos(ended), cause: cause.word().to_owned() });
+    send_report(&Said::Lost {
+        election,
+        token,
+        at: nanos(ended),
+        cause: cause.as_str().to_owned(),
+    });
 }
 
 /// How many tasks of the runtime have not ended.

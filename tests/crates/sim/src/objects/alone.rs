@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Nonce, Reading, Request, Revision};
-use incumbent::protocol::Answer;
+use incumbent::protocol::Response;
 
 use super::known::{Election, Known};
 use super::requests::body_of;
@@ -34,7 +34,7 @@ impl LoneLock {
     }
 
     /// Executes `request`. The second value: whether something was stored.
-    pub fn apply(&mut self, now: Time, request: &Request) -> (Answer, bool) {
+    pub fn apply(&mut self, now: Time, request: &Request) -> (Response, bool) {
         let expected = match request {
             Request::Write(write) => write.expected,
             Request::Release(release) => Some(release.expected),
@@ -43,17 +43,17 @@ impl LoneLock {
                     Some(known) => Reading::Found(known.record()),
                     None => Reading::Empty { proof: false },
                 });
-                return (Answer::Read(read.map_err(|kind| failure(kind, ""))), false);
+                return (Response::Read(read.map_err(|kind| failure(kind, ""))), false);
             }
-            Request::NotifyStepDown(_) => return (Answer::Conceded(Ok(())), false),
+            Request::NotifyStepDown(_) => return (Response::Notified(Ok(())), false),
         };
         let terms = self.store.terms;
         let wall = Store::wall(now, 0);
         let body = |number, _: Option<&Known<Version>>| body_of(request, number, terms, wall);
         match (self.put(now, expected, body), request) {
             (Err(kind), _) => (failed(request, failure(kind, "")), false),
-            (Ok(_), Request::Release(_)) => (Answer::Released(Ok(())), true),
-            (Ok(revision), _) => (Answer::Written(Ok(revision)), true),
+            (Ok(_), Request::Release(_)) => (Response::Released(Ok(())), true),
+            (Ok(revision), _) => (Response::Written(Ok(revision)), true),
         }
     }
 

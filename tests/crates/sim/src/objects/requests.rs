@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
-use incumbent::protocol::{Answer, Event};
+use incumbent::protocol::{Event, Response};
 
 use super::http::{Asked, Reply};
 use super::known::{Before, Election, Known};
@@ -215,7 +215,7 @@ impl World {
                 room.election.forget(&exchange.before);
                 if reads {
                     let nothing = Reading::Empty { proof: false };
-                    return self.room_answers(who, Answer::Read(Ok(nothing)));
+                    return self.room_answers(who, Response::Read(Ok(nothing)));
                 }
                 self.room_puts(who, None);
             }
@@ -228,7 +228,7 @@ impl World {
                 let known = election.found(before, version, body.number, content, terms);
                 if reads {
                     let found = Reading::Found(known.record());
-                    return self.room_answers(who, Answer::Read(Ok(found)));
+                    return self.room_answers(who, Response::Read(Ok(found)));
                 }
                 self.room_puts(who, Some(known));
             }
@@ -315,8 +315,8 @@ impl World {
         let Some(exchange) = &mut candidate.exchange else { return };
         let Some(known) = exchange.stored.take() else { return };
         let answer = match exchange.request {
-            Request::Release(_) => Answer::Released(Ok(())),
-            _ => Answer::Written(Ok(known.revision)),
+            Request::Release(_) => Response::Released(Ok(())),
+            _ => Response::Written(Ok(known.revision)),
         };
         candidate.room.election.wrote(known);
         self.room_answers(who, answer);
@@ -334,12 +334,12 @@ impl World {
         self.room_answers(who, answer);
     }
 
-    fn room_answers(&mut self, who: usize, answer: Answer) {
+    fn room_answers(&mut self, who: usize, answer: Response) {
         let Some(exchange) = self.candidates[who].exchange.take() else { return };
         self.candidates[who].request = None;
         let id = exchange.id;
         self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
-        self.feed(who, Event::Answered { id, answer });
+        self.feed(who, Event::Response { id, response: answer });
     }
 }
 
