@@ -1,14 +1,14 @@
-//! How stand-bys that must poll slow down.
+//! How standbys that must poll slow down.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// How long a stand-by waits before it polls again.
+/// How long a standby waits before it polls again.
 ///
-/// Only stand-bys that hear no hints poll. A closure of the same shape is a policy too.
+/// Only standbys that receive no hints poll. A closure of the same shape is a policy too.
 pub trait BackoffPolicy: Send + 'static {
     /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is uniform in [0, 1): a
-    /// policy that ignores it makes all stand-bys poll in step. Where it panics, [`Backoff::FIVE_SEC`] answers instead.
+    /// policy that ignores it makes all standbys poll in step. Where it panics, [`Backoff::FIVE_SEC`] is used instead.
     fn delay(&mut self, attempt: u32, random: f64) -> Duration;
 }
 
@@ -18,10 +18,10 @@ impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
     }
 }
 
-/// What a policy answers, or, where it panics, what the default one does: a campaign does not end by it.
+/// The delay of a policy, or, where it panics, that of the default one: a campaign does not end by it.
 pub(crate) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
-    let asked = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
-    asked.unwrap_or_else(|_| {
+    let delay = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
+    delay.unwrap_or_else(|_| {
         let mut standard = Backoff::FIVE_SEC;
         standard.delay(attempt, random)
     })

@@ -146,7 +146,7 @@ impl Context {
         self.set_leader(None);
     }
 
-    /// Our own entry stands there, as `mark` shows.
+    /// The entry in the lock is our own, as `mark` shows.
     pub fn record_own_entry(&mut self, now: Instant, revision: Revision, mark: &Mark) {
         let in_doubt = self.requests.unsettled(mark.write.number).is_some();
         let (settings, capabilities) = (&self.settings, &self.capabilities);
@@ -190,7 +190,7 @@ impl Context {
             _ if request.kind == RequestKind::Notify => None,
             _ => {
                 self.heard_from_lock = true;
-                // A lock that frees nothing may look for evidence when it finds nothing, which takes its time.
+                // A lock that frees nothing may search for evidence when it finds nothing, which takes its time.
                 let searched = matches!(answer, Response::Read(Ok(Reading::Empty { .. })));
                 if self.capabilities.expires_entries || !searched {
                     self.latency.request_took(now.saturating_since(request.sent));
@@ -325,10 +325,10 @@ impl Context {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
             settings: _,     // which do not change
-            capabilities: _, // known to the pen
+            capabilities: _, // known to the writer
             coverage,
             latency,
             random: _,
@@ -340,12 +340,12 @@ impl Context {
             requests,
             actions: _, // drained after each event
         } = self;
-        pen.flags(&[*stopping, *heard_from_lock]);
-        pen.to.word(*coverage as u64);
-        pen.to.word(FingerprintWriter::nanos(latency.window()));
-        health.fingerprint(pen);
-        evidence.fingerprint(pen, requests.in_flight_since());
-        requests.fingerprint(pen);
+        writer.flags(&[*stopping, *heard_from_lock]);
+        writer.to.word(*coverage as u64);
+        writer.to.word(FingerprintWriter::nanos(latency.window()));
+        health.fingerprint(writer);
+        evidence.fingerprint(writer, requests.in_flight_since());
+        requests.fingerprint(writer);
     }
 }
 

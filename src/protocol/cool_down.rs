@@ -77,9 +77,9 @@ impl Until {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { at, reason: _ } = self;
-        pen.until(*at);
+        writer.until(*at);
     }
 }
 
@@ -143,12 +143,12 @@ impl CoolDownWait {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { until, after_create, floor, predecessor } = self;
-        until.fingerprint(pen);
-        pen.to.word(FingerprintWriter::nanos(*after_create));
-        floor.fingerprint(pen);
-        pen.each(predecessor, |pen, predecessor| predecessor.fingerprint(pen));
+        until.fingerprint(writer);
+        writer.to.word(FingerprintWriter::nanos(*after_create));
+        floor.fingerprint(writer);
+        writer.each(predecessor, |writer, predecessor| predecessor.fingerprint(writer));
     }
 }
 
@@ -231,7 +231,7 @@ impl Vacancy {
                         until = until.min(Until::new(known.clear_at, PassedOn));
                     }
                 }
-                CoolDownWait { until: until.max(foreign), floor: foreign, predecessor, ..none }
+                CoolDownWait { until: foreign.max(until), floor: foreign, predecessor, ..none }
             }
             None => {
                 let seen = Until::new(c.seen_leases_end, SeenLease);

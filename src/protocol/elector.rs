@@ -385,14 +385,14 @@ impl Elector {
     pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
         let Self { cx, phase } = self;
         let longest = cx.capabilities.max_lease;
-        let mut pen = FingerprintWriter { now, timing: &cx.settings.timing, longest, to };
-        cx.fingerprint(&mut pen);
+        let mut writer = FingerprintWriter { now, timing: &cx.settings.timing, longest, to };
+        cx.fingerprint(&mut writer);
         match phase {
-            Phase::Idle => pen.to.word(0),
-            Phase::Finished => pen.to.word(1),
-            Phase::Standby(standby) => standby.fingerprint(&mut pen),
-            Phase::Holding(holding) => holding.fingerprint(&mut pen),
-            Phase::SteppingDown(stepping_down) => stepping_down.fingerprint(&mut pen),
+            Phase::Idle => writer.to.word(0),
+            Phase::Finished => writer.to.word(1),
+            Phase::Standby(standby) => standby.fingerprint(&mut writer),
+            Phase::Holding(holding) => holding.fingerprint(&mut writer),
+            Phase::SteppingDown(stepping_down) => stepping_down.fingerprint(&mut writer),
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Evidence {
     last_over_nothing: u64,
     /// Where a create of ours is known to have landed; what it had to wait for is in the two above.
     known_create: Option<Revision>,
-    /// Until when an entry of ours may stand in the lock, whether we know of it or not.
+    /// Until when an entry of ours may be in the lock, whether we know of it or not.
     entry_may_stand_until: Instant,
 }
 
@@ -84,7 +84,7 @@ impl Evidence {
         seen.max(self.vacancy.as_ref().and_then(Vacancy::revision)).unwrap_or(Revision(0))
     }
 
-    /// What a tombstone replaced, which a read does not tell. An entry with its revision is the very one that the lock
+    /// Adds what a tombstone replaced, which a read does not show. An entry with its revision is the very one that the lock
     /// called expired: what that one replaced is not the last write.
     pub fn record_previous(&mut self, record: &Record, previous: Option<Revision>) {
         if let Some(known) = &mut self.vacancy
@@ -214,12 +214,7 @@ impl Evidence {
         settings: &Settings,
         capabilities: &Capabilities,
     ) -> CoolDownWait {
-        let blind = Vacancy {
-            tombstone: None,
-            previous: None,
-            first_seen: now,
-            empty_is_proof: capabilities.empty_is_proof,
-        };
+        let blind = Vacancy::empty(now, capabilities.empty_is_proof);
         let mut wait = self
             .vacancy
             .as_ref()
@@ -308,17 +303,17 @@ impl Evidence {
         self.work_may_last_until = self.work_may_last_until.max(deadline);
     }
 
-    /// Whether an entry of ours may stand in the lock.
+    /// Whether an entry of ours may be in the lock.
     pub fn entry_may_stand(&self, now: Instant) -> bool {
         now < self.entry_may_stand_until
     }
 
-    /// No entry of ours stands in the lock any more.
+    /// No entry of ours is in the lock any more.
     pub fn record_no_own_entry(&mut self, now: Instant) {
         self.entry_may_stand_until = now;
     }
 
-    /// Our own entry stands there. A create over nothing may have landed at any time until now, after others came and went
+    /// The entry in the lock is our own. A create over nothing may have landed at any time until now, after others came and went
     /// without a trace: then they are waited for from now on. `in_doubt`: the outcome of its write is not known.
     pub fn record_own_entry(
         &mut self,
@@ -337,8 +332,7 @@ impl Evidence {
         // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent over.
         if !(in_doubt && capabilities.empty_is_proof) {
             // What is waited for where nothing is known about who wrote before.
-            let nothing =
-                Vacancy { tombstone: None, previous: None, first_seen: now, empty_is_proof: false };
+            let nothing = Vacancy::empty(now, false);
             let full = nothing.wait(&self.inputs(now, settings, capabilities)).after_create;
             self.extend_own_cool_down(now + full);
         }
@@ -354,7 +348,7 @@ impl Evidence {
         left: Duration,
         settings: &Settings,
     ) {
-        // Read again, it must not look as if nothing had to be waited for.
+        // Read again, it must not seem that nothing had to be waited for.
         self.extend_own_cool_down(now + left);
         self.refused_wait = Duration::ZERO;
         self.vacancy = Some(Vacancy {
@@ -369,7 +363,7 @@ impl Evidence {
     #[cfg(feature = "_model")]
     pub fn fingerprint(
         &self,
-        pen: &mut FingerprintWriter<'_>,
+        writer: &mut FingerprintWriter<'_>,
         in_flight: Option<(Instant, Instant)>,
     ) {
         let Self {
@@ -386,18 +380,18 @@ impl Evidence {
             entry_may_stand_until,
         } = self;
         let saw_others = in_flight.is_some_and(|(_, seen)| *seen_leases_end > seen);
-        pen.flags(&[*learned_at == pen.now, saw_others]);
-        pen.to.word(in_flight.map_or(9, |(sent, _)| learned_at.cmp(&sent) as i8 as u64));
+        writer.flags(&[*learned_at == writer.now, saw_others]);
+        writer.to.word(in_flight.map_or(9, |(sent, _)| learned_at.cmp(&sent) as i8 as u64));
         let instants =
             [seen_leases_end, own_cool_down_ends, work_may_last_until, entry_may_stand_until];
         for at in instants {
-            pen.until(*at);
+            writer.until(*at);
         }
-        pen.to.word(FingerprintWriter::nanos(*refused_wait));
-        pen.to.write(*last_over_nothing);
-        pen.each(known_create, FingerprintWriter::revision);
-        pen.each(last_seen, |pen, seen| seen.fingerprint(pen));
-        pen.each(vacancy, |pen, vacancy| vacancy.fingerprint(pen));
-        pen.each(step_downs, |pen, step_down| step_down.fingerprint(pen));
+        writer.to.word(FingerprintWriter::nanos(*refused_wait));
+        writer.to.write(*last_over_nothing);
+        writer.each(known_create, FingerprintWriter::revision);
+        writer.each(last_seen, |writer, seen| seen.fingerprint(writer));
+        writer.each(vacancy, |writer, vacancy| vacancy.fingerprint(writer));
+        writer.each(step_downs, |writer, step_down| step_down.fingerprint(writer));
     }
 }

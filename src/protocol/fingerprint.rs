@@ -1,5 +1,5 @@
-//! What a model checker needs of a campaign: a key that two states share where nothing that either may still do tells
-//! them apart.
+//! What a model checker needs of a campaign: a key that two states share where nothing that either may still do
+//! differs.
 //!
 //! No part of the public promise of this library. Every structure is taken apart by name, in its own file, so that a field
 //! added to one does not compile before its part in the key has been decided.
@@ -13,11 +13,11 @@ use crate::time::timing::Timing;
 
 /// What takes down a campaign's key.
 ///
-/// Revisions, nonces and the numbers of writes are told apart from other words, so that they can be renamed: the machine
+/// Revisions, nonces and the numbers of writes are kept apart from other words, so that they can be renamed: the machine
 /// only compares them. Instants come as what they are before or after now, cut off where the machine
-/// stops telling them apart.
+/// stops distinguishing them.
 pub trait FingerprintSink {
-    /// A word that stands for itself.
+    /// A word that means itself.
     fn word(&mut self, word: u64);
     /// A revision or a token: only their order matters.
     fn revision(&mut self, revision: Revision);

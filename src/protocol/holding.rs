@@ -192,7 +192,7 @@ impl Holding {
                 let delay = self.retries.get_or_insert(fresh).next();
                 self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
             }
-            // It cannot be told. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
+            // It cannot be read. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
                 let ambiguous = cx.requests.has_other_unsettled(number);
                 return self.ends(Cause::Superseded { by: None }, !ambiguous);
@@ -293,7 +293,7 @@ impl Holding {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
             token,
             revision,
@@ -309,18 +309,18 @@ impl Holding {
             check,
             check_from,
         } = self;
-        pen.to.word(3);
-        pen.token(*token);
-        pen.revision(revision);
-        pen.until(*deadline);
-        pen.flags(&[*began, *check]);
+        writer.to.word(3);
+        writer.token(*token);
+        writer.revision(revision);
+        writer.until(*deadline);
+        writer.flags(&[*began, *check]);
         if !began {
-            lead_at.fingerprint(pen);
-            floor.fingerprint(pen);
-            pen.each(predecessor, |pen, predecessor| predecessor.fingerprint(pen));
+            lead_at.fingerprint(writer);
+            floor.fingerprint(writer);
+            writer.each(predecessor, |writer, predecessor| predecessor.fingerprint(writer));
         }
-        pen.until(*renew_at);
-        pen.each(retries, FingerprintWriter::retries);
-        pen.until(*check_from);
+        writer.until(*renew_at);
+        writer.each(retries, FingerprintWriter::retries);
+        writer.until(*check_from);
     }
 }

@@ -62,14 +62,14 @@ impl LockHealth {
         recovers.then_some(Action::LockRecovered)
     }
 
-    /// A write over this revision was stored.
+    /// A write or a release was stored.
     #[must_use]
     pub fn write_stored(&mut self, acquires: bool) -> Option<Action> {
         self.refusals = Refusals::default();
         self.succeeded(false, acquires)
     }
 
-    /// A write over this revision was refused. That shows that the lock works, unless it refuses all.
+    /// A write or a release over this revision was refused. That shows that the lock works, unless it refuses all.
     #[must_use]
     pub fn write_refused(&mut self, over: Option<Revision>, acquires: bool) -> Option<Action> {
         self.refusals.add(over);
@@ -87,14 +87,14 @@ impl LockHealth {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
             failure: _,         // only reported
             only_reads_fail: _, // only reported
             refusals: Refusals { over, count },
         } = self;
-        pen.to.word((*count).into());
-        pen.each(over, FingerprintWriter::revision);
+        writer.to.word((*count).into());
+        writer.each(over, FingerprintWriter::revision);
     }
 }
 

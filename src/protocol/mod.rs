@@ -1,6 +1,6 @@
 //! The rules of an election as a pure state machine.
 //!
-//! An [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no randomness but from
+//! A [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no randomness but from
 //! its seed, performs no I/O and knows nothing of async, so the same code runs in production, in a simulation and
 //! under a model checker:
 //!
@@ -22,7 +22,7 @@
 //! let mut elector = Elector::new(Settings::new("c1", Nonce(1), timing), lock);
 //! let mut now = Instant::from_origin(Duration::from_secs(100));
 //!
-//! // The election is empty, and the lock vouches that nobody wrote for a lease: the first create leads at once.
+//! // The election is empty, and the lock vouches that no write was stored for a lease: the first create leads at once.
 //! elector.handle(now, Event::Start);
 //! loop {
 //!     match elector.poll_action() {

@@ -77,7 +77,7 @@ impl Requests {
     ) -> u64 {
         self.last_request += 1;
         let id = self.last_request;
-        // Later than the lock's own timeout, which says more of why.
+        // Later than the lock's own timeout, which gives the reason.
         let times_out_at = now + timeout + timeout / 2 + Duration::from_millis(100);
         self.in_flight =
             Some(InFlightRequest { id, sent: now, kind, over, seen_leases_end, times_out_at });
@@ -178,29 +178,29 @@ impl Requests {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
             in_flight,
             unsettled,
             last_request: _, // greater than all
             last_write: _,   // greater than all
         } = self;
-        pen.each(in_flight, |pen, request| {
+        writer.each(in_flight, |writer, request| {
             let InFlightRequest { id: _, sent, kind, over: _, seen_leases_end: _, times_out_at } =
                 request;
-            pen.since(*sent, pen.timing.lease());
-            pen.until(*times_out_at);
+            writer.since(*sent, writer.timing.lease());
+            writer.until(*times_out_at);
             match kind {
-                RequestKind::Read => pen.to.word(0),
-                RequestKind::Write { number } => pen.to.write(*number),
-                RequestKind::Release => pen.to.word(1),
-                RequestKind::Notify => pen.to.word(2),
+                RequestKind::Read => writer.to.word(0),
+                RequestKind::Write { number } => writer.to.write(*number),
+                RequestKind::Release => writer.to.word(1),
+                RequestKind::Notify => writer.to.word(2),
             }
         });
-        pen.each(unsettled, |pen, UnsettledWrite { number, sent, wait }| {
-            pen.to.write(*number);
-            pen.since(*sent, pen.timing.lease());
-            pen.each(wait.as_deref(), |pen, wait| wait.fingerprint(pen));
+        writer.each(unsettled, |writer, UnsettledWrite { number, sent, wait }| {
+            writer.to.write(*number);
+            writer.since(*sent, writer.timing.lease());
+            writer.each(wait.as_deref(), |writer, wait| wait.fingerprint(writer));
         });
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Retries {
 
 impl Retries {
     /// Doublings after which the longest delay is reached.
-    const MOST_DOUBLINGS: u8 = 5;
+    const MAX_DOUBLINGS: u8 = 5;
 
     pub fn new(seed: u64) -> Self {
         Self { doubled: 0, random: fastrand::Rng::with_seed(seed) }
@@ -35,7 +35,7 @@ impl Iterator for Retries {
             .with_jitter_seed(self.random.u64(..))
             .build();
         let delay = delays.nth(usize::from(self.doubled));
-        self.doubled = (self.doubled + 1).min(Self::MOST_DOUBLINGS);
+        self.doubled = (self.doubled + 1).min(Self::MAX_DOUBLINGS);
         delay
     }
 }

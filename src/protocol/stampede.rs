@@ -1,22 +1,22 @@
-//! How candidates that wake together spread out, so that few of thousands ask.
+//! How candidates that wake together spread out, so that few of thousands send a create.
 //!
 //! After Nonnenmacher and Biersack, "Scalable feedback for large groups", IEEE/ACM Transactions on Networking 7(3), 1999:
 //! each draws its delay from a truncated exponential, so most wait almost the whole window while a few go early, and
-//! whoever hears of a create before its delay is over stays silent. The expected number that ask is small and hardly
+//! a candidate that receives a create before its delay is over stays silent. The expected number of creates is small and hardly
 //! depends on how many there are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// λ of the truncated exponential: with 10 and a window of 20 ms, 10,000 stand-bys that hear each other within 1 ms
+/// λ of the truncated exponential: with 10 and a window of 20 ms, 10,000 standbys that see each other's creates within 1 ms
 /// send two creates.
 const LAMBDA: f64 = 10.0;
 
-/// A window this many times as wide as hearing takes keeps the number that ask near e^(λ/8), three or four, where all hear
-/// equally late; measured with a thousand stand-bys that a server serves one after the other it is about five.
-const WINDOW_OF_HEARING: u32 = 8;
-const LEAST_WINDOW: Duration = Duration::from_millis(8);
-const GREATEST_WINDOW: Duration = Duration::from_millis(500);
+/// A window this many times as wide as the latency of hints keeps the number of creates near e^(λ/8), three or four, where
+/// all receive them equally late; measured with a thousand standbys that a server serves one after the other it is about five.
+const WINDOW_OF_LATENCY: u32 = 8;
+const MIN_WINDOW: Duration = Duration::from_millis(8);
+const MAX_WINDOW: Duration = Duration::from_millis(500);
 
 /// The part of a window in front of it that is kept for candidates with a priority.
 const PRIORITY_PART: u32 = 4;
@@ -38,10 +38,10 @@ pub(super) fn delay(window: Duration, priority: u8, uniform: f64) -> Duration {
     begin + truncated_exponential(end - begin, uniform)
 }
 
-/// How long this campaigner takes to hear what the lock stores.
+/// How long hints of what the lock stores take to reach this candidate.
 ///
 /// In a large fleet or on a slow network it takes longer, and the window grows with it. A server that repeats a message
-/// to thousands serves them one after the other: those who hear late draw from a wider window, so that those who hear early
+/// to thousands serves them one after the other: those served late draw from a wider window, so that those served early
 /// settle it among themselves.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HintLatency {
@@ -70,8 +70,8 @@ impl HintLatency {
         let mut ages: Vec<_> = self.ages.iter().collect();
         ages.sort_unstable();
         let age = ages.get(ages.len().saturating_sub(1) * 3 / 4).copied().copied();
-        let hearing = age.unwrap_or_default().saturating_add(self.round_trip.unwrap_or_default());
-        hearing.saturating_mul(WINDOW_OF_HEARING).clamp(LEAST_WINDOW, GREATEST_WINDOW)
+        let latency = age.unwrap_or_default().saturating_add(self.round_trip.unwrap_or_default());
+        latency.saturating_mul(WINDOW_OF_LATENCY).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 }
 
@@ -82,24 +82,24 @@ mod tests {
     const WINDOW: Duration = Duration::from_millis(20);
 
     #[test]
-    fn few_of_thousands_ask_and_one_alone_does_not_wait_longer_than_its_window() {
+    fn few_of_thousands_acquire_and_one_alone_waits_no_longer_than_its_window() {
         let mut random = fastrand::Rng::with_seed(7);
         for fleet in [1, 10, 100, 1_000, 10_000] {
-            let mut asked = 0;
+            let mut creates = 0;
             for _ in 0..50 {
                 let mut delays: Vec<_> =
                     (0..fleet).map(|_| delay(WINDOW, 0, random.f64())).collect();
                 delays.sort_unstable();
                 assert!(delays[fleet - 1] <= WINDOW + WINDOW / PRIORITY_PART);
-                let heard = delays[0] + Duration::from_millis(1);
-                asked += delays.iter().take_while(|d| **d < heard).count();
+                let seen = delays[0] + Duration::from_millis(1);
+                creates += delays.iter().take_while(|d| **d < seen).count();
             }
-            assert!(asked <= 50 * 4, "{asked} creates in 50 vacancies of {fleet} stand-bys");
+            assert!(creates <= 50 * 4, "{creates} creates in 50 vacancies of {fleet} standbys");
         }
     }
 
     #[test]
-    fn the_higher_priority_asks_first() {
+    fn the_higher_priority_acquires_first() {
         let mut random = fastrand::Rng::with_seed(3);
         for low in 0..20u8 {
             let slowest_high = delay(WINDOW, low + 1, 0.999_999);
@@ -109,24 +109,24 @@ mod tests {
     }
 
     #[test]
-    fn the_window_grows_with_the_time_that_hearing_takes() {
+    fn the_window_grows_with_the_latency_of_hints() {
         let mut latency = HintLatency::default();
-        assert_eq!(latency.window(), LEAST_WINDOW);
+        assert_eq!(latency.window(), MIN_WINDOW);
         for _ in 0..8 {
             latency.hint_came_after(Duration::from_millis(1));
         }
-        assert_eq!(latency.window(), LEAST_WINDOW);
+        assert_eq!(latency.window(), MIN_WINDOW);
         latency.hint_came_after(Duration::from_secs(100));
-        assert_eq!(latency.window(), LEAST_WINDOW, "one late hint");
+        assert_eq!(latency.window(), MIN_WINDOW, "one late hint");
         for _ in 0..8 {
             latency.hint_came_after(Duration::from_millis(20));
         }
         latency.request_took(Duration::from_millis(90));
         latency.request_took(Duration::from_millis(5));
-        assert_eq!(latency.window(), Duration::from_millis(200), "slow hearing");
+        assert_eq!(latency.window(), Duration::from_millis(200), "slow hints");
         for _ in 0..8 {
             latency.hint_came_after(Duration::MAX);
         }
-        assert_eq!(latency.window(), GREATEST_WINDOW);
+        assert_eq!(latency.window(), MAX_WINDOW);
     }
 }

@@ -78,14 +78,14 @@ impl Standby {
 
     pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
         let timeout = cx.settings.timing.request_timeout();
-        let (reads, stands) = (cx.capabilities.can_read, cx.settings.eligible);
+        let (reads, eligible) = (cx.capabilities.can_read, cx.settings.eligible);
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;
         }
         match self.plan {
             Plan::Read if reads => cx.read(now, timeout),
-            Plan::Read if stands => acquire(cx, now, None),
-            Plan::Acquire { expected } if stands => acquire(cx, now, expected),
+            Plan::Read if eligible => acquire(cx, now, None),
+            Plan::Acquire { expected } if eligible => acquire(cx, now, expected),
             Plan::Read | Plan::Acquire { .. } => self.wait_for_change(cx, now),
         }
         Next::Stay
@@ -115,7 +115,7 @@ impl Standby {
         let max_lease = cx.capabilities.max_lease;
         let silence_ends = cx.evidence.last_seen().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
-            // What lives longer may be a claim that the lock knows nothing of: then no sign tells its end.
+            // What lives longer may be a claim that the lock knows nothing of: then no sign shows its end.
             let life = seen.entry.ttl.min(max_lease.saturating_mul(2));
             outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
@@ -203,7 +203,7 @@ impl Standby {
             return Next::StopStandby;
         }
         if heard_meanwhile {
-            return Next::Stay; // a hint has told more, and planned
+            return Next::Stay; // a hint has brought more, and planned
         }
         let kind = answer.map_or_else(|failure| failure.kind, |_| LockErrorKind::OutcomeUnknown);
         let reads = cx.capabilities.can_read;
@@ -310,18 +310,18 @@ impl Standby {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { at, plan, not_before, polls: _, retries, settled, read_again } = self;
-        pen.to.word(2);
-        pen.until(*at);
-        pen.until(*not_before);
-        pen.flags(&[*settled, *read_again]);
-        pen.each(retries, FingerprintWriter::retries);
+        writer.to.word(2);
+        writer.until(*at);
+        writer.until(*not_before);
+        writer.flags(&[*settled, *read_again]);
+        writer.each(retries, FingerprintWriter::retries);
         match plan {
-            Plan::Read => pen.to.word(0),
+            Plan::Read => writer.to.word(0),
             Plan::Acquire { expected } => {
-                pen.to.word(1);
-                pen.each(expected, FingerprintWriter::revision);
+                writer.to.word(1);
+                writer.each(expected, FingerprintWriter::revision);
             }
         }
     }

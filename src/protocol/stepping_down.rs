@@ -223,7 +223,7 @@ impl SteppingDown {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
             cause,
             step,
@@ -237,20 +237,20 @@ impl SteppingDown {
             tries_end,
             retries,
         } = self;
-        pen.to.word(4);
-        pen.to.word(match cause {
+        writer.to.word(4);
+        writer.to.word(match cause {
             Cause::Superseded { .. } => 0,
             Cause::Expired { .. } | Cause::Denied { .. } => 1,
             _ => 2, // are left alike
         });
-        pen.to.word(*step as u64);
-        pen.each(revision, FingerprintWriter::revision);
-        pen.each(token, |pen, token| pen.token(*token));
-        pen.flags(&[*notify, *release, *work_stopped]);
+        writer.to.word(*step as u64);
+        writer.each(revision, FingerprintWriter::revision);
+        writer.each(token, |writer, token| writer.token(*token));
+        writer.flags(&[*notify, *release, *work_stopped]);
         for instant in [deadline, at, tries_end] {
-            pen.until(*instant);
+            writer.until(*instant);
         }
-        pen.each(retries, FingerprintWriter::retries);
+        writer.each(retries, FingerprintWriter::retries);
     }
 }
 

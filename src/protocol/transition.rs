@@ -1,4 +1,4 @@
-//! What a phase asks the elector to do next with the phase itself.
+//! Transitions between the phases of a candidate, as data.
 
 use super::cool_down::{CoolDownWait, Until};
 use super::types::Cause;

@@ -1,4 +1,4 @@
-//! What a campaign is told, and what it answers.
+//! Settings, events and actions of a campaign.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::lock::{Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Re
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
 
-/// How one campaigner campaigns.
+/// Configuration of a candidate.
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Settings {
     /// What people read.
     pub identity: Arc<str>,
-    /// What tells this campaign from every other.
+    /// Identifies this campaign among all others.
     pub nonce: Nonce,
     /// Where it can be reached while it holds the election.
     pub advertisement: Option<Arc<Advertisement>>,
@@ -29,11 +29,11 @@ pub struct Settings {
     pub backoff: Box<dyn BackoffPolicy>,
     /// How long to let a holder that vanished come back first.
     pub takeover_delay: Duration,
-    /// Among candidates that wake together the higher asks first.
+    /// Among candidates that wake together the one with the higher priority acquires first.
     pub priority: u8,
-    /// Whether Choria's campaigners stand in the same election.
+    /// Whether Choria's candidates take part in the same election.
     pub with_choria: bool,
-    /// Whether to stand at all, or only to watch.
+    /// Whether to acquire the entry at all, or only to watch.
     pub eligible: bool,
     /// What all randomness is drawn from.
     pub seed: u64,
@@ -111,15 +111,15 @@ pub enum Event {
         /// By a panic.
         panicked: bool,
     },
-    /// Give up the office, and stand again.
+    /// Step down, and take part again.
     Resign,
-    /// Give up the office, and end the campaign.
+    /// Step down, and end the campaign.
     Stop,
     /// What the lock can do is now known better.
     Capabilities(Capabilities),
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Response {
@@ -137,9 +137,9 @@ pub enum Response {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockFailure {
-    /// Which of the answers it is.
+    /// The kind of error.
     pub kind: LockErrorKind,
-    /// What to tell people.
+    /// The text for people.
     pub message: Arc<str>,
 }
 
@@ -148,15 +148,15 @@ pub struct LockFailure {
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Action {
-    /// Ask the lock, and answer with [`Event::Response`]. A request still under way is to be dropped: its outcome does
-    /// not matter any more, or will be found out.
+    /// Send the request to the lock, and return its outcome with [`Event::Response`]. A request still in flight is to be
+    /// dropped: its outcome does not matter any more, or will be read.
     Request {
         /// To be repeated in the answer.
         id: u64,
-        /// What to ask.
+        /// The request.
         request: Request,
     },
-    /// Tell that the term has begun: this campaigner leads, until the deadline.
+    /// Report that the term has begun: this candidate leads, until the deadline.
     Begin {
         /// The term's fencing token.
         token: Token,
@@ -168,14 +168,14 @@ pub enum Action {
         /// When the right to lead ends.
         deadline: Instant,
     },
-    /// Stop the work by `by`, wait for it, tell the loss, and answer with [`Event::TermEnded`].
+    /// Stop the work by `by`, wait for it, report the loss, and return [`Event::TermEnded`].
     End {
         /// Why.
         cause: Cause,
         /// When to use force.
         by: Instant,
     },
-    /// What is known about who leads has changed.
+    /// What is known of the leader has changed.
     Leader(Option<Leader>),
     /// Requests fail, for a reason of another kind than before.
     LockFailing(LockFailure),
@@ -190,13 +190,13 @@ pub enum Action {
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Cause {
-    /// The holder resigned and stands again.
+    /// The holder resigned and takes part again.
     Resigned,
     /// The campaign was stopped.
     Stopped,
-    /// Somebody else wrote over the entry.
+    /// Another candidate wrote over the entry.
     Superseded {
-        /// Who, as far as is known.
+        /// Its identity, as far as is known.
         by: Option<Arc<str>>,
     },
     /// The entry was deleted.
@@ -206,9 +206,9 @@ pub enum Cause {
         /// The last failure to renew it.
         last_error: Option<Arc<str>>,
     },
-    /// The lock refuses us the right to renew.
+    /// The lock denies this candidate the right to renew.
     Denied {
-        /// What it said.
+        /// The lock's error.
         error: Arc<str>,
     },
     /// The work came to its end by itself.
@@ -253,16 +253,16 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Choria's words for where a campaigner stands.
+/// The state of a candidate, in Choria's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub enum State {
-    /// Nothing has been heard from the lock yet.
+    /// Nothing has been received from the lock yet.
     #[default]
     Unknown,
-    /// Standing by, or elected and cooling down.
+    /// On standby, or elected and cooling down.
     Candidate,
-    /// In office.
+    /// Leading.
     Leader,
 }
 
@@ -276,7 +276,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Who holds the election, as last seen.
+/// The holder of the election, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub struct Leader {
@@ -286,23 +286,23 @@ pub struct Leader {
     pub token: Option<Token>,
     /// When the term began, by the holder's wall clock, in milliseconds since the Unix epoch.
     pub since_unix_ms: Option<u64>,
-    /// Where it can be reached, if it says so.
+    /// Where it can be reached, if it advertises that.
     pub advertisement: Option<Arc<Advertisement>>,
     /// When its last write was seen first, on the local clock.
     pub last_seen: Instant,
     /// How long after a write it may lead at the most.
     pub lease: Duration,
-    /// Whether it is this very campaigner.
+    /// Whether it is this very candidate.
     pub is_me: bool,
 }
 
 impl Leader {
-    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone, and nobody has said so yet.
+    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone without a notice so far.
     pub fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_since(self.last_seen) < self.lease
     }
 
-    /// Whether nothing but a renewal tells them apart.
+    /// Whether they differ by nothing but a renewal.
     pub(super) fn is_renewal_of(&self, other: &Self) -> bool {
         let Self { identity, token, advertisement, is_me, .. } = self;
         (identity, token, advertisement, is_me)

@@ -50,18 +50,18 @@ impl SeenEntry {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { revision, entry, at, from_hint } = self;
-        pen.revision(revision);
+        writer.revision(revision);
         // What the machine compares: whose it is, when its lease ends, and when silence means something.
-        pen.each(&entry.mark, |pen, mark| {
-            pen.to.nonce(mark.write.nonce);
-            pen.each(&mark.token, |pen, token| pen.token(*token));
-            pen.since(*at, mark.lease);
+        writer.each(&entry.mark, |writer, mark| {
+            writer.to.nonce(mark.write.nonce);
+            writer.each(&mark.token, |writer, token| writer.token(*token));
+            writer.since(*at, mark.lease);
         });
-        let silence = pen.timing.lease() / 4 + Duration::from_millis(500);
-        pen.since(*at, entry.ttl + silence);
-        pen.flags(&[*from_hint]);
+        let silence = writer.timing.lease() / 4 + Duration::from_millis(500);
+        writer.since(*at, entry.ttl + silence);
+        writer.flags(&[*from_hint]);
     }
 }
 
@@ -79,6 +79,11 @@ pub(super) struct Vacancy {
 }
 
 impl Vacancy {
+    /// Nothing is left under the name.
+    pub fn empty(first_seen: Instant, is_proof: bool) -> Self {
+        Self { tombstone: None, previous: None, first_seen, empty_is_proof: is_proof }
+    }
+
     /// The revision of the tombstone, if there is one.
     pub fn revision(&self) -> Option<Revision> {
         self.tombstone.as_ref().map(|(revision, _)| *revision)
@@ -95,12 +100,12 @@ impl Vacancy {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { tombstone, previous, first_seen, empty_is_proof } = self;
-        let mut reach = with_drift(pen.longest);
-        pen.each(tombstone, |pen, (revision, kind)| {
-            pen.revision(revision);
-            pen.to.word(match kind {
+        let mut reach = with_drift(writer.longest);
+        writer.each(tombstone, |writer, (revision, kind)| {
+            writer.revision(revision);
+            writer.to.word(match kind {
                 Tombstone::Released { left, .. } => FingerprintWriter::nanos(*left),
                 Tombstone::Expired => u64::MAX,
                 Tombstone::Deleted => u64::MAX - 1,
@@ -109,9 +114,9 @@ impl Vacancy {
         if let Some((_, Tombstone::Released { left, .. })) = tombstone {
             reach = reach.max(with_drift(*left));
         }
-        pen.each(previous, FingerprintWriter::revision);
-        pen.since(*first_seen, reach);
-        pen.flags(&[*empty_is_proof]);
+        writer.each(previous, FingerprintWriter::revision);
+        writer.since(*first_seen, reach);
+        writer.flags(&[*empty_is_proof]);
     }
 }
 
@@ -127,12 +132,12 @@ pub(super) struct KnownStepDown {
 
 impl KnownStepDown {
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { by, token, revision, clear_at } = self;
-        pen.to.nonce(*by);
-        pen.token(*token);
-        pen.to.revision(*revision);
-        pen.until(*clear_at);
+        writer.to.nonce(*by);
+        writer.token(*token);
+        writer.to.revision(*revision);
+        writer.until(*clear_at);
     }
 }
 
@@ -150,12 +155,12 @@ impl Predecessor {
     }
 
     #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, pen: &mut FingerprintWriter<'_>) {
+    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { revision, term } = self;
-        pen.revision(revision);
-        pen.each(term, |pen, (nonce, token)| {
-            pen.to.nonce(*nonce);
-            pen.token(*token);
+        writer.revision(revision);
+        writer.each(term, |writer, (nonce, token)| {
+            writer.to.nonce(*nonce);
+            writer.token(*token);
         });
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use incumbent::lock::{
     Content, Coverage, Hint, LockErrorKind, Request, Revision, StepDownNotice, Token, Tombstone,
 };
-use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions};
+use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions, WaitReason};
 
-use incumbent_sim::Keeping;
+use incumbent_sim::{Keeping, Time};
 
 use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
 
@@ -47,7 +47,8 @@ enum Vacancy {
     ForeignExpiry,
 }
 
-fn wait(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Duration {
+/// A candidate on standby that has just learned of the vacancy, and the instant of the holder's last write.
+fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Time) {
     let mut ours = settings();
     ours.cool_down = policy;
     ours.with_choria = with_choria;
@@ -100,15 +101,22 @@ fn wait(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Duration {
             harness.server.last = None;
             harness.server.keeping = if proof { Keeping::LeavesMarkers } else { Keeping::Expires };
             harness.server.age = LEASE * 100;
-            harness.run(LEASE * 3);
-            let asked = harness.log.iter().find(|(_, action)| {
-                matches!(action, Action::Request { request: Request::Write(_), .. })
-            });
-            return harness.begins()[0] - asked.expect("it asked").0;
         }
     }
+    (harness, last_write)
+}
+
+fn wait(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Duration {
+    let (mut harness, last_write) = vacant(vacancy, policy, with_choria);
+    let foreign = matches!(vacancy, Vacancy::Foreign | Vacancy::ForeignExpiry);
     let vacant = if foreign { last_write } else { harness.now };
     harness.run(LEASE * 3);
+    if matches!(vacancy, Vacancy::Empty { .. }) {
+        let create = harness.log.iter().find(|(_, action)| {
+            matches!(action, Action::Request { request: Request::Write(_), .. })
+        });
+        return harness.begins()[0] - create.expect("it created the entry").0;
+    }
     assert_eq!(harness.begins().len(), 1, "{:?}", harness.machine);
     harness.begins()[0] - vacant
 }
@@ -138,6 +146,29 @@ fn proven_waits_without_proof() {
     // 0.75 of the TTL and 5 s after its last write.
     proven(Vacancy::Foreign, SECOND * 14);
     proven(Vacancy::ForeignExpiry, SECOND * 14);
+}
+
+#[test]
+fn a_cool_down_states_its_reason() {
+    let reason = |vacancy, policy, with_choria| {
+        let (mut harness, _) = vacant(vacancy, policy, with_choria);
+        harness.run(ASKING);
+        assert!(harness.begins().is_empty());
+        let (leads_at, reason) = harness.machine.cool_down().expect("it cools down");
+        harness.run(Harness::time(leads_at) - harness.now);
+        assert_eq!(harness.begins(), [Harness::time(leads_at)]);
+        assert_eq!(harness.machine.cool_down(), None);
+        reason
+    };
+    let proven = |vacancy| reason(vacancy, CoolDown::Proven, false);
+    assert_eq!(proven(Vacancy::Released { left: SECOND * 4 }), WaitReason::PassedOn);
+    assert_eq!(proven(Vacancy::Conceded { left: SECOND * 4 }), WaitReason::PassedOn);
+    assert_eq!(proven(Vacancy::Watched), WaitReason::SeenLease);
+    assert_eq!(proven(Vacancy::Evicted), WaitReason::UnknownHolder);
+    assert_eq!(proven(Vacancy::Foreign), WaitReason::ChoriaCandidate);
+    assert_eq!(reason(Vacancy::Expired, CoolDown::Proven, true), WaitReason::ChoriaCandidate);
+    let released = Vacancy::Released { left: Duration::ZERO };
+    assert_eq!(reason(released, CoolDown::For(SECOND), false), WaitReason::Policy);
 }
 
 #[test]

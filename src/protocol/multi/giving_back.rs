@@ -6,35 +6,35 @@ use crate::protocol::types::{Action, Event};
 use crate::time::clock::Instant;
 
 impl MultiElector {
-    pub(super) fn proceed_giving_back(&mut self, now: Instant) {
+    pub(super) fn advance_giving_back(&mut self, now: Instant) {
         let Phase::GivingBack { leave, work_stopped } = &self.phase else { return };
         let (leave, work_stopped) = (leave.clone(), *work_stopped);
-        // What is lost is not given back but conceded, and nobody waits for that in vain.
-        for part in &mut self.parts {
-            if std::mem::take(&mut part.lost) && part.ended.take().is_some() {
-                part.campaign.handle(now, Event::TermEnded { work_stopped });
+        // What is lost is not given back; its step-down is notified, and no candidate waits for that in vain.
+        for member in &mut self.members {
+            if std::mem::take(&mut member.lost) && member.ended.take().is_some() {
+                member.campaign.handle(now, Event::TermEnded { work_stopped });
             }
-            part.campaign.set_eligible(now, false, std::time::Duration::ZERO);
+            member.campaign.set_eligible(now, false, std::time::Duration::ZERO);
         }
-        for index in (0..self.parts.len()).rev() {
+        for index in (0..self.members.len()).rev() {
             let stopping = self.stopping;
-            let part = &mut self.parts[index];
+            let member = &mut self.members[index];
             if stopping {
-                part.campaign.handle(now, Event::Stop);
-            } else if part.campaign.holds() {
-                part.campaign.handle(now, leave.clone());
+                member.campaign.handle(now, Event::Stop);
+            } else if member.campaign.holds() {
+                member.campaign.handle(now, leave.clone());
             }
             self.collect(now);
-            let part = &mut self.parts[index];
-            if part.ended.take().is_some() {
-                part.campaign.handle(now, Event::TermEnded { work_stopped });
+            let member = &mut self.members[index];
+            if member.ended.take().is_some() {
+                member.campaign.handle(now, Event::TermEnded { work_stopped });
                 self.collect(now);
             }
-            let part = &self.parts[index];
-            if part.campaign.is_stepping_down() || part.campaign.holds() {
+            let member = &self.members[index];
+            if member.campaign.is_stepping_down() || member.campaign.holds() {
                 return;
             }
-            if stopping && !part.campaign.is_finished() {
+            if stopping && !member.campaign.is_finished() {
                 return;
             }
         }

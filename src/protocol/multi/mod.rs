@@ -1,9 +1,9 @@
 //! Several campaigns as one: a machine for each lock, and one term while all that are required lead.
 //!
 //! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and evidence. A joint term is their
-//! work: it begins when all required machines lead, ends when the first of them is told to stop, and no machine is
-//! told that its work has stopped before the joint work has. So whoever leads jointly leads on every required lock, and two
-//! campaigners that require one and the same lock exclude each other.
+//! work: it begins when all required machines lead, ends when the first of them has to stop, and no machine
+//! receives that its work has stopped before the joint work has. So a joint leader leads on every required lock, and two
+//! candidates that require one and the same lock exclude each other.
 
 mod gathering;
 mod giving_back;
@@ -17,7 +17,7 @@ use super::types::{Action, Cause, Event, LockFailure, Response, Settings, State}
 use crate::lock::{Capabilities, LockErrorKind, Need, Token};
 use crate::time::clock::Instant;
 
-/// What the campaign on one of the locks is made from.
+/// What the campaign on one of the locks is created from.
 pub(crate) struct MemberSettings {
     pub settings: Settings,
     pub capabilities: Capabilities,
@@ -26,13 +26,13 @@ pub(crate) struct MemberSettings {
 
 /// A campaign on each of several locks, taken in order and released in reverse.
 ///
-/// It is told what a [`Elector`] is told, and by which lock, and answers what to do, and on which lock.
+/// It takes the events of a [`Elector`] and by which lock they came, and returns what to do, and on which lock.
 pub struct MultiElector {
-    parts: Vec<Part>,
-    /// The first required one: who leads there leads.
+    members: Vec<MemberElector>,
+    /// The first required one: its leader is the leader.
     first: usize,
-    /// Whether to stand at all, or only to watch.
-    stands: bool,
+    /// Whether to acquire the locks at all, or only to watch.
+    eligible: bool,
     phase: Phase,
     stopping: bool,
     /// How often in a row everything was given back because not all could be had.
@@ -41,21 +41,21 @@ pub struct MultiElector {
     wary_until: Option<Instant>,
     random: fastrand::Rng,
     actions: VecDeque<(usize, Action)>,
-    /// When to look again, if nothing happens.
+    /// When to check again, if nothing happens.
     wake_at: Option<Instant>,
 }
 
 /// One of the locks.
-struct Part {
+struct MemberElector {
     campaign: Elector,
     need: Need,
-    /// Its term has ended, and it has not been told yet that the work has stopped.
+    /// Its term has ended, and it has not received yet that the work has stopped.
     ended: Option<(Cause, Instant)>,
     /// Since when its requests have failed.
     failing_since: Option<Instant>,
-    /// It has been refused since it last came to stand.
+    /// It has been refused since it last became eligible.
     refused: bool,
-    /// Its term ended before the joint one was told to end.
+    /// Its term ended before the joint one had to end.
     lost: bool,
 }
 
@@ -68,7 +68,7 @@ enum Phase {
         yield_at: Option<Instant>,
     },
     /// A joint term.
-    Office {
+    Leading {
         deadline: Instant,
     },
     /// The work is being stopped.
@@ -85,19 +85,26 @@ enum Phase {
 
 impl MultiElector {
     /// Campaigns that have not begun, in the order in which they are to be taken. `None` if none of them is required: then
-    /// nothing would keep two campaigners apart.
-    pub fn new(parts: Vec<(Elector, Need)>) -> Option<Self> {
-        let first = parts.iter().position(|(_, need)| *need == Need::Required)?;
-        let stands = parts.iter().all(|(campaign, _)| campaign.settings().eligible);
-        let seed = parts.iter().fold(0, |seed, (campaign, _)| seed ^ campaign.settings().seed);
-        let part = |(mut campaign, need): (Elector, Need)| {
+    /// nothing would keep two candidates apart.
+    pub fn new(members: Vec<(Elector, Need)>) -> Option<Self> {
+        let first = members.iter().position(|(_, need)| *need == Need::Required)?;
+        let eligible = members.iter().all(|(campaign, _)| campaign.settings().eligible);
+        let seed = members.iter().fold(0, |seed, (campaign, _)| seed ^ campaign.settings().seed);
+        let member = |(mut campaign, need): (Elector, Need)| {
             campaign.begin_ineligible(); // until its turn comes
-            Part { campaign, need, ended: None, failing_since: None, refused: false, lost: false }
+            MemberElector {
+                campaign,
+                need,
+                ended: None,
+                failing_since: None,
+                refused: false,
+                lost: false,
+            }
         };
         Some(Self {
-            parts: parts.into_iter().map(part).collect(),
+            members: members.into_iter().map(member).collect(),
             first,
-            stands,
+            eligible,
             phase: Phase::Idle,
             stopping: false,
             yields: 0,
@@ -108,14 +115,15 @@ impl MultiElector {
         })
     }
 
-    /// Takes in what happened at `now`, which must not be before the `now` of an earlier call. `part`: by which lock, of
+    /// Takes in what happened at `now`, which must not be before the `now` of an earlier call. `member`: by which lock, of
     /// a hint, an answer or capabilities; anything else is of all.
-    pub fn handle(&mut self, now: Instant, part: usize, event: Event) {
+    pub fn handle(&mut self, now: Instant, member: usize, event: Event) {
         let of_one =
             matches!(event, Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_));
-        // Nobody decides by a right that has ended meanwhile.
-        for (index, other) in self.parts.iter_mut().enumerate() {
-            if !(of_one && index == part) && other.campaign.next_wake().is_some_and(|at| at <= now)
+        // No machine decides by a right that has ended meanwhile.
+        for (index, other) in self.members.iter_mut().enumerate() {
+            if !(of_one && index == member)
+                && other.campaign.next_wake().is_some_and(|at| at <= now)
             {
                 other.campaign.handle(now, Event::Wake);
             }
@@ -124,9 +132,9 @@ impl MultiElector {
             Event::Start => self.start(now),
             Event::Wake => {}
             Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_) => {
-                if let Some(part) = self.parts.get_mut(part) {
-                    part.refused |= is_refusal(&event);
-                    part.campaign.handle(now, event);
+                if let Some(member) = self.members.get_mut(member) {
+                    member.refused |= is_refusal(&event);
+                    member.campaign.handle(now, event);
                 }
             }
             Event::TermEnded { work_stopped } => self.term_ended(work_stopped),
@@ -140,7 +148,7 @@ impl MultiElector {
                 self.give_up(now, Cause::Stopped, Event::Stop);
             }
         }
-        self.proceed(now);
+        self.advance(now);
     }
 
     /// The next thing to do, and on which lock; `None` when all is done for now.
@@ -150,46 +158,50 @@ impl MultiElector {
 
     /// When to send [`Event::Wake`] at the latest, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.parts.iter().filter_map(|part| part.campaign.next_wake()).chain(self.wake_at).min()
+        self.members
+            .iter()
+            .filter_map(|member| member.campaign.next_wake())
+            .chain(self.wake_at)
+            .min()
     }
 
-    /// Where this campaigner stands.
+    /// The state of this candidate.
     pub fn state(&self) -> State {
         match self.phase {
-            Phase::Office { .. } => State::Leader,
-            _ if self.parts.iter().any(|part| part.campaign.has_heard()) => State::Candidate,
+            Phase::Leading { .. } => State::Leader,
+            _ if self.members.iter().any(|member| member.campaign.has_heard()) => State::Candidate,
             _ => State::Unknown,
         }
     }
 
-    /// When this campaigner's right to lead ends, the earliest of the required locks'; `None` unless it leads.
+    /// When this candidate's right to lead ends, the earliest of the required locks'; `None` unless it leads.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Office { deadline } => Some(deadline),
+            Phase::Leading { deadline } => Some(deadline),
             _ => None,
         }
     }
 
-    /// The token of each lock on which this campaigner leads, in order; `None` for the others.
+    /// The token of each lock on which this candidate leads, in order; `None` for the others.
     pub fn tokens(&self) -> Vec<Option<Token>> {
-        let token = |part: &Part| part.campaign.term().map(|(token, _)| token);
-        self.parts.iter().map(token).collect()
+        let token = |member: &MemberElector| member.campaign.term().map(|(token, _)| token);
+        self.members.iter().map(token).collect()
     }
 
-    /// The campaign on the first required lock, whose words about who leads count.
+    /// The campaign on the first required lock, whose knowledge of the leader counts.
     pub fn first(&self) -> &Elector {
-        &self.parts[self.first].campaign
+        &self.members[self.first].campaign
     }
 
     /// The campaigns, in order.
     pub fn campaigns(&self) -> impl Iterator<Item = &Elector> {
-        self.parts.iter().map(|part| &part.campaign)
+        self.members.iter().map(|member| &member.campaign)
     }
 
     fn start(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Idle) {
-            for part in &mut self.parts {
-                part.campaign.handle(now, Event::Start);
+            for member in &mut self.members {
+                member.campaign.handle(now, Event::Start);
             }
             self.phase = Phase::Gathering { yield_at: None };
         }
@@ -200,7 +212,7 @@ impl MultiElector {
         match self.phase {
             Phase::Idle if self.stopping => self.give_back(leave),
             Phase::Gathering { .. } => self.give_back(leave),
-            Phase::Office { deadline } => {
+            Phase::Leading { deadline } => {
                 let by = (now + self.first().settings().timing.grace()).min(deadline).max(now);
                 self.end(now, cause, by, leave);
             }
@@ -209,14 +221,14 @@ impl MultiElector {
     }
 
     /// Ends the joint term, and with it those of all machines: none renews while the work stops, so that work which does
-    /// not stop keeps no lock for ever. What they hold stands until their own deadlines, or until they are told.
+    /// not stop keeps no lock for ever. What they hold stays until their own deadlines, or until the work has stopped.
     fn end(&mut self, now: Instant, cause: Cause, by: Instant, leave: Event) {
         self.act(self.first, Action::End { cause, by });
         self.phase = Phase::Ending { leave: leave.clone() };
-        for part in &mut self.parts {
-            part.lost = part.ended.is_some();
-            if part.campaign.term().is_some() {
-                part.campaign.handle(now, leave.clone());
+        for member in &mut self.members {
+            member.lost = member.ended.is_some();
+            if member.campaign.term().is_some() {
+                member.campaign.handle(now, leave.clone());
             }
         }
     }
@@ -231,7 +243,7 @@ impl MultiElector {
         self.phase = Phase::GivingBack { leave, work_stopped: true };
     }
 
-    fn proceed(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         // What one round changes the next one takes in. A few of them settle everything that one event can bring about.
         for _ in 0..8 {
             self.collect(now);
@@ -240,12 +252,12 @@ impl MultiElector {
             match &self.phase {
                 Phase::Idle | Phase::Ending { .. } | Phase::Finished => {}
                 Phase::Gathering { .. } => self.gather(now),
-                Phase::Office { .. } => self.proceed_office(now),
-                Phase::GivingBack { .. } => self.proceed_giving_back(now),
+                Phase::Leading { .. } => self.advance_leading(now),
+                Phase::GivingBack { .. } => self.advance_giving_back(now),
             }
             self.collect(now);
             let gathers = matches!(self.phase, Phase::Gathering { .. });
-            let settled = !(gathers && self.parts.iter().any(|part| part.ended.is_some()));
+            let settled = !(gathers && self.members.iter().any(|member| member.ended.is_some()));
             if settled && std::mem::discriminant(&self.phase) == before {
                 return;
             }
@@ -253,38 +265,38 @@ impl MultiElector {
         self.wake_at = Some(now);
     }
 
-    fn proceed_office(&mut self, now: Instant) {
+    fn advance_leading(&mut self, now: Instant) {
         let mut over = None;
-        for part in &mut self.parts {
-            let is_lost = match (&part.ended, part.need) {
+        for member in &mut self.members {
+            let is_lost = match (&member.ended, member.need) {
                 (Some((Cause::Superseded { .. } | Cause::Evicted, _)), _) => true,
                 (Some(_), need) => need == Need::Required,
                 (None, _) => false,
             };
             if is_lost {
-                over = over.or_else(|| part.ended.clone());
-            } else if part.ended.take().is_some() {
-                // Out of reach, and best effort: the work goes on, so nothing is said to have stopped.
-                part.campaign.handle(now, Event::TermEnded { work_stopped: false });
+                over = over.or_else(|| member.ended.clone());
+            } else if member.ended.take().is_some() {
+                // Out of reach, and best effort: the work continues, so none of it is reported to have stopped.
+                member.campaign.handle(now, Event::TermEnded { work_stopped: false });
             }
-            if let Some(other) = part.campaign.other_holder(now)
-                && part.need == Need::BestEffort
-                && !part.campaign.holds()
+            if let Some(other) = member.campaign.other_holder(now)
+                && member.need == Need::BestEffort
+                && !member.campaign.holds()
             {
-                let by = now + part.campaign.settings().timing.grace();
+                let by = now + member.campaign.settings().timing.grace();
                 let superseded = Cause::Superseded { by: Some(Arc::clone(&other.identity)) };
                 over = over.or(Some((superseded, by)));
             }
         }
-        let Phase::Office { deadline } = self.phase else { return };
+        let Phase::Leading { deadline } = self.phase else { return };
         match (over, self.required_until()) {
             (Some((cause, by)), _) => {
                 self.end(now, cause, by.min(deadline).max(now), Event::Resign)
             }
-            // Cannot be: a required machine that leaves says so.
+            // Cannot be: a required machine that steps down reports it.
             (None, None) => self.end(now, Cause::Expired { last_error: None }, now, Event::Resign),
             (None, Some(until)) if until > deadline => {
-                self.phase = Phase::Office { deadline: until };
+                self.phase = Phase::Leading { deadline: until };
                 self.act(self.first, Action::Extend { deadline: until });
             }
             (None, Some(_)) => {}
@@ -293,35 +305,35 @@ impl MultiElector {
 
     /// Until when all required machines lead; `None` if one does not.
     fn required_until(&self) -> Option<Instant> {
-        let required = self.parts.iter().filter(|part| part.need == Need::Required);
-        let terms = required.map(|part| part.campaign.term());
+        let required = self.members.iter().filter(|member| member.need == Need::Required);
+        let terms = required.map(|member| member.campaign.term());
         let deadlines: Option<Vec<Instant>> = terms.map(|term| Some(term?.1)).collect();
         deadlines?.into_iter().min()
     }
 
     /// Takes over what the machines want done.
     fn collect(&mut self, now: Instant) {
-        for index in 0..self.parts.len() {
+        for index in 0..self.members.len() {
             while let Some(action) =
-                self.parts.get_mut(index).and_then(|p| p.campaign.poll_action())
+                self.members.get_mut(index).and_then(|p| p.campaign.poll_action())
             {
                 match action {
                     Action::Request { .. } => self.act(index, action),
                     Action::Leader(_) if index == self.first => self.act(index, action),
-                    Action::End { cause, by } => self.parts[index].ended = Some((cause, by)),
+                    Action::End { cause, by } => self.members[index].ended = Some((cause, by)),
                     Action::LockFailing(failure) => {
-                        let part = &mut self.parts[index];
-                        part.failing_since = part.failing_since.or(Some(now));
-                        let told = self.of_lock(index, &failure);
-                        self.act(index, Action::LockFailing(told));
+                        let member = &mut self.members[index];
+                        member.failing_since = member.failing_since.or(Some(now));
+                        let report = self.of_lock(index, &failure);
+                        self.act(index, Action::LockFailing(report));
                     }
                     Action::LockRecovered => {
-                        self.parts[index].failing_since = None;
-                        let told =
+                        self.members[index].failing_since = None;
+                        let report =
                             self.lock_failure().map_or(Action::LockRecovered, Action::LockFailing);
-                        self.act(index, told);
+                        self.act(index, report);
                     }
-                    // When a machine begins, extends or finishes is asked of it.
+                    // Whether a machine has begun, extended or finished is read from its state.
                     _ => {}
                 }
             }
@@ -330,26 +342,26 @@ impl MultiElector {
 
     /// What keeps requests from succeeding, and where.
     pub fn lock_failure(&self) -> Option<LockFailure> {
-        let of_part = |(index, part): (usize, &Part)| {
-            Some(self.of_lock(index, part.campaign.lock_failure()?))
+        let of_member = |(index, member): (usize, &MemberElector)| {
+            Some(self.of_lock(index, member.campaign.lock_failure()?))
         };
-        self.parts.iter().enumerate().find_map(of_part)
+        self.members.iter().enumerate().find_map(of_member)
     }
 
     fn of_lock(&self, index: usize, failure: &LockFailure) -> LockFailure {
-        let need = match self.parts[index].need {
+        let need = match self.members[index].need {
             Need::Required => "required",
             Need::BestEffort => "best effort",
         };
-        let (number, of, message) = (index + 1, self.parts.len(), &failure.message);
+        let (number, of, message) = (index + 1, self.members.len(), &failure.message);
         LockFailure {
             message: format!("lock {number} of {of} ({need}): {message}").into(),
             ..failure.clone()
         }
     }
 
-    fn act(&mut self, part: usize, action: Action) {
-        self.actions.push_back((part, action));
+    fn act(&mut self, member: usize, action: Action) {
+        self.actions.push_back((member, action));
     }
 }
 

@@ -8,8 +8,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "several locks are given back in the order in which they were taken",
         edits: &[edit(
             "src/protocol/multi/giving_back.rs",
-            "for index in (0..self.parts.len()).rev() {",
-            "for index in 0..self.parts.len() {",
+            "for index in (0..self.members.len()).rev() {",
+            "for index in 0..self.members.len() {",
         )],
         noticed_by: &[Several],
     },
