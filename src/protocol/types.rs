@@ -76,7 +76,7 @@ impl fmt::Debug for Settings {
             .field("cool_down", &self.cool_down)
             .field("takeover_delay", &self.takeover_delay)
             .field("priority", &self.priority)
-            .field("choria_peers", &self.with_choria)
+            .field("with_choria", &self.with_choria)
             .field("eligible", &self.eligible)
             .field("seed", &self.seed)
             .finish_non_exhaustive()

@@ -99,7 +99,7 @@ fn assert_replays(histories: &[Vec<String>], words: &[&str]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_history_is_replayed() {
-    assert_replays(&on_one_lock().await, &["Conceded", "Trouble", "Recovered"]);
+    assert_replays(&on_one_lock().await, &["SteppedDown", "LockFailing", "LockRecovered"]);
 }
 
 /// On a required lock and one of best effort.
@@ -162,7 +162,7 @@ async fn an_altered_instant_is_noticed() {
 #[tokio::test(start_paused = true)]
 async fn an_altered_answer_is_noticed() {
     let histories = on_one_lock().await;
-    let written = "/in/event/Answered/answer/Written";
+    let written = "/in/event/Response/response/Written";
     assert_noticed(&histories, 10, |line| {
         alter(line, written, |answer| answer["Ok"].as_u64().map(|_| json!({ "Ok": 1_000_000 })))
     });
@@ -189,7 +189,7 @@ async fn an_invalid_driver_is_noticed() {
         assert_eq!(at, number);
         error
     };
-    let other_request = error("/in/event/Answered/id", &|id| Some(json!(id.as_u64()? + 1)));
+    let other_request = error("/in/event/Response/id", &|id| Some(json!(id.as_u64()? + 1)));
     assert!(matches!(other_request, ReplayError::NotInFlight { .. }), "{other_request}");
     let before = error("/in/at/secs", &|secs| Some(json!(secs.as_u64()? - 1)));
     assert!(matches!(before, ReplayError::TimeRunsBack { .. }), "{before}");

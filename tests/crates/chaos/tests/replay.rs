@@ -111,7 +111,7 @@ fn a_run_is_replayed_and_a_history_that_differs_is_found() {
     for file in [&stopped, &killed] {
         let next = |value: &Value| Some(json!(value.as_u64()? + 1));
         let instant = altered(file, "/in/at/secs", next);
-        let answer = altered(file, "/in/event/Answered/answer/Written/Ok", next);
+        let answer = altered(file, "/in/event/Response/response/Written/Ok", next);
         let action = altered(file, "/out/actions/0/1/Request/id", next);
         let wake = altered(file, "/out/wake/nanos", |nanos| Some(json!(nanos.as_u64()? ^ 1)));
         let seed = altered(file, "/locks/0/settings/seed", next);
