@@ -65,6 +65,7 @@ lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	@scripts/check-rust.sh fmt clippy
 	@scripts/check-docs.py
 	@docs/diagrams/render.py --check
+	$(CARGO) run --quiet --package incumbent-layers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --package incumbent --lib --no-default-features -- -D warnings

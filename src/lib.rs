@@ -1,11 +1,12 @@
-//! Leader election that keeps exactly one leader in office.
+//! Leader election: at most one leader at any instant, and a successor within milliseconds of a stop.
 //!
-//! Campaigners of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS JetStream key-value
-//! bucket (`nats`), or in process ([`memory`]). The one that creates the entry leads, after waiting out whoever
-//! may still be leading, and renews it; the others stand by, silently where the lock tells them of changes.
+//! The candidates of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS JetStream key-value
+//! bucket (`nats`), or in process ([`memory`]). The candidate that creates the entry waits until no earlier holder can
+//! still be leading, leads, and renews the entry. The others stand by. They send no requests where the lock reports
+//! changes.
 //!
-//! **At most one campaigner of an election leads at any instant**, whatever crashes, hangs, is partitioned, delayed or,
-//! where the [`clock`] counts that, suspended, as long as the campaigners' clocks run at nearly the same *rate*; they need not agree on the time. Each
+//! **At most one candidate of an election leads at any instant**, whatever crashes, hangs, is partitioned, delayed or,
+//! where the [`clock`] counts that, suspended, as long as the candidates' clocks run at nearly the same *rate*. The clocks need not agree on the time. Each
 //! term has a *fencing token* that is greater than every earlier one, for what is written to refuse a stale leader.
 //!
 //! ```
@@ -28,7 +29,7 @@
 //!
 //! # Map
 //! - [`new_election`] describes a part in an election; [`ElectionBuilder::start`] begins it; [`Election`] is the handle on
-//!   it; [`Leadership`] is what one holds while leading; [`observe`] watches without standing.
+//!   it; [`Leadership`] is the guard that a leader holds; [`observe`] watches without taking part.
 #![cfg_attr(
     feature = "nats",
     doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
@@ -53,7 +54,7 @@
 //!
 //! # What it does not do
 //! It elects a leader; it replicates nothing and keeps no membership. It cannot stop work that blocks its thread: the
-//! token is for that. Where the promise ends is told in `docs/protocol.md` of the repository.
+//! token is for that. `docs/protocol.md` in the repository states where the promise ends.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -84,7 +85,9 @@ pub use backends::peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use backends::sql;
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
-pub use election::{Change, Election, Leadership, Loss, Observer, Step, Stopped};
+pub use election::{
+    Change, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped,
+};
 pub use lock::multi::{all_of, best_effort, required};
 pub use lock::{Advertisement, AdvertisementError, Token};
 #[cfg(feature = "url")]

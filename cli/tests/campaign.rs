@@ -1,4 +1,4 @@
-//! `incumbent` as a shell sees it: what it prints, where, and how it exits.
+//! `incumbent campaign` as a process: standard output, standard error and exit code.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> Output {
     incumbent(args).output().expect("the program starts")
 }
 
-/// The one line on standard error, and the exit code.
+/// Runs a command that must fail. Returns its one line on standard error and its exit code.
 fn refusal(args: &[&str]) -> (String, Option<i32>) {
     let output = run(args);
     let error = String::from_utf8(output.stderr).expect("text");
@@ -25,14 +25,14 @@ fn refusal(args: &[&str]) -> (String, Option<i32>) {
     (error.trim_end().to_owned(), output.status.code())
 }
 
-/// A running campaigner, killed when the test ends.
-struct Campaigner {
+/// A running candidate, killed when dropped.
+struct Candidate {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     errors: std::io::Lines<BufReader<std::process::ChildStderr>>,
 }
 
-impl Campaigner {
+impl Candidate {
     fn start(args: &[&str]) -> Self {
         let mut child = incumbent(args)
             .stdout(Stdio::piped())
@@ -52,7 +52,7 @@ impl Campaigner {
         self.errors.next().map(|line| line.expect("text"))
     }
 
-    /// The signal that it says it was ended by.
+    /// Sends SIGTERM and returns the signal that ended the process.
     fn terminate(&mut self) -> Option<i32> {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").arg(&id).status().expect("kill").success());
@@ -61,7 +61,7 @@ impl Campaigner {
     }
 }
 
-impl Drop for Campaigner {
+impl Drop for Candidate {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -69,24 +69,24 @@ impl Drop for Campaigner {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn version_is_printed() {
     let output = run(&["--version"]);
     assert_eq!(output.stdout, format!("incumbent {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
     assert!(output.status.success());
 }
 
 #[test]
-fn a_wrong_flag_is_a_usage_error() {
+fn unknown_flag_is_a_usage_error() {
     let output = run(&["campaign", "my_app", "--leese", "5s"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("--lease"),
-        "it suggests the right one"
+        "the correct flag is suggested"
     );
 }
 
 #[test]
-fn no_server_within_the_timeout_is_one_clear_line() {
+fn unreachable_server_is_reported_in_one_line() {
     let campaign = ["campaign", "my_app", "-s", "nats://127.0.0.1:1", "--timeout", "5s"];
     let (line, code) = refusal(&campaign);
     assert!(line.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:1"), "{line}");
@@ -94,7 +94,7 @@ fn no_server_within_the_timeout_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn bad_input_is_one_clear_line() {
+async fn invalid_input_is_reported_in_one_line() {
     let server = Server::start().await;
     let url = server.url();
     let campaign = |args: &[&str]| refusal(&[&["campaign", "-s", url.as_str()], args].concat());
@@ -112,26 +112,26 @@ async fn bad_input_is_one_clear_line() {
     assert!(line.contains("/does/not/exist"), "{line}");
 }
 
-/// What can be refused without a server does not wait for one.
+/// Checks that need no server come before the connection.
 #[test]
-fn bad_input_is_refused_before_a_server_is_looked_for() {
+fn invalid_input_is_refused_before_connecting() {
     let campaign =
         |args: &[&str]| refusal(&[&["campaign", "-s", "nats://127.0.0.1:1"], args].concat());
-    for (args, told) in [
+    for (args, expected) in [
         (&["a..b"][..], "\"a..b\" is not a valid election"),
         (&["my_app", "--lease", "2h"], "7200s"),
     ] {
         let (line, code) = campaign(args);
-        assert!(line.contains(told), "{line}");
+        assert!(line.contains(expected), "{line}");
         assert_eq!(code, Some(2));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_may_start_before_its_server() {
+async fn campaign_may_start_before_its_server() {
     let server = Server::start().await;
     server.stop().await;
-    let mut early = Campaigner::start(&["campaign", "my_app", "-s", &server.url()]);
+    let mut early = Candidate::start(&["campaign", "my_app", "-s", &server.url()]);
     let waits = early.error().expect("a line");
     assert!(waits.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:"), "{waits}");
     assert!(waits.ends_with("; retrying"), "{waits}");
@@ -140,16 +140,16 @@ async fn it_may_start_before_its_server() {
     assert!(won.starts_with("won: leading with token "), "{won}");
 }
 
-/// Win, be told who leads, hand over on SIGTERM: as text and as JSON lines.
+/// A win, the report of another leader and a handover on SIGTERM, as text and as JSON lines.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
+async fn campaign_prints_transitions_and_releases_on_sigterm() {
     let server = Server::start().await;
     let url = server.url();
     let base = ["campaign", "my_app", "-s", &url, "--lease", "2s", "--identity"];
-    let mut first = Campaigner::start(&[&base[..], &["first"]].concat());
+    let mut first = Candidate::start(&[&base[..], &["first"]].concat());
     let won = first.line().expect("a line");
     assert!(won.starts_with("won: leading with token "), "{won}");
-    let mut second = Campaigner::start(&[&base[..], &["second", "--output", "json"]].concat());
+    let mut second = Candidate::start(&[&base[..], &["second", "--output", "json"]].concat());
     let seen: serde_json::Value = serde_json::from_str(&second.line().expect("a line")).unwrap();
     assert_eq!((&seen["event"], &seen["leader"]), (&"leader".into(), &"first".into()));
     assert_eq!(first.terminate(), Some(15));
@@ -164,12 +164,12 @@ async fn it_campaigns_prints_transitions_and_releases_on_sigterm() {
     assert_eq!(second.terminate(), Some(15));
 }
 
-/// A server that is there and says nothing is waited for, but not by somebody who has changed their mind.
+/// The server accepts the connection and sends nothing.
 #[test]
-fn it_can_be_interrupted_while_it_connects() {
+fn campaign_can_be_interrupted_while_connecting() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("nats://{}", silent.local_addr().expect("an address"));
-    let mut campaign = Campaigner::start(&["campaign", "my_app", "-s", &url, "--timeout", "30s"]);
+    let mut campaign = Candidate::start(&["campaign", "my_app", "-s", &url, "--timeout", "30s"]);
     let _connection = silent.accept().expect("it connects");
     assert_eq!(campaign.terminate(), Some(15));
 }

@@ -1,5 +1,7 @@
 //! The locks: one folder per store, and what they share.
 
+#[cfg(any(feature = "kubernetes", feature = "nats"))]
+mod health;
 #[cfg(any(feature = "kubernetes", feature = "nats", feature = "postgres", feature = "sqlite"))]
 mod hint_hub;
 #[cfg(feature = "kubernetes")]

@@ -1,12 +1,17 @@
 //! Callbacks of the user.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tracing::error;
 
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
-use crate::protocol::State;
+use crate::election::shared::Shared;
+use crate::election::watch::StatusWatch;
+use crate::protocol::{Leader, State};
 
 /// A callback of the user's.
 pub(crate) type Callback<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -17,4 +22,30 @@ pub(crate) struct Callbacks {
     pub won: Option<Callback<Leadership>>,
     pub lost: Option<Callback<Loss>>,
     pub campaign: Option<Callback<State>>,
+    pub new_leader: Option<Callback<Option<Leader>>>,
+}
+
+/// Calls `callback` with each new leader, one call at a time, until the candidate has stopped: a call that is running
+/// then is dropped. Leaders that come and go during a call are left out.
+pub(crate) async fn report_leaders(shared: Arc<Shared>, callback: Callback<Option<Leader>>) {
+    let mut stopped = shared.status.subscribe();
+    let mut watch = StatusWatch::new(shared);
+    let calls = async {
+        let mut last = None;
+        while let Some(status) = watch.next().await {
+            let leader =
+                status.leader.as_ref().map(|leader| (leader.identity.clone(), leader.token));
+            if leader != last {
+                last = leader;
+                let call = AssertUnwindSafe(callback(status.leader)).catch_unwind();
+                if call.await.is_err() {
+                    error!("on_new_leader panicked");
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        _ = stopped.wait_for(|status| status.finished) => {}
+    }
 }

@@ -1,4 +1,4 @@
-//! What a driver runs: a campaign on one lock, or on several.
+//! The state machine that a driver runs: an elector on one lock, or on several.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,35 +8,36 @@ use crate::driver::record::{HistoryWriter, Output};
 use crate::lock::{Need, Token};
 use crate::protocol::{
     Action, BackoffPolicy, Elector, Event, Leader, MemberSettings, MultiElector, Settings, State,
+    WaitReason,
 };
 use crate::time::clock::Instant;
 
 pub(crate) struct Machine {
-    campaigns: Campaigns,
+    electors: Electors,
     #[cfg(feature = "_history")]
     history: Option<Box<HistoryWriter>>,
 }
 
 #[allow(clippy::large_enum_variant, reason = "one lock is the rule, and costs no allocation")]
-enum Campaigns {
-    One(Elector),
-    All(Box<MultiElector>),
+enum Electors {
+    Single(Elector),
+    Multi(Box<MultiElector>),
 }
 
 impl Machine {
     /// `None` if no lock is required.
     pub fn new(mut parts: Vec<MemberSettings>) -> Option<Self> {
-        let campaign =
+        let elector =
             |part: MemberSettings| (Elector::new(part.settings, part.capabilities), part.need);
-        let campaigns = match (parts.pop(), parts.is_empty()) {
-            (Some(part), true) if part.need == Need::Required => Campaigns::One(campaign(part).0),
+        let electors = match (parts.pop(), parts.is_empty()) {
+            (Some(part), true) if part.need == Need::Required => Electors::Single(elector(part).0),
             (last, _) => {
-                let campaigns = parts.into_iter().chain(last).map(campaign).collect();
-                Campaigns::All(Box::new(MultiElector::new(campaigns)?))
+                let electors = parts.into_iter().chain(last).map(elector).collect();
+                Electors::Multi(Box::new(MultiElector::new(electors)?))
             }
         };
         Some(Self {
-            campaigns,
+            electors,
             #[cfg(feature = "_history")]
             history: None,
         })
@@ -48,7 +49,7 @@ impl Machine {
         Self { history: history.map(Box::new), ..self }
     }
 
-    /// `lock`: whose hint, answer or capabilities it is.
+    /// `lock`: the lock that the hint, response or capabilities belong to.
     pub fn handle(&mut self, now: Instant, lock: usize, event: Event) {
         #[cfg(feature = "_history")]
         if let Some(mut history) = self.history.take() {
@@ -61,9 +62,9 @@ impl Machine {
     }
 
     fn handle_unrecorded(&mut self, now: Instant, lock: usize, event: Event) {
-        match &mut self.campaigns {
-            Campaigns::One(campaign) => campaign.handle(now, event),
-            Campaigns::All(joint) => joint.handle(now, lock, event),
+        match &mut self.electors {
+            Electors::Single(elector) => elector.handle(now, event),
+            Electors::Multi(multi) => multi.handle(now, lock, event),
         }
     }
 
@@ -80,66 +81,78 @@ impl Machine {
         if let Some(history) = &mut self.history {
             return history.poll_action();
         }
-        match &mut self.campaigns {
-            Campaigns::One(campaign) => campaign.poll_action().map(|action| (0, action)),
-            Campaigns::All(joint) => joint.poll_action(),
+        match &mut self.electors {
+            Electors::Single(elector) => elector.poll_action().map(|action| (0, action)),
+            Electors::Multi(multi) => multi.poll_action(),
         }
     }
 
     pub fn next_wake(&self) -> Option<Instant> {
-        match &self.campaigns {
-            Campaigns::One(campaign) => campaign.next_wake(),
-            Campaigns::All(joint) => joint.next_wake(),
+        match &self.electors {
+            Electors::Single(elector) => elector.next_wake(),
+            Electors::Multi(multi) => multi.next_wake(),
         }
     }
 
     pub fn state(&self) -> State {
-        match &self.campaigns {
-            Campaigns::One(campaign) => campaign.state(),
-            Campaigns::All(joint) => joint.state(),
+        match &self.electors {
+            Electors::Single(elector) => elector.state(),
+            Electors::Multi(multi) => multi.state(),
         }
     }
 
-    /// Who leads, as last seen on the lock whose word counts.
+    /// The leader, as last seen on the first required lock.
     pub fn leader(&self) -> Option<&Leader> {
-        match &self.campaigns {
-            Campaigns::One(campaign) => campaign.leader(),
-            Campaigns::All(joint) => joint.first().leader(),
+        match &self.electors {
+            Electors::Single(elector) => elector.leader(),
+            Electors::Multi(multi) => multi.first().leader(),
         }
     }
 
-    /// Of the lock whose word counts.
+    /// When this candidate will lead, if it keeps what it holds, and the last thing that it waits for; `None` unless it
+    /// waits.
+    pub fn cool_down(&self) -> Option<(Instant, WaitReason)> {
+        match &self.electors {
+            Electors::Single(elector) => elector.cool_down(),
+            Electors::Multi(multi) => {
+                let waits = multi.campaigns().filter_map(Elector::cool_down);
+                waits.max_by_key(|(at, _)| *at)
+            }
+        }
+    }
+
+    /// The settings on the first required lock.
     pub fn settings(&self) -> &Settings {
-        match &self.campaigns {
-            Campaigns::One(campaign) => campaign.settings(),
-            Campaigns::All(joint) => joint.first().settings(),
+        match &self.electors {
+            Electors::Single(elector) => elector.settings(),
+            Electors::Multi(multi) => multi.first().settings(),
         }
     }
 
-    /// How long before its deadline a term is told to end, at the latest.
+    /// How long before its deadline a term ends, at the latest.
     pub fn least_grace(&self) -> Duration {
-        let grace = |campaign: &Elector| campaign.settings().timing.grace();
-        match &self.campaigns {
-            Campaigns::One(campaign) => grace(campaign),
-            Campaigns::All(joint) => joint.campaigns().map(grace).min().unwrap_or_default(),
+        let grace = |elector: &Elector| elector.settings().timing.grace();
+        match &self.electors {
+            Electors::Single(elector) => grace(elector),
+            Electors::Multi(multi) => multi.campaigns().map(grace).min().unwrap_or_default(),
         }
     }
 
     /// The tokens of a term on several locks, as they are now; `None` where there is one lock.
     pub fn tokens(&self) -> Option<Vec<Option<Token>>> {
-        match &self.campaigns {
-            Campaigns::One(_) => None,
-            Campaigns::All(joint) => Some(joint.tokens()),
+        match &self.electors {
+            Electors::Single(_) => None,
+            Electors::Multi(multi) => Some(multi.tokens()),
         }
     }
 }
 
-/// One policy for several campaigns, which may remember what it was asked.
+/// Shares one policy, which may have a state, among several electors.
 pub(crate) fn shared_among(
-    campaigns: usize,
+    electors: usize,
     policy: Box<dyn BackoffPolicy>,
 ) -> Vec<Box<dyn BackoffPolicy>> {
-    if campaigns == 1 {
+    if electors == 1 {
         return vec![policy];
     }
     let policy = Arc::new(Mutex::new(policy));
@@ -149,5 +162,5 @@ pub(crate) fn shared_among(
             policy.lock().unwrap_or_else(PoisonError::into_inner).delay(attempt, random)
         })
     };
-    (0..campaigns).map(|_| share()).collect()
+    (0..electors).map(|_| share()).collect()
 }

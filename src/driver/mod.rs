@@ -1,6 +1,6 @@
-//! Runs one campaign against a lock and a clock: the only place where the protocol meets tokio.
+//! Runs one candidate against a lock and a clock: the only place where the protocol meets tokio.
 //!
-//! A hint or a timer wakes the driver; the driver hands the machine the event and the time; the machine answers actions; the
+//! A hint or a timer wakes the driver; the driver passes the event and the time to the machine; the machine returns actions; the
 //! driver performs them; their outcome is the next event. It decides nothing.
 
 pub(crate) mod callbacks;
@@ -35,13 +35,13 @@ use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
 use crate::util::text::escape_line;
 
-/// Why a term ended that its campaign did not end.
-const GONE: &str = "the task of the campaign is gone: it panicked, or its runtime was shut down";
+/// Why a term ended that its candidate did not end.
+const GONE: &str = "the task of the candidate is gone: it panicked, or its runtime was shut down";
 
-/// The most bytes of somebody else's identity that a log line shows.
+/// The most bytes of another candidate's identity in a log line.
 const MAX_IDENTITY_SHOWN: usize = 128;
 
-/// Spawns the campaign. Its task ends after [`Input::Stop`].
+/// Spawns the candidate. Its task ends after [`Input::Stop`].
 pub(crate) fn spawn(
     runtime: &Handle,
     shared: Arc<Shared>,
@@ -81,11 +81,11 @@ struct Driver {
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
-    /// After what tells of it.
+    /// Last, as fields are dropped in order: the others still report to it.
     finish: Finish,
 }
 
-/// Says that the campaign is over, however its task ends.
+/// Announces the end of the candidate, however its task ends.
 struct Finish {
     shared: Arc<Shared>,
     telemetry: Telemetry,
@@ -94,7 +94,7 @@ struct Finish {
 impl Drop for Finish {
     fn drop(&mut self) {
         let shared = &self.shared;
-        // Before who waits for a term is told that there is none.
+        // Before those who wait for a term are released.
         let term = shared.status.borrow().term.clone();
         if let Some(term) = term {
             let cause = Cause::Expired { last_error: Some(GONE.into()) };
@@ -113,7 +113,7 @@ impl Drop for Finish {
     }
 }
 
-/// Ends with the campaign what it has begun for the user, however its task ends.
+/// Ends the user's callbacks with the candidate, however its task ends.
 impl Drop for Driver {
     fn drop(&mut self) {
         for task in [&self.work, &self.campaigning].into_iter().flatten() {
@@ -176,7 +176,7 @@ impl Driver {
         self.handle_of(0, event);
     }
 
-    /// `lock`: whose hint or answer it is.
+    /// `lock`: the lock that the hint or response belongs to.
     fn handle_of(&mut self, lock: usize, event: Event) {
         let now = self.now();
         for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
@@ -214,7 +214,7 @@ impl Driver {
         }
     }
 
-    /// The number of the term that has begun and was not told to end.
+    /// The number of the current term, unless it is ending.
     fn current(&self) -> Option<NonZeroU64> {
         self.shared().status.borrow().term.as_ref().map(|term| term.number)
     }
@@ -230,7 +230,7 @@ impl Driver {
         self.handle_of(lock, Event::Response { id, response });
     }
 
-    /// Performs all that is to be done. Answers whether the campaign is over.
+    /// Performs all actions. Returns whether the candidate has stopped.
     fn perform(&mut self) -> bool {
         let state = self.campaign.state();
         self.shared()
@@ -249,12 +249,12 @@ impl Driver {
                 Action::End { cause, by } => self.end(cause, by),
                 Action::Leader(leader) => self.leader_changed(lock, leader),
                 Action::LockFailing(failure) => {
-                    warn!(error = %failure.message, "the lock does not serve");
+                    warn!(error = %failure.message, "requests to the lock fail");
                     self.set_lock_failure(Some(failure.clone()));
                     self.shared().publish(Change::LockFailing(failure));
                 }
                 Action::LockRecovered => {
-                    info!("the lock serves again");
+                    info!("lock recovered");
                     self.set_lock_failure(None);
                     self.shared().publish(Change::LockRecovered);
                 }
@@ -270,7 +270,7 @@ impl Driver {
         let seen = self.campaign.leader().map(|leader| leader.last_seen);
         self.shared().status.send_if_modified(|status| {
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
-                leader.last_seen = seen; // nobody is woken for a renewal
+                leader.last_seen = seen; // a renewal wakes no task
             }
             std::mem::replace(&mut status.state, state) != state
         });
@@ -304,7 +304,7 @@ impl Driver {
         }
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
         self.telemetry().won(takeover);
-        info!(%token, "won: this campaigner leads");
+        info!(%token, "became leader");
         shared.leads_until.set(Some(deadline));
         if let Some(callback) = &self.callbacks.won
             && let Some(leadership) = Leadership::of(&term)
@@ -346,7 +346,7 @@ impl Driver {
             work: self.work.take(),
             on_lost: self.callbacks.lost.clone(),
             grace: self.campaign.settings().timing.grace(),
-            told: false,
+            loss_published: false,
         };
         self.ending = Some(Box::pin(end.run()));
     }
@@ -364,21 +364,31 @@ impl Driver {
 
     fn leader_changed(&mut self, lock: usize, leader: Option<Leader>) {
         match &leader {
-            Some(leader) if leader.is_me => debug!("this campaigner holds the election"),
+            Some(leader) if leader.is_me => {
+                let now = self.now();
+                let cool_down = self.campaign.cool_down().filter(|(at, _)| *at > now);
+                match cool_down {
+                    Some((at, reason)) => {
+                        let wait = at.saturating_since(now);
+                        info!(?wait, %reason, "cooling down before leading");
+                    }
+                    None => debug!("holding the entry"),
+                }
+            }
             Some(leader) => {
                 let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
-                info!(leader = %identity, token = ?leader.token.map(|t| t.0), "somebody leads");
+                info!(leader = %identity, token = ?leader.token.map(|t| t.0), "observed leader");
                 let with_choria = self.campaign.settings().with_choria;
                 let expires =
                     self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires_entries);
                 if leader.token.is_none() && expires && !with_choria {
                     warn!(
                         leader = %identity,
-                        "the entry has no mark that can be read, and is waited out: set with_choria() (--with-choria, ?with-choria) if Choria's candidates take part, else see who writes to it"
+                        "entry without a mark: waiting for the maximum lease. If Choria's candidates take part, set with_choria() (--with-choria, ?with-choria); else find what writes to the entry"
                     );
                 }
             }
-            None => debug!("nobody holds the election"),
+            None => debug!("no leader"),
         }
         self.vacant_since = match leader {
             Some(ref leader) if !leader.is_me => None,
@@ -396,7 +406,7 @@ async fn poll_optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
     }
 }
 
-/// Waits for the end of `on_campaign`, and answers whether it panicked. Cancel safe.
+/// Waits for the end of `on_campaign`, and returns whether it panicked. Cancel safe.
 async fn poll_campaigning(task: &mut Option<JoinHandle<()>>) -> bool {
     match task {
         Some(task) => task.await.is_err_and(|error| error.is_panic()),

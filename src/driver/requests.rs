@@ -1,4 +1,4 @@
-//! Asking a lock, in the words of the protocol.
+//! Requests in flight to the locks of an election.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use crate::protocol::{LockFailure, Response};
 use crate::time::clock::Instant;
 use crate::util::text::{error_chain, escape_line};
 
-/// How long a notice, which nobody answers, may take to be sent.
+/// How long a step-down notice, which has no response, may take to be sent.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A lock, and what is asked of it.
+/// A lock, and the request in flight to it.
 pub(crate) struct LockRequests {
     pub lock: Arc<dyn Lock>,
-    /// As last told to the campaign.
+    /// As last passed to the elector.
     pub capabilities: Capabilities,
     request: Option<PendingRequest>,
     _subscription: Subscription,
@@ -52,7 +52,7 @@ impl LockRequests {
     }
 }
 
-/// Waits for the answer to a request under way, for ever if there is none. Cancel safe.
+/// Waits for the response to the request in flight, for ever if there is none. Cancel safe.
 pub(crate) async fn next_response(
     requests_of: &mut [LockRequests],
 ) -> (usize, u64, Response, (Instant, bool)) {
@@ -88,7 +88,7 @@ async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Response {
     }
 }
 
-/// A backend keeps to its timeout; a campaign does not depend on it.
+/// A backend keeps its timeout. The candidate does not depend on that.
 async fn within<T>(
     timeout: Duration,
     request: impl Future<Output = Result<T, LockError>>,
@@ -97,12 +97,12 @@ async fn within<T>(
         Ok(answer) => answer.map_err(|error| failure(&error)),
         Err(_) => Err(LockFailure {
             kind: LockErrorKind::OutcomeUnknown,
-            message: format!("no answer in {timeout:?}").into(),
+            message: format!("no response within {timeout:?}").into(),
         }),
     }
 }
 
-/// The most bytes of an error that are told.
+/// The most bytes of an error that are reported.
 const LONGEST_ERROR: usize = 1_024;
 
 fn failure(error: &LockError) -> LockFailure {

@@ -1,4 +1,4 @@
-//! The end of a term: the work stops, the loss is told, in this order and once.
+//! The end of a term: the work stops, then the loss is reported, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ pub(crate) struct TermEnd {
     pub work: Option<JoinHandle<()>>,
     pub on_lost: Option<Callback<Loss>>,
     pub grace: Duration,
-    /// Whether watchers have been told.
-    pub told: bool,
+    /// Whether the loss has been published.
+    pub loss_published: bool,
 }
 
-/// However its task ends, who watches is told.
+/// The loss is published however the task ends.
 impl Drop for TermEnd {
     fn drop(&mut self) {
         self.publish_loss();
@@ -36,17 +36,17 @@ impl Drop for TermEnd {
 }
 
 impl TermEnd {
-    /// Answers whether no work of the term is running any more.
+    /// Returns whether no work of the term is running any more.
     pub async fn run(mut self) -> bool {
         let stopped = self.stop_work().await;
-        info!(token = %self.loss.token, cause = %self.loss.cause, "lost: this campaigner leads no more");
+        info!(token = %self.loss.token, cause = %self.loss.cause, "lost leadership");
         self.publish_loss();
         self.call_on_lost().await;
         stopped
     }
 
     fn publish_loss(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.loss_published, true) {
             let (token, cause) = (self.loss.token, self.loss.cause.clone());
             self.shared.publish(Change::Lost { token, cause });
         }
@@ -93,22 +93,22 @@ impl TermEnd {
         let call = async move { callback(loss).await };
         let mut call = tokio::spawn(call.in_current_span());
         let patience = self.term.deadline().max(self.shared.clock.now() + self.grace);
-        let told = tokio::select! {
-            told = &mut call => told,
+        let ended = tokio::select! {
+            ended = &mut call => ended,
             () = self.sleep_until(patience) => {
                 warn!("on_lost did not return in time: it is dropped");
                 call.abort();
                 let blocked = self.shared.clock.now() + self.grace.max(MIN_TIMEOUT);
                 tokio::select! {
                     biased;
-                    told = &mut call => told,
+                    ended = &mut call => ended,
                     () = self.sleep_until(blocked) => {
                         return error!("on_lost blocks its thread: it is not waited for");
                     }
                 }
             }
         };
-        if told.is_err_and(|error| error.is_panic()) {
+        if ended.is_err_and(|error| error.is_panic()) {
             error!("on_lost panicked");
         }
     }
@@ -123,7 +123,7 @@ impl TermEnd {
         }
     }
 
-    /// Does `step` until it is done (true) or, once the campaign is to stop, a further grace has passed (false).
+    /// Does `step` until it is done (true) or, once the candidate must stop, a further grace has passed (false).
     async fn until_stopping(&mut self, step: impl AsyncFnOnce(&mut Self)) -> bool {
         let mut status = self.shared.status.subscribe();
         let (clock, grace) = (Arc::clone(&self.shared.clock), self.grace);

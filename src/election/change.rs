@@ -3,23 +3,23 @@
 use crate::lock::Token;
 use crate::protocol::{Cause, Leader, LockFailure};
 
-/// What [`Election::changes`](crate::Election::changes) tells.
+/// A change in an election, as [`Election::changes`](crate::Election::changes) reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// This campaigner leads.
+    /// This candidate leads.
     Won {
         /// The term's fencing token.
         token: Token,
     },
-    /// This campaigner's term is over, and its work has stopped.
+    /// The term of this candidate is over, and its work has stopped.
     Lost {
         /// The token of the term that ended.
         token: Token,
         /// Why it ended.
         cause: Cause,
     },
-    /// Somebody, perhaps this campaigner, holds the election, or nobody does.
+    /// The holder of the entry has changed: another candidate, this one, or none.
     Leader(Option<Leader>),
     /// Requests to the lock fail, for a reason of another kind than before.
     LockFailing(LockFailure),

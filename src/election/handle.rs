@@ -1,4 +1,4 @@
-//! Holding a part in an election, or a view of one.
+//! Handles on a candidate, or on a view of an election.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::change::Change;
 use super::inbox::Input;
 use super::shared::Shared;
+use super::watch::StatusWatch;
 use crate::election::leadership::Leadership;
 use crate::election::step::Step;
 use crate::lock::Token;
@@ -18,12 +19,12 @@ use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
 
-/// A part in an election: a cheap handle on a campaign that runs by itself.
+/// A handle on a candidate that runs by itself. Cheap to clone.
 ///
-/// Clones share the campaign. When the last one is dropped, the campaign stops by itself as by
+/// Clones share the candidate. When the last one is dropped, the candidate stops as by
 /// [`stop`](Self::stop), without anybody waiting for it.
 #[derive(Clone)]
-#[must_use = "dropping the last handle stops the campaign"]
+#[must_use = "dropping the last handle stops the candidate"]
 pub struct Election {
     handle: Arc<Handle>,
 }
@@ -52,26 +53,26 @@ impl Election {
         &self.shared().name
     }
 
-    /// The identity that this campaigner shows.
+    /// The identity of this candidate.
     pub fn identity(&self) -> &str {
         &self.shared().identity
     }
 
-    /// Whether this campaigner leads at this moment: a comparison of the clock with the deadline. No event has to arrive
-    /// for it to become false. It is false, too, from the moment at which the work is told to stop.
+    /// Returns whether this candidate leads at this moment: a comparison of the clock with the deadline. No event has to
+    /// arrive for it to become false. It is also false from the moment at which the work must stop.
     ///
-    /// It speaks of the moment at which it was asked, and promises nothing for the next one: nobody waits for what is
+    /// It holds for the moment of the call, and promises nothing for the next one: no candidate waits for what is
     /// done upon its answer, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
     /// [`step`](Self::step) meanwhile, or a [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
     }
 
-    /// Leave to do one step of the leader's work; `None` while this campaigner does not lead.
+    /// Permission for one step of the leader's work; `None` while this candidate does not lead.
     ///
-    /// For work that is gated by who leads, and does not hold a [`Leadership`]: while the [`Step`] is held, a resignation
+    /// For work that checks for leadership, and does not hold a [`Leadership`]: while the [`Step`] is held, a resignation
     /// or a stop waits for it, up to the deadline, before it lets others lead. Any number may be held at once. Steps that
-    /// begin as others end do not keep a term alive: once it is told to end there are no more of them.
+    /// begin as others end do not keep a term alive: once the term ends there are no more of them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -90,7 +91,7 @@ impl Election {
         term.and_then(|term| Step::of(&term))
     }
 
-    /// Where this campaigner stands, in Choria's words.
+    /// The state of this candidate, in Choria's words.
     pub fn state(&self) -> State {
         match self.shared().status.borrow().state {
             State::Leader if !self.is_leader() => State::Candidate,
@@ -98,24 +99,46 @@ impl Election {
         }
     }
 
-    /// Who leads, as last seen; `None` while nobody does, or nothing is known. How fresh that is see
+    /// The leader, as last seen; `None` while there is none, or nothing is known. For how fresh that is see
     /// [`leader_age`](Self::leader_age).
     pub fn leader(&self) -> Option<Leader> {
         self.shared().status.borrow().leader.clone()
     }
 
-    /// Who leads, unless it has not been seen to write for longer than its lease: then it may be gone, though nobody has
-    /// said so yet, as while the lock is out of reach.
+    /// The leader, unless it has not been seen to write for longer than its lease: then it may be gone, though that is not
+    /// known yet, as while the lock is unreachable.
     pub fn fresh_leader(&self) -> Option<Leader> {
         let now = self.shared().clock.now();
         self.leader().filter(|leader| leader.is_fresh(now))
     }
 
-    /// How long ago the last write of who leads was seen first, on the election's clock. Where the lock sends no hints, a
+    /// How long ago the last write of the leader was seen first, on the election's clock. Where the lock sends no hints, a
     /// leader that renews is up to one poll older by this than it is.
     pub fn leader_age(&self) -> Option<Duration> {
         let now = self.shared().clock.now();
         self.leader().map(|leader| now.saturating_since(leader.last_seen))
+    }
+
+    /// The status now and each time it changes. Level-triggered: a slow reader gets the newest status.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use incumbent::{State, memory::MemoryLock, new_election};
+    /// let election = new_election("my_app", MemoryLock::new()).identity("c1").start()?;
+    /// let mut watch = election.watch();
+    /// while let Some(status) = watch.next().await {
+    ///     if status.state == State::Leader {
+    ///         assert_eq!(status.leader.map(|leader| leader.is_me), Some(true));
+    ///         break;
+    ///     }
+    /// }
+    /// election.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch(&self) -> StatusWatch {
+        StatusWatch::new(Arc::clone(self.shared()))
     }
 
     /// What keeps requests to the lock from succeeding, while something does.
@@ -123,32 +146,32 @@ impl Election {
         self.shared().status.borrow().lock_failure.clone()
     }
 
-    /// The token of the term in which this campaigner leads at this moment.
+    /// The token of the term in which this candidate leads at this moment.
     pub fn token(&self) -> Option<Token> {
         let term = self.shared().status.borrow().term.as_ref().map(|term| term.token);
         term.filter(|_| self.is_leader())
     }
 
-    /// The tokens of that term on each of the election's locks, in their order; empty while this campaigner does not lead.
+    /// The tokens of that term on each of the election's locks, in their order; empty while this candidate does not lead.
     /// See [`Leadership::tokens`].
     pub fn tokens(&self) -> Vec<Option<Token>> {
         let tokens = self.shared().status.borrow().term.as_ref().map(|term| term.tokens());
         tokens.filter(|_| self.is_leader()).unwrap_or_default()
     }
 
-    /// When this campaigner's right to lead ends, unless it is renewed before; `None` while it is not in office, and from
-    /// the moment at which the work is told to stop.
+    /// When this candidate's right to lead ends, unless it is renewed before; `None` while it does not lead, and from
+    /// the moment at which the work must stop.
     ///
-    /// On the election's [`Clock`](crate::time::clock::Clock). One that has passed says that this program is held up: nobody
-    /// was told of the end.
+    /// On the election's [`Clock`](crate::time::clock::Clock). One that has passed shows that this program is held up: the
+    /// end was not reported.
     pub fn deadline(&self) -> Option<Instant> {
         self.shared().status.borrow().term.as_ref().map(|term| term.deadline())
     }
 
-    /// Waits until this campaigner leads. Several callers share a term: it lasts until the last of them drops what it got.
+    /// Waits until this candidate leads. Several callers share a term: it lasts until the last of them drops its guard.
     ///
     /// # Errors
-    /// [`Stopped`], if the campaign ends first.
+    /// [`Stopped`], if the candidate stops first.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is won or lost by dropping the returned future.
@@ -178,15 +201,15 @@ impl Election {
         changes_of(self.shared())
     }
 
-    /// Gives up the office, if this campaigner holds it, and stands again after letting others go first. Returns at once:
+    /// Steps down, if this candidate leads, and takes part again after letting others go first. Returns at once:
     /// the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its work has stopped.
     pub fn resign(&self) {
         self.shared().inbox.send(Input::Resign { term: None });
     }
 
-    /// Ends the campaign: the work stops, the loss is told, the entry is released, then this returns.
+    /// Stops the candidate: the work stops, the loss is reported, the entry is released, then this returns.
     ///
-    /// The campaign ends by itself once this has been called, even if the returned future is dropped. It takes at
+    /// The candidate stops once this has been called, even if the returned future is dropped. It takes at
     /// most the rest of the lease for the work to stop, and a few seconds to release the entry where the lock is
     /// slow. Calling it from a callback makes that callback wait for itself until it is stopped by force:
     /// [`Leadership::resign`] and dropping the election do not wait.
@@ -207,7 +230,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A view of an election by somebody who does not stand in it. Dropping it ends the watch.
+/// A view of an election without taking part in it. Dropping it ends the watch.
 #[derive(Debug, Clone)]
 #[must_use = "dropping the last handle ends the watch"]
 pub struct Observer {
@@ -234,7 +257,7 @@ impl Observer {
         self.election.leader_age()
     }
 
-    /// Whether anything has been heard from the lock yet: then [`State::Candidate`].
+    /// [`State::Candidate`] once the lock has responded.
     pub fn state(&self) -> State {
         self.election.state()
     }
@@ -242,6 +265,11 @@ impl Observer {
     /// What keeps requests to the lock from succeeding, while something does.
     pub fn lock_failure(&self) -> Option<LockFailure> {
         self.election.lock_failure()
+    }
+
+    /// As [`Election::watch`].
+    pub fn watch(&self) -> StatusWatch {
+        self.election.watch()
     }
 
     /// Every change from now on, oldest first.
@@ -255,9 +283,9 @@ impl Observer {
     }
 }
 
-/// The campaign has been stopped.
+/// The candidate has been stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the campaign has been stopped")]
+#[error("the candidate has been stopped")]
 pub struct Stopped;
 
 /// Every change from now on.

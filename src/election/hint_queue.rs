@@ -1,4 +1,4 @@
-//! Hints on their way to a busy driver: few wait, and of more only what they come to is kept.
+//! Hints that wait for a busy driver: a few are kept, further ones are merged.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +26,7 @@ struct Queue {
 /// What the hints of one lock came to.
 struct Missed {
     lock: usize,
-    /// The last that was told.
+    /// The last coverage.
     coverage: Option<Coverage>,
     notices: Vec<StepDownNotice>,
 }
@@ -51,7 +51,7 @@ impl HintQueue {
         queue.waiting = queue.waiting.saturating_sub(1);
     }
 
-    /// What the hints came to that were too many, in an order in which they may be told, for each lock.
+    /// The merged hints of each lock, in an order in which they may be handled.
     pub fn take_missed(&self) -> impl Iterator<Item = (usize, Hint)> + use<> {
         let missed = self.queue().missed.take().unwrap_or_default();
         missed.into_iter().flat_map(|Missed { lock, coverage, notices }| {
@@ -86,7 +86,7 @@ impl Queue {
                 }
                 missed.notices.push(notice);
             }
-            _ => {} // a look tells as much
+            _ => {} // a recheck covers it
         }
         input
     }

@@ -6,14 +6,14 @@ use tokio::sync::mpsc;
 
 use crate::lock::Hint;
 
-/// What the driver is told from outside.
+/// An input of the driver.
 pub(crate) enum Input {
     Hint {
-        /// Which of the election's locks tells it.
+        /// The lock that sent it.
         lock: usize,
         hint: Box<Hint>,
     },
-    /// There were too many: what they come to is to be fetched.
+    /// There were too many hints: the driver fetches what they were merged to.
     HintsMissed,
     /// Of the given term, or of whichever is current.
     Resign {
@@ -32,7 +32,7 @@ pub(crate) struct Inbox(pub mpsc::UnboundedSender<Input>);
 
 impl Inbox {
     pub fn send(&self, input: Input) {
-        // An error means that the campaign has ended, and with it all that an input could change.
+        // An error means that the candidate has stopped, and an input changes nothing any more.
         let _ = self.0.send(input);
     }
 }

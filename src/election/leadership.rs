@@ -1,4 +1,4 @@
-//! What one holds while leading.
+//! The guard that a leader holds.
 
 use std::fmt;
 use std::future::Future;
@@ -11,12 +11,12 @@ use crate::election::term::Term;
 use crate::lock::Token;
 use crate::time::clock::Instant;
 
-/// The office: who holds one may do the leader's work.
+/// A share in the current term: its holder may act as leader.
 ///
 /// It is also the sign that work is being done. A term whose every `Leadership` has been dropped ends
 /// ([`Cause::WorkEnded`](crate::Cause::WorkEnded), or [`Cause::WorkPanicked`](crate::Cause::WorkPanicked) when that happened by a panic), the entry is released, and
-/// somebody else may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
-/// `Leadership` was ever taken goes on.
+/// another candidate may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
+/// `Leadership` was ever taken continues.
 #[must_use = "dropping the last Leadership of a term ends the term"]
 pub struct Leadership {
     term: Arc<Term>,
@@ -44,7 +44,7 @@ impl Leadership {
 
     /// When the right to lead ends, unless it is renewed before: on the election's [`Clock`](crate::time::clock::Clock).
     ///
-    /// Once the term has been told to end it moves no more.
+    /// Once the term ends it moves no more.
     pub fn deadline(&self) -> Instant {
         self.term.deadline()
     }
@@ -56,14 +56,14 @@ impl Leadership {
         self.term.deadline().saturating_since(self.term.now())
     }
 
-    /// Whether this term still leads: false from the moment it is told to end, and when its deadline has passed.
+    /// Whether this term still leads: false from the moment at which it ends, and once its deadline has passed.
     pub fn is_valid(&self) -> bool {
         self.term.over().is_none()
     }
 
-    /// Waits until the term ends, and answers why. The work has until [`Loss::stop_by`] to stop.
+    /// Waits until the term ends, and returns why. The work has until [`Loss::stop_by`] to stop.
     ///
-    /// It does not depend on the campaign: where that does not say in time that the term ends, because its runtime is
+    /// It does not depend on the task of the candidate: where that does not report the end in time, because its runtime is
     /// blocked or was shut down, the clock does, about the election's grace before the deadline ([`Cause::Expired`](crate::Cause::Expired)).
     ///
     /// Cancel safe.
@@ -78,7 +78,7 @@ impl Leadership {
     /// thread cannot be stopped by anybody: give it the token, and move it to a thread of its own.
     ///
     /// The clock is compared with the deadline before each step of the work, and a timer of its own ends it where it
-    /// waits: so it ends in time though the campaign is blocked or gone, and though the machine was suspended. It runs on
+    /// waits: so it ends in time even if the task of the candidate is blocked or gone, or the machine was suspended. It runs on
     /// any runtime, and keeps its word as far as that one polls it.
     ///
     /// # Errors
@@ -90,9 +90,9 @@ impl Leadership {
         self.term.run(work).await
     }
 
-    /// Waits until the right to lead lasts longer than until `deadline`, and answers until when.
+    /// Waits until the right to lead lasts longer than until `deadline`, and returns the new deadline.
     ///
-    /// For passing the [`deadline`](Self::deadline) on to where it cannot be asked for, such as another process.
+    /// For passing the [`deadline`](Self::deadline) on to where it cannot be read, such as another process.
     ///
     /// # Errors
     /// [`Loss`], if the term ends without a further renewal.
@@ -103,7 +103,7 @@ impl Leadership {
         self.term.renewed(deadline).await
     }
 
-    /// Gives up the office: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go first.
+    /// Steps down: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go first.
     pub fn resign(&self) {
         self.term.send(Input::Resign { term: Some(self.term.number) });
     }

@@ -9,9 +9,11 @@ pub(crate) mod loss;
 pub(crate) mod shared;
 pub(crate) mod step;
 pub(crate) mod term;
+pub(crate) mod watch;
 
 pub use change::Change;
 pub use handle::{Election, Observer, Stopped};
 pub use leadership::Leadership;
 pub use loss::Loss;
 pub use step::Step;
+pub use watch::{Status, StatusWatch};

@@ -1,4 +1,4 @@
-//! What the driver of a campaign and the handles on it share.
+//! The state that the driver of a candidate and its handles share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +34,7 @@ enum ChangeSender {
     #[default]
     Unused,
     Open(broadcast::Sender<Change>),
-    /// The campaign has ended.
+    /// The candidate has stopped.
     Closed,
 }
 
@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// `None` once the campaign has ended.
+    /// `None` once the candidate has stopped.
     pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
         let mut changes = self.change_sender();
         match &*changes {

@@ -1,4 +1,4 @@
-//! Leave for one step of work that is gated by who leads.
+//! Permission for one step of work that checks for leadership.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::time::clock::Instant;
 
 /// Leave to do one step of the leader's work: see [`Election::step`](crate::Election::step).
 ///
-/// While it is held the entry is not released, so that nobody else leads beside the step, before the deadline. It is no
+/// While it is held the entry is not released, so that no other candidate leads beside the step, before the deadline. It is no
 /// sign that work is being done, as a [`Leadership`](crate::Leadership) is: when it is dropped the term goes on.
 #[must_use = "a step is covered for as long as this is held"]
 pub struct Step {

@@ -20,7 +20,7 @@ use crate::time::clock::{Clock, Instant, sleep_until};
 /// knows the cause.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
-/// Until when this candidate leads; 0 while it does not, or has been told to stop. Written by the driver, and at the end of
+/// Until when this candidate leads; 0 while it does not, or must stop. Written by the driver, and at the end of
 /// a term by what finds it over first.
 #[derive(Clone, Default)]
 pub(crate) struct LeadsUntil(Arc<AtomicU64>);
@@ -52,7 +52,7 @@ pub(crate) struct Term {
     /// How long before the deadline guards end by themselves.
     margin: Duration,
     state: Mutex<TermState>,
-    /// Wakes those who wait for the end or a renewal.
+    /// Wakes tasks that wait for the end or a renewal.
     changed: Notify,
     /// Wakes the driver when no guard is held.
     idle: Notify,
@@ -130,7 +130,7 @@ impl Term {
         self.state().lock_failure = failure;
     }
 
-    /// Of a term that has not been told to end.
+    /// Ignored once the term ends.
     pub fn set_tokens(&self, tokens: Vec<Option<Token>>) {
         let mut state = self.state();
         if state.end.is_none() {
@@ -188,11 +188,11 @@ impl Term {
         }
     }
 
-    /// Tells every holder that the term is over, unless they have been told. Answers what they were told.
+    /// Announces the end of the term to its holders, once. Returns the loss that was announced.
     pub fn announce_end(&self, cause: Cause, stop_by: Instant) -> Loss {
         let mut state = self.state();
-        if let Some(told) = &state.end {
-            return (**told).clone();
+        if let Some(announced) = &state.end {
+            return (**announced).clone();
         }
         let loss = self.end(&mut state, cause, stop_by);
         drop(state);
@@ -210,12 +210,12 @@ impl Term {
         loss
     }
 
-    /// That the term is over: as the driver has told, or, where it did not come to it, by the clock.
+    /// The loss, if the term is over: as the driver announced, or, if it did not get to it, by the clock.
     pub fn over(&self) -> Option<Loss> {
         let now = self.now();
         let mut state = self.state();
-        if let Some(told) = &state.end {
-            return Some((**told).clone());
+        if let Some(announced) = &state.end {
+            return Some((**announced).clone());
         }
         let deadline = self.deadline();
         if now < deadline - self.margin {
@@ -225,7 +225,7 @@ impl Term {
         let loss = self.end(&mut state, cause, deadline);
         drop(state);
         self.changed.notify_waiters();
-        // A driver that comes to it later must not renew for nobody.
+        // A driver that gets to it later must not renew without a holder.
         let input = Input::WorkEnded { term: self.number, panicked: false };
         self.send(input);
         Some(loss)
@@ -288,7 +288,7 @@ impl Term {
         }
     }
 
-    /// Waits until `look` finds something, looking at each change and at the instant that `at` answers. Cancel safe.
+    /// Waits until `look` returns a value, calling it at each change and at the instant that `at` returns. Cancel safe.
     async fn wait<T>(&self, look: impl Fn() -> Option<T>, at: impl Fn() -> Instant) -> T {
         let mut sleep = sleep_until(Arc::clone(&self.owner.clock), at());
         loop {
@@ -310,11 +310,11 @@ impl Term {
     }
 }
 
-fn expired(trouble: Option<LockFailure>) -> Cause {
-    match trouble {
+fn expired(failure: Option<LockFailure>) -> Cause {
+    match failure {
         Some(LockFailure { kind: LockErrorKind::Denied, message }) => {
             Cause::Denied { error: message }
         }
-        trouble => Cause::Expired { last_error: trouble.map(|failure| failure.message) },
+        failure => Cause::Expired { last_error: failure.map(|failure| failure.message) },
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The most bytes of an address, its keys and its values together.
 const LONGEST: usize = 1024;
 
-/// Where a leader can be reached, and what else it says of itself: an address, and pairs of a key and a value.
+/// Where a leader can be reached: an address, and pairs of a key and a value.
 ///
 /// It travels in the leader's entry, so everybody who may read the lock can read it, as long as the leader holds it. It is
 /// checked when the election [starts](crate::ElectionBuilder::start): the address has at least one character and no blanks,
@@ -17,10 +17,10 @@ const LONGEST: usize = 1024;
 /// use incumbent::Advertisement;
 ///
 /// let plain = Advertisement::new("10.0.0.3:50051");
-/// let told = Advertisement::new("https://c1.example.net").with("zone", "eu-1").with("version", "1.4");
+/// let advertised = Advertisement::new("https://c1.example.net").with("zone", "eu-1").with("version", "1.4");
 /// assert_eq!(plain.location("/jobs?all=1"), "http://10.0.0.3:50051/jobs?all=1");
-/// assert_eq!(told.location("/jobs"), "https://c1.example.net/jobs");
-/// assert_eq!(told.metadata()["zone"], "eu-1");
+/// assert_eq!(advertised.location("/jobs"), "https://c1.example.net/jobs");
+/// assert_eq!(advertised.metadata()["zone"], "eu-1");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
@@ -36,7 +36,7 @@ impl Advertisement {
         Self { address: address.into(), metadata: BTreeMap::new() }
     }
 
-    /// The same, with one more thing said. The same key again replaces the value.
+    /// Adds a pair. The same key again replaces the value.
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(key.into(), value.into());
         self
@@ -47,12 +47,12 @@ impl Advertisement {
         &self.address
     }
 
-    /// What else it says.
+    /// The pairs.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// Where to send a client that has asked a stand-by over HTTP for `path`, with its query: the value of a `Location` header,
+    /// Where to redirect a client that requested `path`, with its query, from a standby: the value of a `Location` header,
     /// for the status 307. An address that is no URL is taken for `host:port` of plain HTTP.
     pub fn location(&self, path: &str) -> String {
         let address = self.address.trim_end_matches('/');
@@ -83,7 +83,7 @@ impl Advertisement {
 
 #[cfg(feature = "_json")]
 impl Advertisement {
-    /// As JSON, in ASCII: what cannot be told apart on the way through a server is escaped.
+    /// As JSON in ASCII: other characters are escaped, as servers on the way may change them.
     pub fn to_json(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_default(); // strings always are JSON
         crate::util::text::ascii_json(&json)

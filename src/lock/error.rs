@@ -3,20 +3,20 @@
 use std::error::Error;
 use std::fmt;
 
-/// Which of the answers a failed request is.
+/// The kind of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum LockErrorKind {
-    /// The expected revision is not the last one: somebody else wrote, or the entry is gone.
+    /// The expected revision is not the last one: another candidate wrote, or the entry is gone.
     Conflict,
-    /// The request may have been applied or not: no answer came.
+    /// No response came: the request may have been applied or not.
     OutcomeUnknown,
     /// The request was not applied; try again.
     Unavailable,
     /// The server refuses us the right.
     Denied,
-    /// The lock is not what it must be, and trying again does not help until somebody mends it.
+    /// The lock is misconfigured; retrying does not help.
     Misconfigured,
 }
 
@@ -48,7 +48,7 @@ impl LockError {
         self.source.take()
     }
 
-    /// Which answer it is.
+    /// The kind of the failure.
     pub fn kind(&self) -> LockErrorKind {
         self.kind
     }

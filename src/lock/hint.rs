@@ -1,4 +1,4 @@
-//! What a lock tells without being asked.
+//! Hints: changes that a lock reports by itself.
 
 use std::any::Any;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::Record;
 use super::Revision;
 use super::StepDownNotice;
 
-/// Something that suggests looking now. Hints move timers and end terms; they never begin one: only the answer
+/// A change that a lock reports by itself. Hints move timers and end terms; they never begin one: only the response
 /// to a conditional write does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
@@ -18,10 +18,10 @@ pub enum Hint {
     Stored {
         /// The write.
         record: Record,
-        /// The revision that it replaced, where the lock says so; `Some(None)`: it replaced nothing.
+        /// The revision that it replaced, where the lock reports it; `Some(None)`: it replaced nothing.
         #[cfg_attr(feature = "_history", serde(with = "crate::util::nested"))]
         previous: Option<Option<Revision>>,
-        /// How long ago the lock stored it, as well as the backend can tell: only to spread candidates out.
+        /// How long ago the lock stored it, as far as the backend knows. Used only to spread the requests of candidates.
         age: Option<Duration>,
     },
     /// A holder concedes.
@@ -32,16 +32,16 @@ pub enum Hint {
     Coverage(Coverage),
 }
 
-/// How much a lock's hints tell.
+/// Which changes the hints of a lock report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Coverage {
     /// None come: poll.
     #[default]
     None,
-    /// Some changes are heard; renewals are not, so silence means nothing.
+    /// Some changes are reported. Renewals are not, so silence means nothing.
     Partial,
-    /// Every stored write is heard, renewals too, so silence for longer than an entry lives is news.
+    /// Every stored write is reported, renewals too, so silence for longer than the lifetime of an entry is evidence.
     Full,
 }
 

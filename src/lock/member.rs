@@ -10,7 +10,7 @@ use super::Lock;
 pub enum Need {
     /// No term without it.
     Required,
-    /// A term goes on without it while it cannot be reached, or refuses; not while somebody else is seen to hold it.
+    /// A term continues without it while it is unreachable or refuses, but not while another candidate is seen to hold it.
     BestEffort,
 }
 

@@ -1,4 +1,4 @@
-//! The trait that a backend implements, and its words.
+//! The contract of a lock: the trait that a backend implements, and its types.
 //!
 //! A lock holds at most one *entry* an election and grants conditional writes on it. It translates between these words
 //! and what its server speaks; it decides nothing. Every rule about who may lead, and when, is in
@@ -41,18 +41,18 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// What it can do, as far as is known now.
     fn capabilities(&self) -> Capabilities;
 
-    /// How campaigners here are timed who say nothing of it themselves. Default: by the lock's longest lease.
+    /// The timing of candidates that set none. Default: derived from the longest lease of the lock.
     fn timing(&self) -> TimingOptions {
         TimingOptions::default()
     }
 
-    /// Who a campaigner here is who does not say it. Default: `None`, the host's name.
+    /// The identity of a candidate that sets none. Default: `None`, the name of the host.
     fn identity(&self) -> Option<String> {
         None
     }
 
-    /// The locks that it is made of, in the order in which they are to be taken, if it is made of several: then a campaign
-    /// asks these and never the lock itself. Default: it is one lock.
+    /// The locks that it is made of, in the order in which they are taken, if it is made of several: then a candidate
+    /// requests these and never the lock itself. Default: it is one lock.
     fn members(&self) -> Option<&[LockMember]> {
         None
     }
@@ -67,7 +67,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Reading, LockError>>;
 
-    /// Writes an entry if the last revision is the expected one, and answers the new revision.
+    /// Writes an entry if the last revision is the expected one, and returns the new revision.
     fn write<'a>(
         &'a self,
         name: &'a str,
@@ -81,8 +81,8 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         release: Release,
     ) -> BoxFuture<'a, Result<(), LockError>>;
 
-    /// Tells candidates that the work of a deposed holder has stopped. Best effort. Default: there is nowhere to say it, and
-    /// what is not in the entry reaches nobody.
+    /// Notifies candidates that the work of a former leader has stopped. Best effort. Default: the lock carries no
+    /// notices.
     fn notify_step_down<'a>(
         &'a self,
         name: &'a str,
@@ -92,14 +92,14 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         std::future::ready(Ok(())).boxed()
     }
 
-    /// The names of the elections that somebody holds, or held lately, in no order: for operators. Default: the lock cannot tell
+    /// The names of the elections that are held, or were held lately, in no order: for operators. Default: the lock cannot list them
     /// ([`LockErrorKind::Misconfigured`]).
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         let _ = timeout;
         unable("this lock cannot list its elections: name one").boxed()
     }
 
-    /// Ends the term of whoever holds the election, as an operator does, if the last revision is the expected one: leaves a
+    /// Evicts the holder, as an operator does, if the last revision is the expected one. Leaves a
     /// [`Tombstone::Deleted`]. Default: the lock cannot ([`LockErrorKind::Misconfigured`]).
     fn evict<'a>(
         &'a self,
@@ -113,15 +113,15 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Sends hints about an election into `sink` until the returned subscription is dropped.
     ///
-    /// Does no I/O itself: what it needs it starts, and it tells by [`Hint::Coverage`] once hints flow. Default: the lock
-    /// tells nothing by itself, and candidates poll.
+    /// Does no I/O itself, but starts what does, and sends [`Hint::Coverage`] once hints arrive. Default: the lock
+    /// sends no hints, and candidates poll.
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         let _ = (name, sink);
         Subscription::none()
     }
 }
 
-/// Refuses the empty name, for locks that hold every other one, or look further.
+/// Refuses the empty name.
 pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
     match name.is_empty() {
         true => Err("an election needs a name of at least one character".to_owned()),

@@ -1,4 +1,4 @@
-//! What is asked of a lock.
+//! Requests to a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Write {
     pub ttl: Duration,
     /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
     pub advertisement: Option<Arc<Advertisement>>,
-    /// How long to wait for the answer.
+    /// How long to wait for the response.
     pub timeout: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct Release {
     pub left: Duration,
     /// Why, in one word, for people.
     pub cause: &'static str,
-    /// How long to wait for the answer.
+    /// How long to wait for the response.
     pub timeout: Duration,
 }
 
@@ -63,7 +63,7 @@ pub struct StepDownNotice {
 pub enum Request {
     /// [`Lock::read`](super::Lock::read).
     Read {
-        /// How long to wait for the answer.
+        /// How long to wait for the response.
         timeout: Duration,
     },
     /// [`Lock::write`](super::Lock::write).

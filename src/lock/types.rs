@@ -1,4 +1,4 @@
-//! What stands in an entry, and what a lock can do.
+//! The contents of an entry, and the capabilities of a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl From<Revision> for Token {
     }
 }
 
-/// What tells one campaigner from every other, whatever identity they show: drawn at random for each campaign.
+/// What distinguishes a candidate from every other, whatever their identities: drawn at random at each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nonce(pub u64);
@@ -48,17 +48,17 @@ impl fmt::Display for Nonce {
     }
 }
 
-/// Which write of which campaigner an entry is, so that a write whose reply was lost can be recognised.
+/// Which write of which candidate an entry is, so that a write whose response was lost can be recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct WriteId {
-    /// The campaigner.
+    /// The candidate.
     pub nonce: Nonce,
     /// Its writes, counted from 1.
     pub number: u64,
 }
 
-/// What a campaigner of this library adds to the identity in an entry.
+/// What a candidate of this library adds to the identity in an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mark {
@@ -81,10 +81,10 @@ pub struct Entry {
     pub identity: Arc<str>,
     /// `None` where the writer is not of this library.
     pub mark: Option<Mark>,
-    /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer has said
-    /// that it must be waited for.
+    /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer requires
+    /// others to wait for it.
     pub ttl: Duration,
-    /// Where its writer can be reached, if it says so.
+    /// Where its writer can be reached, if it advertises that.
     pub advertisement: Option<Arc<Advertisement>>,
 }
 
@@ -99,20 +99,20 @@ pub enum Tombstone {
         /// How long, from now, an even earlier holder may still be leading: what was left of the holder's cool-down.
         left: Duration,
     },
-    /// The lock freed it, because nobody renewed it. A lock that frees nothing may say so of an entry that stands there
-    /// still, under the entry's own revision, when its own clock tells that its life is over.
+    /// The lock freed it, because it was not renewed. A lock that frees nothing may report this of an entry that still
+    /// exists, under the entry's own revision, when the lock's clock shows that its lifetime is over.
     Expired,
-    /// Anything else: somebody deleted it.
+    /// Anything else: it was deleted.
     Deleted,
 }
 
-/// What stands under an election's name.
+/// What the lock holds under the name of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Content {
-    /// Somebody holds it.
+    /// A candidate holds it.
     Held(Entry),
-    /// Nobody does.
+    /// No candidate holds it.
     Vacant(Tombstone),
 }
 
@@ -122,17 +122,17 @@ pub enum Content {
 pub struct Record {
     /// The revision of that write.
     pub revision: Revision,
-    /// What it says.
+    /// What was written.
     pub content: Content,
 }
 
-/// The answer to [`Lock::read`](super::Lock::read).
+/// The result of [`Lock::read`](super::Lock::read).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reading {
     /// The last write.
     Found(Record),
-    /// There is none. `proof`: whether the lock vouches that nobody has written for as long as any lease may last.
+    /// There is none. `proof`: whether the lock guarantees that no candidate has written for as long as any lease may last.
     Empty {
         /// Whether emptiness shows that no earlier holder can still be leading.
         proof: bool,
@@ -145,12 +145,12 @@ pub enum Reading {
 pub struct Capabilities {
     /// The longest lease that anybody may hold here: how long to wait where nothing is known about the last holder.
     pub max_lease: Duration,
-    /// Whether this campaigner may read the entry. Without it an unknown outcome cannot be settled.
+    /// Whether this candidate may read the entry. Without it an unknown outcome cannot be settled.
     pub can_read: bool,
-    /// For a campaigner that may not read: whether a create over nothing shows that nobody has written for as long as any
+    /// For a candidate that may not read: whether a create over nothing shows that no candidate has written for as long as any
     /// lease may last.
     pub empty_is_proof: bool,
-    /// Whether the lock itself frees an entry that nobody renews. Where it does not, as on a Kubernetes Lease, candidates
+    /// Whether the lock itself frees an entry that is not renewed. Where it does not, as on a Kubernetes Lease, candidates
     /// judge by their own clocks for how long an entry has not changed, and write over it.
     pub expires_entries: bool,
     /// Whether a write that a read shows is as durable as an acknowledged one. Where it is not, as on a database that shows

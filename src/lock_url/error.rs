@@ -1,27 +1,27 @@
-//! What is wrong with a URL, or with the lock that it names.
+//! Errors of lock URLs, and of opening their locks.
 
 use std::error::Error;
 use std::fmt;
 
-/// Which kind of thing is wrong.
+/// The kind of a [`LockUrlError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockUrlErrorKind {
-    /// The URL cannot be read.
+    /// The URL is invalid.
     Malformed,
-    /// It names a lock that was not built in: a feature of this crate is missing.
+    /// The lock is not compiled in: a feature of this crate is missing.
     NotBuilt,
-    /// The lock cannot be reached. Trying again may help.
+    /// The lock is unreachable. Retrying may help.
     Unavailable,
-    /// The server refuses us, or a right that we need.
+    /// The server refuses the client, or a required permission.
     Denied,
-    /// What carries the lock is not there, and was not to be made.
+    /// The bucket or the tables of the lock do not exist, and were not to be created.
     Missing,
-    /// It is not what it must be, until somebody mends it.
+    /// The lock is misconfigured; retrying does not help.
     Unusable,
 }
 
-/// Why a URL names no lock that can be used.
+/// The error of a URL that names no usable lock.
 #[derive(Debug)]
 pub struct LockUrlError {
     kind: LockUrlErrorKind,
@@ -47,7 +47,7 @@ impl LockUrlError {
         Self { kind, message, source: Some(source.into()) }
     }
 
-    /// Which kind of thing is wrong.
+    /// The kind of a [`LockUrlError`].
     pub fn kind(&self) -> LockUrlErrorKind {
         self.kind
     }

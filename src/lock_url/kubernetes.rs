@@ -1,4 +1,4 @@
-//! `kubernetes:[NAMESPACE]`.
+//! Locks of `kubernetes:[NAMESPACE]`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,20 +29,20 @@ enum Kind {
     Endpoints,
 }
 
-/// The objects that a `kubernetes:` URL names, for whoever examines them.
+/// The objects that a `kubernetes:` URL names, for inspection.
 #[derive(Debug, Clone)]
 pub struct KubernetesObjects(pub(super) KubernetesTarget);
 
 impl KubernetesObjects {
-    /// The API server, and the namespace. Does no request.
+    /// Returns the API server and the namespace. Sends no request.
     ///
     /// # Errors
-    /// A kubeconfig, or a pod's service account, that cannot be used.
+    /// The kubeconfig, or the pod's service account, is unusable.
     pub async fn cluster(&self) -> Result<Cluster, LockUrlError> {
         self.0.cluster().await
     }
 
-    /// The kind of the objects: `lease`, `configmap` or `endpoints`.
+    /// Returns the kind of the objects: `lease`, `configmap` or `endpoints`.
     pub fn kind(&self) -> &'static str {
         match self.0.kind {
             Kind::Lease => "lease",
@@ -51,12 +51,12 @@ impl KubernetesObjects {
         }
     }
 
-    /// The object of every election, where the URL names one.
+    /// Returns the object of every election, if the URL names one.
     pub fn object(&self) -> Option<&str> {
         self.0.object.as_deref()
     }
 
-    /// How elections there are timed, where the URL says it.
+    /// Returns the timing of the elections, if the URL sets it.
     pub fn timing(&self) -> Option<LeaseTiming> {
         self.0.timing
     }
@@ -64,7 +64,7 @@ impl KubernetesObjects {
 
 impl KubernetesTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
-        let place = Self {
+        let target = Self {
             namespace: parts.decoded(parts.place().trim_start_matches('/'))?,
             kind: match parts.take("kind").as_deref() {
                 None | Some("lease") => Kind::Lease,
@@ -82,13 +82,14 @@ impl KubernetesTarget {
             context: parts.take("context"),
             shown: parts.shown().to_owned(),
         };
-        if !place.namespace.is_empty() {
-            check_namespace(&place.namespace).map_err(|rule| parts.malformed(&rule))?;
+        if !target.namespace.is_empty() {
+            check_namespace(&target.namespace).map_err(|rule| parts.malformed(&rule))?;
         }
-        Ok(place)
+        Ok(target)
     }
 
-    /// What Kubernetes cannot say is left for the election to refuse.
+    /// Sets the timing, unless the URL sets it. A lease that Kubernetes cannot represent is left
+    /// for the election to refuse.
     pub fn with_lease(&mut self, lease: Duration) {
         if let (None, Ok(timing)) = (self.timing, LeaseTiming::of_lease(lease)) {
             self.timing = Some(timing);

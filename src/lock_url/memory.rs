@@ -1,4 +1,4 @@
-//! `memory:[NAME]`.
+//! Locks of `memory:[NAME]`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -9,15 +9,15 @@ use super::parts::Parts;
 use crate::backends::memory::MemoryLock;
 use crate::lock::Lock;
 
-/// The locks of this process, by their names, for as long as it lives.
+/// The locks of this process by name, kept until the process ends.
 static LOCKS: LazyLock<Mutex<HashMap<String, MemoryLock>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Clone)]
 pub(super) struct MemoryTarget {
     name: String,
     ttl: Option<Duration>,
-    /// The TTL of a lock that is not there yet.
-    made_for: Option<Duration>,
+    /// The TTL of a lock that is created.
+    lease: Option<Duration>,
 }
 
 impl MemoryTarget {
@@ -25,19 +25,18 @@ impl MemoryTarget {
         Ok(Self {
             name: parts.decoded(parts.place())?,
             ttl: parts.take_duration("ttl")?,
-            made_for: None,
+            lease: None,
         })
     }
 
     pub fn with_lease(&mut self, lease: Duration) {
-        self.made_for = Some(lease);
+        self.lease = Some(lease);
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh =
-            || self.ttl.or(self.made_for).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
-        let lock = locks.entry(self.name.clone()).or_insert_with(fresh);
+        let create = || self.ttl.or(self.lease).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
+        let lock = locks.entry(self.name.clone()).or_insert_with(create);
         let has = lock.capabilities().max_lease;
         match self.ttl.filter(|ttl| *ttl != has) {
             Some(ttl) => Err(LockUrlError::malformed(format!(

@@ -1,4 +1,4 @@
-//! One way to name a lock, for programs that leave the choice to their configuration.
+//! Locks named by URLs, for programs that leave the choice to their configuration.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -22,15 +22,16 @@
 //! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `longest-lease`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `longest-lease` |
 //! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `longest-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
-//! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which must be told; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease`, `key-file=FILE` (else the variable `INCUMBENT_PEER_KEY_FILE`) |
-//! | `memory:[NAME]` | [`memory`](crate::memory): one a name in the whole process | | `ttl` |
+//! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which is required; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease`, `key-file=FILE` (else the variable `INCUMBENT_PEER_KEY_FILE`) |
+//! | `memory:[NAME]` | [`memory`](crate::memory): one per name in the whole process | | `ttl` |
 //!
-//! Options follow a `?`, with `&` between them: `kubernetes:prod?kind=configmap&object=my-app`. Durations are written as `10s` or
-//! `500ms`. What is no letter, digit or one of `-._~/:,` is written as a percent sign and two hexadecimal digits, in passwords too.
+//! Options follow a `?`, separated by `&`: `kubernetes:prod?kind=configmap&object=my-app`.
+//! Durations are written as `10s` or `500ms`. Any character other than a letter, a digit or one of
+//! `-._~/:,` is percent-encoded, in passwords too.
 //!
-//! **Several URLs with blanks between them** are [`all_of`] their locks, in this order:
-//! `kubernetes:prod?object=my-app nats://nats.example.net/MY_BUCKET?need=best-effort`. `need` is `required`, the default, or
-//! `best-effort`.
+//! **Several URLs separated by blanks** are [`all_of`] their locks, in this order:
+//! `kubernetes:prod?object=my-app nats://nats.example.net/MY_BUCKET?need=best-effort`. `need` is
+//! `required`, the default, or `best-effort`.
 
 mod error;
 #[cfg(feature = "kubernetes")]
@@ -61,68 +62,73 @@ use parts::Parts;
 use target::Target;
 pub use targets::*;
 
-/// The name of a lock, or of several that are one: see the [module](mod@crate::lock_url).
+/// The name of a lock, or of several locks that act as one: see the [module](mod@crate::lock_url).
 ///
-/// It is parsed as a whole; nobody is asked before [`open`](Self::open). What is shown of it has no secrets.
+/// The URL is parsed and checked as a whole; no request is sent before [`open`](Self::open).
+/// `Display` and `Debug` hide secrets.
 #[derive(Clone)]
 pub struct LockUrl {
-    members: Vec<One>,
+    members: Vec<Member>,
 }
 
-/// One of its URLs.
+/// Member URL of a [`LockUrl`].
 #[derive(Debug, Clone)]
-struct One {
-    place: Target,
+struct Member {
+    target: Target,
     need: Need,
     /// Without secrets.
     shown: String,
 }
 
 impl LockUrl {
-    /// What [`open`](Self::open) makes where it is missing, a bucket or tables, is made for leases of this length, and a Lease of
-    /// Kubernetes is timed by it. What is there stays as it is, and [`lease`](crate::ElectionBuilder::lease) is told apart from this.
+    /// Sets the lease for which [`open`](Self::open) creates a missing bucket or missing tables,
+    /// and the timing of a Kubernetes Lease. Existing buckets and tables stay as they are. The
+    /// election's [`lease`](crate::ElectionBuilder::lease) is a separate setting.
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.members.iter_mut().for_each(|one| one.place.with_lease(lease));
+        self.members.iter_mut().for_each(|one| one.target.with_lease(lease));
         self
     }
 
-    /// As with `create=no` behind each of its URLs: [`open`](Self::open) makes neither a bucket nor tables, and fails where they are
-    /// missing; and a peer has no vote, nor the place and the name that its URL tells. For those who only look.
+    /// Behaves as if each URL had `create=no`: [`open`](Self::open) creates neither a bucket nor
+    /// tables, and fails if they are missing; a peer has no vote, and does not use the port and the
+    /// identifier of its URL. For read-only use.
     pub fn without_create(mut self) -> Self {
-        self.members.iter_mut().for_each(|one| one.place.without_create());
+        self.members.iter_mut().for_each(|one| one.target.without_create());
         self
     }
 
-    /// What each of the URLs names, in their order, to be examined rather than opened. Asks nobody.
+    /// Returns what each URL names, in order, for inspection. Sends no request.
     pub fn targets(&self) -> Vec<UrlTarget> {
-        let named = self.members.iter().map(|one| UrlTarget {
+        let targets = self.members.iter().map(|one| UrlTarget {
             shown: one.shown.clone(),
             need: one.need,
-            named: one.place.named(),
+            named: one.target.named(),
         });
-        named.collect()
+        targets.collect()
     }
 
     /// Opens the lock.
     ///
-    /// A NATS server is asked for the bucket, which is made where there is none, unless the URL tells the `ttl`: then nobody is
-    /// asked, the server may be out of reach, and elections are timed by that. A database is asked for its tables, and they are made
-    /// where there are none. A Kubernetes API server is not asked, nor is an object store. A peer
-    /// begins to listen, and leaves its group with the last clone of what it got.
+    /// For NATS, `open` requests the bucket from a server, and creates it if it does not exist,
+    /// unless the URL sets the `ttl`: then no request is sent, the server may be unreachable, and
+    /// that TTL times the elections. For a database, `open` queries the tables, and creates them if
+    /// they do not exist. For a Kubernetes API server and an object store, `open` sends no request.
+    /// A peer starts to listen, and leaves its group with the last clone of the returned lock.
     ///
     /// # Errors
-    /// [`LockUrlErrorKind::Unavailable`], where trying again may help; [`Denied`](LockUrlErrorKind::Denied),
-    /// [`Missing`](LockUrlErrorKind::Missing) and [`Unusable`](LockUrlErrorKind::Unusable), where it does not.
+    /// [`LockUrlErrorKind::Unavailable`], if retrying may help;
+    /// [`Denied`](LockUrlErrorKind::Denied), [`Missing`](LockUrlErrorKind::Missing) and
+    /// [`Unusable`](LockUrlErrorKind::Unusable), if it does not.
     ///
     /// # Cancel safety
     /// A bucket may be left behind.
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        if let [One { place, need: Need::Required, .. }] = &self.members[..] {
-            return place.open().await;
+        if let [Member { target, need: Need::Required, .. }] = &self.members[..] {
+            return target.open().await;
         }
         let mut members = Vec::with_capacity(self.members.len());
-        for One { place, need, .. } in &self.members {
-            members.push(LockMember::new(place.open().await?, *need));
+        for Member { target, need, .. } in &self.members {
+            members.push(LockMember::new(target.open().await?, *need));
         }
         Ok(Arc::new(all_of(members)))
     }
@@ -140,9 +146,9 @@ impl FromStr for LockUrl {
                 Some("best-effort") => Need::BestEffort,
                 Some(_) => return Err(parts.malformed("need is required or best-effort")),
             };
-            let place = Target::parse(&mut parts)?;
-            parts.nothing_left()?;
-            url.members.push(One { place, need, shown: parts.shown().to_owned() });
+            let target = Target::parse(&mut parts)?;
+            parts.check_all_taken()?;
+            url.members.push(Member { target, need, shown: parts.shown().to_owned() });
         }
         if url.members.iter().any(|one| one.need == Need::Required) {
             return Ok(url);
@@ -172,15 +178,15 @@ impl fmt::Debug for LockUrl {
     }
 }
 
-/// One of the URLs of a [`LockUrl`].
+/// Member of the URLs of a [`LockUrl`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UrlTarget {
     /// The URL, without secrets.
     pub shown: String,
-    /// What a term needs of it.
+    /// Whether a term requires this lock.
     pub need: Need,
-    /// What it names; an error where its settings, or those of the environment, cannot be used.
+    /// The target of the URL; an error if its settings, or those of the environment, are unusable.
     pub named: Result<LockTarget, LockUrlError>,
 }
 

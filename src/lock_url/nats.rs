@@ -1,4 +1,4 @@
-//! `nats://HOST/BUCKET`.
+//! Locks of `nats://HOST/BUCKET`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::parts::Parts;
 use crate::backends::nats::{Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect};
 use crate::lock::Lock;
 
-/// The bucket that a `nats:` URL names, for whoever examines it.
+/// The bucket that a `nats:` URL names, for inspection.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct NatsBucket {
-    /// The servers, maybe with a user and a password.
+    /// The servers, possibly with a user and a password.
     pub servers: Vec<ServerAddr>,
     /// The bucket.
     pub bucket: String,
@@ -33,8 +33,8 @@ pub struct NatsBucket {
 pub(super) struct NatsTarget {
     pub named: NatsBucket,
     ttl: Option<Duration>,
-    /// The TTL of a bucket that is made.
-    made_for: Option<Duration>,
+    /// The TTL of a bucket that is created.
+    lease: Option<Duration>,
     create: bool,
     shown: String,
 }
@@ -44,7 +44,7 @@ impl NatsTarget {
         let hosts = "it names no server, as nats://localhost:4222/MY_BUCKET does";
         let place = parts.place().strip_prefix("//").unwrap_or_default();
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        // The first server's user is that of all.
+        // The user of the first server applies to all servers.
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
         let at = if user.is_empty() { "" } else { "@" };
         let hosts_of = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
@@ -71,14 +71,14 @@ impl NatsTarget {
         Ok(Self {
             named,
             ttl: parts.take_duration("ttl")?,
-            made_for: None,
+            lease: None,
             create: parts.take_create()?,
             shown: parts.shown().to_owned(),
         })
     }
 
     pub fn with_lease(&mut self, lease: Duration) {
-        self.made_for = Some(lease);
+        self.lease = Some(lease);
     }
 
     pub fn without_create(&mut self) {
@@ -114,7 +114,7 @@ impl NatsTarget {
         })?;
         let mut config =
             BucketConfig::new(bucket).create_if_missing(self.create).with_choria(*with_choria);
-        if let Some(ttl) = self.made_for {
+        if let Some(ttl) = self.lease {
             config = config.ttl(ttl);
         }
         if let Some(domain) = domain {
@@ -147,14 +147,14 @@ impl NatsTarget {
     }
 }
 
-/// Addresses may have passwords.
+/// Hides addresses, which may contain passwords.
 impl std::fmt::Debug for NatsBucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NatsBucket").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 
-/// Addresses may have passwords.
+/// Hides addresses, which may contain passwords.
 impl std::fmt::Debug for NatsTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)

@@ -1,4 +1,4 @@
-//! `gs://BUCKET/PREFIX`, `s3://…`, `az://…`.
+//! Locks of `gs://BUCKET/PREFIX`, `s3://…` and `az://…`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::lock::Lock;
 
 #[derive(Debug, Clone)]
 pub(super) struct ObjectStorageTarget {
-    /// Without options.
+    /// The URL without options.
     url: String,
     max_lease: Option<Duration>,
     max_clock_skew: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The parts that all URLs have.
+//! The parts of a lock URL.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use url::form_urlencoded;
 
 use super::error::LockUrlError;
 
-/// One URL, taken apart: `SCHEME:PLACE[?OPTIONS]`.
+/// The parts of a URL: `SCHEME:PLACE[?OPTIONS]`.
 pub(super) struct Parts {
     scheme: String,
-    /// As written, after the colon.
+    /// The text after the colon, still encoded.
     place: String,
     options: Vec<(String, String)>,
     shown: String,
@@ -21,8 +21,7 @@ impl Parts {
         let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
         else {
             let shown = without_secrets("", url);
-            let message =
-                format!("{shown:?} is no URL of a lock: it begins with no scheme, as nats: is one");
+            let message = format!("{shown:?} is not a lock URL: it has no scheme such as nats:");
             return Err(LockUrlError::malformed(message));
         };
         let scheme = scheme.to_ascii_lowercase();
@@ -34,10 +33,10 @@ impl Parts {
             options: pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),
             scheme,
         };
-        // Or the second half of a password would be taken for an option, and be shown as one.
+        // Otherwise the second half of a password would count as an option, and be displayed.
         if place.starts_with("//") && options.contains('@') {
             return Err(
-                parts.malformed("a ? in a password is written as %3F, an @ in an option as %40")
+                parts.malformed("write a ? in a password as %3F, and an @ in an option as %40")
             );
         }
         Ok(parts)
@@ -47,29 +46,29 @@ impl Parts {
         &self.scheme
     }
 
-    /// What is between scheme and options, as written.
+    /// Returns the text between scheme and options, still encoded.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The same, with what was escaped.
+    /// Returns `text`, percent-decoded.
     pub fn decoded(&self, text: &str) -> Result<String, LockUrlError> {
         let decoded = percent_decode_str(text).decode_utf8();
         decoded.map(Into::into).map_err(|_| self.malformed("it is not in UTF-8"))
     }
 
-    /// The URL without secrets.
+    /// Returns the URL without secrets.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// The value of an option, which then has been read.
+    /// Removes an option, and returns its value.
     pub fn take(&mut self, key: &str) -> Option<String> {
-        let at = self.options.iter().position(|(told, _)| told == key)?;
+        let at = self.options.iter().position(|(name, _)| name == key)?;
         Some(self.options.remove(at).1)
     }
 
-    /// Whether `create` allows to make what is missing; nothing said is yes.
+    /// Returns whether `create` allows creation of what is missing. Default: yes.
     #[cfg(any(feature = "nats", feature = "postgres", feature = "sqlite"))]
     pub fn take_create(&mut self) -> Result<bool, LockUrlError> {
         match self.take("create").as_deref() {
@@ -79,7 +78,7 @@ impl Parts {
         }
     }
 
-    /// Whether an option is given that is on where it has no value: `?name`, `?name=yes` or `?name=no`.
+    /// Returns the value of a flag: `?name`, `?name=yes` or `?name=no`. Default: no.
     #[cfg(any(feature = "nats", feature = "_objects"))]
     pub fn take_flag(&mut self, key: &str) -> Result<bool, LockUrlError> {
         match self.take(key).as_deref() {
@@ -92,22 +91,23 @@ impl Parts {
     pub fn take_duration(&mut self, key: &str) -> Result<Option<Duration>, LockUrlError> {
         let Some(text) = self.take(key) else { return Ok(None) };
         let duration = humantime::parse_duration(&text);
-        let rule = || self.malformed(&format!("{key}={text} is no duration, as 10s and 500ms are"));
+        let rule =
+            || self.malformed(&format!("{key}={text} is not a duration such as 10s or 500ms"));
         duration.map(Some).map_err(|_| rule())
     }
 
-    /// Refuses what nobody has read: it was meant to say something.
-    pub fn nothing_left(&self) -> Result<(), LockUrlError> {
+    /// Refuses options that no backend has taken.
+    pub fn check_all_taken(&self) -> Result<(), LockUrlError> {
         match self.options.first() {
             Some((key, _)) => {
                 Err(self
-                    .malformed(&format!("there is no option {key:?} here, or it is told twice")))
+                    .malformed(&format!("there is no option {key:?} here, or it is given twice")))
             }
             None => Ok(()),
         }
     }
 
-    /// The URL with the options that nobody has read, which then are read.
+    /// Returns the URL with the remaining options, and removes them.
     #[cfg(feature = "postgres")]
     pub fn take_rest(&mut self) -> String {
         let mut options = form_urlencoded::Serializer::new(String::new());
@@ -121,7 +121,7 @@ impl Parts {
         LockUrlError::malformed(format!("{}: {rule}", self.shown))
     }
 
-    /// `feature`: which one knows the scheme.
+    /// Returns the error of an unknown scheme. `feature`: the feature that supports it.
     pub fn unknown(&self, feature: Option<&str>) -> LockUrlError {
         match feature {
             Some(feature) => LockUrlError::not_built(format!(
@@ -141,23 +141,24 @@ fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(fits)
 }
 
-/// A user, a password or a token stand before an `@`; and nothing that a terminal obeys is repeated.
+/// Hides what precedes an `@`, which may be a user, a password or a token, and escapes control
+/// characters.
 fn without_secrets(scheme: &str, rest: &str) -> String {
     let mut rest = match rest.rsplit_once('@') {
         Some((_, after)) => format!("//***@{after}"),
         None => rest.to_owned(),
     };
-    // PostgreSQL takes a password as an option, too.
+    // PostgreSQL accepts a password as an option, too.
     if let Some((place, options)) = rest.split_once('?') {
-        // And a key of peers belongs into a file, but may have been written here.
+        // The key of peers belongs in a file, but a user may have written it here.
         let secret = |option: &str| {
             option.to_ascii_lowercase().contains("pass") || option.eq_ignore_ascii_case("key")
         };
-        let told = options.split('&').map(|option| match option.split_once('=') {
+        let options = options.split('&').map(|option| match option.split_once('=') {
             Some((key, _)) if secret(key) => format!("{key}=***"),
             _ => option.to_owned(),
         });
-        rest = format!("{place}?{}", told.collect::<Vec<_>>().join("&"));
+        rest = format!("{place}?{}", options.collect::<Vec<_>>().join("&"));
     }
     let colon = if scheme.is_empty() { "" } else { ":" };
     crate::util::text::escape_line(&format!("{scheme}{colon}{rest}"), 200).into_owned()

@@ -1,4 +1,4 @@
-//! `peer:[ADDRESS:]PORT?peers=…&quorum=…`.
+//! Locks of `peer:[ADDRESS:]PORT?peers=…&quorum=…`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,36 +10,36 @@ use super::parts::Parts;
 use crate::backends::peer::{DnsSource, Peer, PeerStartError, QuorumStartError};
 use crate::lock::Lock;
 
-/// The members of a group that a `peer:` URL names, for whoever examines them.
+/// The members of a group that a `peer:` URL names, for inspection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PeerGroup {
-    /// Where this one is to listen.
+    /// The address on which this member listens.
     pub bind: SocketAddr,
-    /// The others, as far as they are listed.
+    /// The listed addresses of other members.
     pub peers: Vec<SocketAddr>,
-    /// A name, and the port of all its addresses.
+    /// A DNS name, and the port of all its addresses.
     pub dns: Option<(String, u16)>,
-    /// The name of this one.
+    /// The identifier of this member.
     pub id: Option<String>,
-    /// How many voters there are.
+    /// The number of voters.
     pub quorum: u32,
-    /// The names of all that vote.
+    /// The identifiers of all voters.
     pub voters: Option<Vec<String>>,
-    /// The longest lease.
+    /// The maximum lease.
     pub lease: Option<Duration>,
-    /// The file of the keys by which they sign.
+    /// The file with the keys that sign datagrams.
     pub key_file: Option<PathBuf>,
 }
 
-/// Names the key file of a URL that names none.
+/// The environment variable with the key file of a URL without `key-file`.
 const KEY_FILE: &str = "INCUMBENT_PEER_KEY_FILE";
 
 #[derive(Debug, Clone)]
 pub(super) struct PeerTarget {
     pub named: PeerGroup,
-    /// Whether it has no vote.
-    only_looks: bool,
+    /// Whether the member has no vote.
+    read_only: bool,
     shown: String,
 }
 
@@ -63,8 +63,8 @@ impl PeerTarget {
         })?;
         let dns = match parts.take("dns") {
             None => None,
-            Some(told) => {
-                let named = told
+            Some(text) => {
+                let named = text
                     .rsplit_once(':')
                     .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
                 let rule = || {
@@ -73,9 +73,9 @@ impl PeerTarget {
                 Some(named.ok_or_else(rule)?)
             }
         };
-        let quorum = parts.take("quorum").and_then(|told| told.parse().ok()).ok_or_else(|| {
+        let quorum = parts.take("quorum").and_then(|text| text.parse().ok()).ok_or_else(|| {
             parts.malformed(
-                "without a quorum two peers may lead at once: say how many there are, as in quorum=3",
+                "without a quorum two peers may lead at once: set the number of voters, as in quorum=3",
             )
         })?;
         let named = PeerGroup {
@@ -88,7 +88,7 @@ impl PeerTarget {
             lease: parts.take_duration("lease")?,
             key_file: key_file(parts)?,
         };
-        Ok(Self { named, only_looks: false, shown: parts.shown().to_owned() })
+        Ok(Self { named, read_only: false, shown: parts.shown().to_owned() })
     }
 
     pub fn with_lease(&mut self, lease: Duration) {
@@ -96,13 +96,14 @@ impl PeerTarget {
     }
 
     pub fn without_create(&mut self) {
-        self.only_looks = true;
+        self.read_only = true;
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let PeerGroup { bind, peers, dns, id, quorum, voters, lease, key_file } = &self.named;
-        // Who only looks may do so beside the member that the URL names, on its machine: at any port, as anybody.
-        let bind = if self.only_looks { SocketAddr::new(bind.ip(), 0) } else { *bind };
+        // A read-only member may run on the same machine as the member that the URL names, so it
+        // uses any port and a random identifier.
+        let bind = if self.read_only { SocketAddr::new(bind.ip(), 0) } else { *bind };
         let mut member = Peer::builder().bind(bind);
         for peer in peers {
             member = member.peer(*peer);
@@ -110,7 +111,7 @@ impl PeerTarget {
         if let Some((host, port)) = dns {
             member = member.peers(DnsSource::new(host, *port));
         }
-        if let Some(id) = id.as_ref().filter(|_| !self.only_looks) {
+        if let Some(id) = id.as_ref().filter(|_| !self.read_only) {
             member = member.id(id);
         }
         if let Some(file) = key_file {
@@ -123,7 +124,7 @@ impl PeerTarget {
         if let Some(voters) = voters {
             member = member.voters(voters);
         }
-        if self.only_looks {
+        if self.read_only {
             member = member.only_looks();
         }
         let member = member.start().map_err(|error| {
@@ -140,14 +141,15 @@ impl PeerTarget {
     }
 }
 
-/// The file, and never a key itself: a URL is shown on command lines and in logs.
+/// Returns the key file. A URL never contains a key itself, because URLs appear on command lines
+/// and in logs.
 fn key_file(parts: &mut Parts) -> Result<Option<PathBuf>, LockUrlError> {
     match parts.take("key-file") {
         Some(path) if path.is_empty() => Err(parts.malformed("key-file names no file")),
         Some(path) => Ok(Some(path.into())),
         None => {
-            let told = std::env::var_os(KEY_FILE).filter(|path| !path.is_empty());
-            Ok(told.map(PathBuf::from))
+            let path = std::env::var_os(KEY_FILE).filter(|path| !path.is_empty());
+            Ok(path.map(PathBuf::from))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `postgres://…` and `sqlite:PATH`.
+//! Locks of `postgres://…` and `sqlite:PATH`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct SqlTarget {
 
 #[derive(Clone)]
 enum Database {
-    /// A URL, which may have a password.
+    /// A URL, which may contain a password.
     #[cfg(feature = "postgres")]
     Postgres(String),
     #[cfg(feature = "sqlite")]
@@ -105,7 +105,7 @@ fn tables(parts: &mut Parts) -> Result<TableSetup, LockUrlError> {
     Ok(longest.map_or(tables, |longest| tables.max_lease(longest)))
 }
 
-/// A URL may have a password.
+/// Hides the URL, which may contain a password.
 impl std::fmt::Debug for SqlTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)

@@ -1,4 +1,4 @@
-//! What one URL names, whichever store it is on.
+//! The target of one URL, on any backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Target {
     }
 }
 
-/// Which feature brings what a URL names.
+/// Returns the feature that supports a scheme.
 pub(super) fn feature_of(scheme: &str) -> Option<&'static str> {
     match scheme {
         "nats" | "tls" | "ws" | "wss" => Some("nats"),

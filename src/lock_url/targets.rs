@@ -1,4 +1,4 @@
-//! What URLs name, for whoever examines it rather than stands there.
+//! Targets of URLs, for inspection without opening them.
 
 #[cfg(feature = "kubernetes")]
 pub use super::kubernetes::KubernetesObjects;
@@ -7,7 +7,7 @@ pub use super::nats::NatsBucket;
 #[cfg(feature = "peer")]
 pub use super::peer::PeerGroup;
 
-/// What one URL names, not opened: nothing was made, and nobody was asked.
+/// The target of one URL, not opened: nothing was created, and no request was sent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LockTarget {
@@ -22,17 +22,17 @@ pub enum LockTarget {
     /// A PostgreSQL database.
     #[cfg(feature = "postgres")]
     Postgres {
-        /// A way to ask it.
+        /// A connection for inspection.
         probe: crate::backends::sql::PostgresProbe,
-        /// Whether tables are made, and how.
+        /// Whether to create tables, and for which lease.
         tables: crate::backends::sql::TableSetup,
     },
     /// A SQLite file.
     #[cfg(feature = "sqlite")]
     Sqlite {
-        /// Where it is.
+        /// The path of the file.
         path: std::path::PathBuf,
-        /// Whether the file and its tables are made, and how.
+        /// Whether to create the file and its tables, and for which lease.
         tables: crate::backends::sql::TableSetup,
     },
     /// Objects of a bucket.

@@ -1,4 +1,4 @@
-//! What URLs mean, and what is refused.
+//! Parsing of URLs, and errors.
 
 use proptest::prelude::*;
 
@@ -13,27 +13,24 @@ fn refused(url: &str) -> (LockUrlErrorKind, String) {
 }
 
 #[test]
-fn what_names_no_lock_is_refused_with_the_reason() {
+fn invalid_url_is_refused_with_the_reason() {
     use LockUrlErrorKind::Malformed;
-    for (url, says) in [
+    for (url, message) in [
         ("", "no lock is named: give a URL, as in nats://localhost/MY_BUCKET"),
-        (
-            "my_bucket",
-            "\"my_bucket\" is no URL of a lock: it begins with no scheme, as nats: is one",
-        ),
+        ("my_bucket", "\"my_bucket\" is not a lock URL: it has no scheme such as nats:"),
         (
             "etcd:a",
             "etcd:a: no lock has the scheme \"etcd\": there are nats, kubernetes, postgres, sqlite, gs, s3, az, peer and memory",
         ),
         (
             "memory:a?tttl=1s",
-            "memory:a?tttl=1s: there is no option \"tttl\" here, or it is told twice",
+            "memory:a?tttl=1s: there is no option \"tttl\" here, or it is given twice",
         ),
-        ("memory:a?ttl=soon", "memory:a?ttl=soon: ttl=soon is no duration, as 10s and 500ms are"),
+        ("memory:a?ttl=soon", "memory:a?ttl=soon: ttl=soon is not a duration such as 10s or 500ms"),
         #[cfg(feature = "peer")]
         (
             "peer:12345?peers=10.0.0.4:12345",
-            "peer:12345?peers=10.0.0.4:12345: without a quorum two peers may lead at once: say how many there are, as in quorum=3",
+            "peer:12345?peers=10.0.0.4:12345: without a quorum two peers may lead at once: set the number of voters, as in quorum=3",
         ),
         #[cfg(feature = "gcs")]
         ("gs:///a", "gs:///a: it names no bucket, as gs://my-bucket/elections does"),
@@ -43,7 +40,7 @@ fn what_names_no_lock_is_refused_with_the_reason() {
             "memory:a?need=best-effort: no lock is required, and nothing would keep two leaders apart",
         ),
     ] {
-        assert_eq!(refused(url), (Malformed, says.to_owned()));
+        assert_eq!(refused(url), (Malformed, message.to_owned()));
     }
 }
 
@@ -73,9 +70,9 @@ fn a_lock_that_is_not_built_in_names_its_feature() {
     let parts = Parts::of("nats://localhost/B").unwrap();
     let error = parts.unknown(feature_of(parts.scheme()));
     assert_eq!(error.kind(), LockUrlErrorKind::NotBuilt);
-    let says =
+    let message =
         "locks of this kind are not built in: add the feature \"nats\" of the crate incumbent";
-    assert_eq!(error.to_string(), format!("nats://localhost/B: {says}"));
+    assert_eq!(error.to_string(), format!("nats://localhost/B: {message}"));
 }
 
 #[test]
@@ -93,17 +90,17 @@ fn secrets_are_never_shown() {
         "postgres://me@localhost/db?password=secret&sslmode=sometimes",
         "postgres://me@localhost/db?sslpassword=secret&port=x",
     ] {
-        let told = match LockUrl::from_str(url) {
+        let shown = match LockUrl::from_str(url) {
             Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.targets()),
             Err(error) => format!("{error} {error:?}"),
         };
-        assert!(!told.contains("secret"), "{told}");
+        assert!(!shown.contains("secret"), "{shown}");
     }
 }
 
 #[cfg(feature = "nats")]
 #[test]
-fn servers_of_nats_are_taken_apart() {
+fn nats_servers_are_parsed() {
     let place = |url: &str| format!("{:?}", LockUrl::from_str(url).map(|url| url.members));
     assert!(
         place("nats://a:4222,b:4223/MY_BUCKET?ttl=5s").contains("nats://a:4222,b:4223/MY_BUCKET")
@@ -119,10 +116,10 @@ fn options_of_kubernetes_are_checked() {
     LockUrl::from_str("kubernetes:").unwrap();
     LockUrl::from_str("kubernetes:prod?context=staging").unwrap();
     LockUrl::from_str("kubernetes:prod?kind=configmap&object=my-app&lease=5s").unwrap();
-    for (url, says) in [
+    for (url, message) in [
         (
             "kubernetes:a/b",
-            "\"a/b\" cannot be the name of a namespace: up to 63 of the letters a-z, 0-9 and '-', which stands at neither end",
+            "\"a/b\" cannot be the name of a namespace: up to 63 of the letters a-z, 0-9 and '-', with no '-' at either end",
         ),
         ("kubernetes:?kind=pod", "kind is lease, configmap or endpoints"),
         (
@@ -130,7 +127,7 @@ fn options_of_kubernetes_are_checked() {
             "a lease of 1.5s is not a whole number of seconds, at least one",
         ),
     ] {
-        assert_eq!(refused(url).1, format!("{url}: {says}"));
+        assert_eq!(refused(url).1, format!("{url}: {message}"));
     }
 }
 
@@ -167,7 +164,7 @@ async fn several_urls_are_all_of_their_locks() {
 }
 
 proptest! {
-    /// It comes from configuration, and from whoever writes that.
+    /// The text is untrusted: it comes from configuration.
     #[test]
     fn any_text_is_a_lock_or_refused_in_one_line(
         scheme in prop::sample::select(vec![
@@ -197,7 +194,7 @@ proptest! {
         prop_assert!(!shown.contains("hidden"), "{}", shown);
     }
 
-    /// Whatever a program takes from its configuration.
+    /// The durations are untrusted, too.
     #[test]
     fn any_durations_are_taken_or_refused(
         spans in prop::collection::vec((prop_oneof![Just(0), Just(1), Just(60), Just(3600), Just(u64::MAX), any::<u64>()], 0_u32..1_000_000_000), 6),

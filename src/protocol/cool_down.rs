@@ -5,6 +5,7 @@
 //! process shows nothing.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use super::choria;
@@ -51,6 +52,20 @@ pub enum WaitReason {
     OwnEarlierTerm,
     /// The configured [`CoolDown`].
     Policy,
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NothingToWaitFor => "no earlier holder can still be leading",
+            Self::SeenLease => "the lease of an earlier holder that was seen",
+            Self::UnknownHolder => "an earlier holder of which too little is known",
+            Self::ChoriaCandidate => "a candidate of Choria's that may still lead",
+            Self::PassedOn => "the rest of the wait of the last holder",
+            Self::OwnEarlierTerm => "an earlier write or term of this candidate",
+            Self::Policy => "the configured cool-down",
+        })
+    }
 }
 
 /// An instant before which a winner must not lead, and why.

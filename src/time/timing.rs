@@ -15,9 +15,9 @@ pub const MIN_RENEWAL: Duration = Duration::from_millis(100);
 /// hundred still agree on who may lead. (NTP slews a clock by at most one part in two thousand.)
 pub(crate) const DRIFT_DIVISOR: u32 = 250;
 
-/// How long a campaign's writes last, and how it renews them.
+/// How long the writes of a candidate last, and when it renews them.
 ///
-/// All of it counts from the instant *before* a write is sent, on the campaigner's own [`Clock`](crate::time::clock::Clock).
+/// All of it counts from the instant *before* a write is sent, on the candidate's own [`Clock`](crate::time::clock::Clock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timing {
@@ -36,7 +36,7 @@ pub struct TimingOptions {
     pub renewal: Option<Duration>,
     /// How long guarded work may take to stop. Default: a sixth of the lease.
     pub grace: Option<Duration>,
-    /// Whether Choria's campaigners stand in the same election: then the right to lead ends 0.75 of the lock's
+    /// Whether Choria's candidates take part in the same election: then the right to lead ends 0.75 of the lock's
     /// longest lease after a write at the latest, before any of theirs can have won.
     pub with_choria: bool,
 }
@@ -106,7 +106,7 @@ impl Timing {
         (self.lease / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
     }
 
-    /// How long a holder that gave up its office of itself, or was deposed, lets others go first: a third of the lease,
+    /// How long a former leader that stepped down by itself, or was evicted, lets others go first: a third of the lease,
     /// at most 5 s.
     pub fn yield_delay(&self) -> Duration {
         (self.lease / 3).min(Duration::from_secs(5))
@@ -118,7 +118,7 @@ pub(crate) fn with_drift(wait: Duration) -> Duration {
     wait.saturating_add(wait / DRIFT_DIVISOR)
 }
 
-/// Of a lease that may be as long as a server's answer says, so without overflow.
+/// Without overflow: a server's response may contain a lease of any length.
 pub(crate) fn three_quarters(lease: Duration) -> Duration {
     lease - lease / 4
 }
@@ -173,7 +173,7 @@ pub enum TimingError {
         /// The bound.
         least: Duration,
     },
-    /// A renewal that would come after the work was told to stop.
+    /// A renewal that would be due after the work must stop.
     #[error(
         "a renewal every {renewal:?} comes too late: the lease less drift and grace is {limit:?}"
     )]

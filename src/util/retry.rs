@@ -1,4 +1,4 @@
-//! Pauses between attempts at what a server did not answer.
+//! Pauses between attempts at requests that a server did not answer.
 
 use std::time::Duration;
 

@@ -232,7 +232,7 @@ async fn an_object_that_is_not_a_lock_is_left_alone() {
         }
         life.make_lock(object).await;
         let error = life.campaign("first").await.fails(LifeErrorKind::Misconfigured, says).await;
-        assert!(error.to_string().contains("take another name"), "{error}");
+        assert!(error.to_string().contains("use another name"), "{error}");
         assert!(life.env.object().await.is_some());
     }
 }

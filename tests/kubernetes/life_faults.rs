@@ -107,9 +107,9 @@ async fn an_unusable_pod_is_one_clear_error() {
     life.campaign("No Pod").await.fails(LifeErrorKind::Misconfigured, "set POD_NAME").await;
     let cluster = life.cluster().await;
     let misnamed = start(leader_for_life("my_app", &cluster).pod("nobody"));
-    misnamed.fails(LifeErrorKind::Misconfigured, "no name of a Kubernetes object").await;
+    misnamed.fails(LifeErrorKind::Misconfigured, "not a valid name of a Kubernetes object").await;
     let hasty = start(life.candidate("nobody").await.poll(Duration::ZERO));
-    hasty.fails(LifeErrorKind::Misconfigured, "a poll every 0ns").await;
+    hasty.fails(LifeErrorKind::Misconfigured, "a poll interval of 0ns").await;
 }
 
 /// Who waits in a pod that goes away takes nothing any more, though its process runs on.
@@ -131,7 +131,7 @@ async fn an_api_server_that_is_restarted_is_waited_for() {
     let first = life.leader("first", None).await;
     let second = life.second("first").await;
     life.env.server.kill();
-    second.logs("cannot stand for life just now").await;
+    second.logs("checks of the lock fail").await;
     life.env.server.restart().await;
     let lost = tokio::spawn(async move {
         first.lost().await;
@@ -163,8 +163,8 @@ async fn a_silent_watch_is_covered_by_polling() {
     life.pod("second", None).await;
     let second = leader_for_life(OBJECT, &cluster).pod("second").poll(Duration::from_secs(1));
     let second = start(second);
-    second.logs("watches object=my-app").await;
-    second.logs("watches object=first").await;
+    second.logs("watch began object=my-app").await;
+    second.logs("watch began object=first").await;
     proxy.silence();
     life.delete_pod("first").await;
     assert!(second.leads().await.token() > first.token());

@@ -148,7 +148,7 @@ async fn a_probe_reads_the_state_of_a_candidate() {
     let waiting = start(candidate);
     reach(&mut status, "standing by for my-app: pod third leads").await;
     drop(waiting);
-    reach(&mut status, "not standing for my-app").await;
+    reach(&mut status, "not campaigning for my-app").await;
 }
 
 /// A Secret, and an object of a kind that the cluster was taught.

@@ -4,6 +4,7 @@
 mod conformance;
 mod guard;
 mod hints;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::raw::Raw;
 const TTL: Duration = Duration::from_secs(2);
 
 /// The log message for an unreadable entry.
-const UNREADABLE: &str = "no mark that can be read";
+const UNREADABLE: &str = "entry without a mark";
 
 /// Two candidates of one election, the first leading, and the record of their terms.
 struct Contest {

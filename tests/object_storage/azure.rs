@@ -41,7 +41,7 @@ async fn refusals_of_azure_are_reported_in_its_words() {
     assert_error(&lock.write("my_app", write(1)).await.unwrap_err(), LockErrorKind::Denied, &words);
 
     let lock = Bucket::azure(azure(port).with_container_name("elsewhere")).unwrap().lock();
-    let words = ["make the bucket", "ContainerNotFound"];
+    let words = ["create the bucket", "ContainerNotFound"];
     assert_error(
         &lock.read("my_app", TIMEOUT).await.unwrap_err(),
         LockErrorKind::Misconfigured,

@@ -104,7 +104,7 @@ async fn a_store_that_ignores_conditions_is_refused() {
     env.proxy.always("PUT", HttpFault::Respond(applied));
     let error = env.bucket().lock().write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured);
-    assert!(error.to_string().contains("does not heed If-None-Match"), "{error}");
+    assert!(error.to_string().contains("ignores If-None-Match"), "{error}");
 }
 
 /// Some stores name the version of an object to its readers, and not to its writer.

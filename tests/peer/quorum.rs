@@ -210,7 +210,7 @@ async fn an_invalid_quorum_is_refused_with_the_reason() {
     let member = || net.ours(1, 1.0);
     assert_eq!(
         refused(member().quorum(1)),
-        "a quorum of 1: it takes 2 to 31 voters, best an odd number"
+        "a quorum of 1: must be 2 to 31 voters, preferably an odd number"
     );
     assert_eq!(
         refused(member().quorum(3).lease(LEASE / 2)),

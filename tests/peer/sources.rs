@@ -83,7 +83,7 @@ async fn invalid_sources_are_refused_with_the_reason() {
     );
     assert_eq!(
         refused(member().advertise(([0, 0, 0, 0], 1))),
-        "0.0.0.0:1 cannot be advertised: nobody can send to it"
+        "0.0.0.0:1 cannot be advertised: no peer can send to it"
     );
     let _first = member().start().unwrap();
     let taken = member().start().unwrap_err();

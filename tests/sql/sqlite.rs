@@ -161,7 +161,7 @@ async fn a_file_that_cannot_be_written_is_refused() {
     drop(Sqlite::open(&path).await.unwrap());
     disk.remount_read_only();
     let error = Sqlite::open(&path).await.unwrap_err();
-    let what = "cannot be opened: see whether it and its directory may be written";
+    let what = "cannot be opened: check that it and its directory may be written";
     assert_eq!(error.to_string(), format!("{} {what}", path.display()));
     let error = Sqlite::open(disk.path().join("other.db")).await.unwrap_err();
     assert!(error.to_string().ends_with(&format!("other.db {what}")), "{error}");
@@ -187,7 +187,7 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     drop(leadership);
     let trouble = eventually("the trouble", async || second.lock_failure()).await;
     assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
-    assert!(trouble.message.contains("was deleted: put it back"), "{}", trouble.message);
+    assert!(trouble.message.contains("was deleted: restore it"), "{}", trouble.message);
     assert!(!env.path().exists());
     for file in files {
         fs::rename(aside.join(file), env.directory.path().join(file)).unwrap();

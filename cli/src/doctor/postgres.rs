@@ -23,7 +23,7 @@ const OLDEST: i32 = 120_000;
 /// How long a notification may take; candidates wait for as long.
 const MAX_DELAY: Duration = Duration::from_secs(5);
 /// The file that creates the tables.
-const FILE: &str = "sql/postgres.sql";
+const FILE: &str = "deploy/postgres.sql";
 
 /// Checks the server, then the tables.
 pub async fn check(

@@ -1,4 +1,4 @@
-//! Where the server is, and who we are: flags, variables, contexts of the `nats` program.
+//! Server and credentials: flags, variables, and contexts of the `nats` program.
 
 use incumbent_test_support::Server;
 
@@ -9,7 +9,7 @@ const USERS: &str = r#"authorization: { users: [
     { user: limited, password: p, permissions: { publish: "_INBOX.>" } },
 ] }"#;
 
-async fn guarded() -> Server {
+async fn start_with_users() -> Server {
     Server::builder().config(USERS).start().await
 }
 
@@ -20,7 +20,7 @@ fn context(url: &str, password: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_flag_beats_its_variable_which_beats_the_context() {
+async fn flag_precedes_variable_and_variable_precedes_context() {
     let (server, other) = (Server::start().await, "nats://127.0.0.1:1");
     let url = server.url();
     let shell = Shell::bare().with("NATS_URL", other);
@@ -35,7 +35,7 @@ async fn a_flag_beats_its_variable_which_beats_the_context() {
 
 #[tokio::test]
 async fn contexts_are_selected_and_named() {
-    let server = guarded().await;
+    let server = start_with_users().await;
     let shell = Shell::bare();
     shell.write(".config/nats/context/good.json", &context(&server.url(), "s3cret"));
     shell.write(".config/nats/context/bad.json", &context(&server.url(), "wr0ng"));
@@ -51,7 +51,7 @@ async fn contexts_are_selected_and_named() {
 }
 
 #[test]
-fn a_broken_context_is_one_clear_line_without_secrets() {
+fn broken_context_is_reported_in_one_line_without_secrets() {
     let shell = Shell::bare();
     shell.write(".config/nats/context/junk.json", "{\"password\": s3cret");
     shell.write(".config/nats/context/typo.json", "{\"pasword\": \"s3cret\"}");
@@ -59,7 +59,7 @@ fn a_broken_context_is_one_clear_line_without_secrets() {
     shell.write(".config/nats/context/vault.json", "{\"creds\": \"op://s3cret\"}");
     std::fs::create_dir_all(shell.home().join(".config/nats/context/dir.json")).unwrap();
     std::fs::write(shell.home().join(".config/nats/context/bin.json"), [0xff, 0xfe]).unwrap();
-    for (name, told) in [
+    for (name, expected) in [
         ("junk", "not JSON at line 1"),
         ("typo", "unknown field \"pasword\""),
         ("kind", "field \"user\" is of the wrong type"),
@@ -70,7 +70,7 @@ fn a_broken_context_is_one_clear_line_without_secrets() {
         ("../junk", "not a valid context name"),
     ] {
         let (line, code) = shell.refusal(&["kv", "ls", "--context", name]);
-        assert!(line.contains(told) && !line.contains("s3cret"), "{line}");
+        assert!(line.contains(expected) && !line.contains("s3cret"), "{line}");
         assert_eq!(code, 2, "{line}");
     }
     shell.write(".config/nats/context.txt", "absent");
@@ -80,8 +80,8 @@ fn a_broken_context_is_one_clear_line_without_secrets() {
 }
 
 #[tokio::test]
-async fn users_passwords_and_tokens_are_taken_from_anywhere() {
-    let server = guarded().await;
+async fn user_password_and_token_come_from_flag_url_or_variable() {
+    let server = start_with_users().await;
     let url = server.url();
     let shell = Shell::bare().with("NATS_URL", &url);
     let good = ["kv", "ls", "--names", "--user", "u", "--password", "s3cret"];
@@ -101,17 +101,17 @@ async fn users_passwords_and_tokens_are_taken_from_anywhere() {
 }
 
 #[tokio::test]
-async fn files_that_are_not_what_they_should_be_are_named() {
+async fn invalid_credential_files_are_named() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.write("junk", "s3cret");
-    for (flag, told) in [
+    for (flag, expected) in [
         ("--creds", "no credentials in junk"),
         ("--nkey", "no NKey seed in junk"),
         ("--tlscert", "requires its key"),
     ] {
         let (line, code) = shell.refusal(&["kv", "ls", flag, "junk"]);
-        assert!(line.contains(told) && !line.contains("s3cret"), "{line}");
+        assert!(line.contains(expected) && !line.contains("s3cret"), "{line}");
         assert_eq!(code, 2, "{line}");
     }
     for flag in ["--creds", "--nkey", "--tlsca"] {
@@ -122,7 +122,7 @@ async fn files_that_are_not_what_they_should_be_are_named() {
 }
 
 #[tokio::test]
-async fn an_address_never_shows_its_password() {
+async fn address_is_shown_without_its_password() {
     let shell = Shell::bare();
     let (line, code) = shell.refusal(&["kv", "ls", "-s", "nats://u:s3cret@127.0.0.1:1"]);
     assert!(line.contains("127.0.0.1:1") && !line.contains("s3cret"), "{line}");
@@ -131,24 +131,27 @@ async fn an_address_never_shows_its_password() {
     assert!(line.contains("address") && !line.contains("s3cret"), "{line}");
     assert_eq!(code, 2);
     let help = Shell::bare().with("NATS_URL", "nats://u:s3cret@h").run(&["kv", "ls", "--help"]);
-    assert!(!help.out.contains("s3cret"), "{}", help.out);
+    assert!(!help.stdout.contains("s3cret"), "{}", help.stdout);
 }
 
 #[tokio::test]
-async fn a_log_never_shows_a_password() {
-    let server = guarded().await;
+async fn log_never_shows_a_password() {
+    let server = start_with_users().await;
     let shell = Shell::bare().with("INCUMBENT_LOG", "trace");
     let in_address = ["kv", "ls", "-s", &server.url_as("u", "s3cret")];
     let in_flags = ["kv", "ls", "-s", &server.url(), "--user", "u", "--password", "s3cret"];
     for args in [&in_address[..], &in_flags] {
-        let told = shell.run(args);
-        assert_eq!(told.code, Some(0), "{told:?}");
-        assert!(told.error.contains("async_nats") && !told.error.contains("s3cret"), "{told:?}");
+        let output = shell.run(args);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(
+            output.stderr.contains("async_nats") && !output.stderr.contains("s3cret"),
+            "{output:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_domain_is_reached() {
+async fn jetstream_domain_is_used() {
     let server = Server::builder().domain("hub").start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--js-domain", "hub", "-q"]);
@@ -160,10 +163,10 @@ async fn a_domain_is_reached() {
 }
 
 #[tokio::test]
-async fn a_missing_right_is_told_at_once() {
-    let server = guarded().await;
+async fn missing_right_is_reported_at_once() {
+    let server = start_with_users().await;
     let shell = Shell::at(&server).with("NATS_USER", "limited").with("NATS_PASSWORD", "p");
-    // Far longer than the test may take: the refusal ends the wait.
+    // The timeout exceeds that of the test: the refusal ends the wait.
     let (line, code) = shell.refusal(&["kv", "status", "B", "--timeout", "1h"]);
     assert!(line.contains("denied") && line.contains("$JS.API.STREAM.INFO.KV_B"), "{line}");
     assert_eq!(code, 5);

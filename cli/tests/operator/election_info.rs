@@ -7,24 +7,24 @@ use crate::shell::Shell;
 const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 
 #[tokio::test]
-async fn info_shows_the_health_of_the_bucket_and_who_leads() {
+async fn info_shows_bucket_health_and_leaders() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     let mut leader = shell.start(&["campaign", "my_app", "--identity", "c1.example.net"]);
     let token = leader.line_with("won").rsplit(' ').next().unwrap().to_owned();
-    // Beside it one that Choria's campaigners made, which has no token.
+    // An entry of Choria's candidates, which has no token.
     shell.out(&["kv", "put", BUCKET, "theirs", "c2.example.net"]);
 
-    let told = shell.out(&["election", "info"]);
-    let lines: Vec<&str> = told.lines().collect();
+    let output = shell.out(&["election", "info"]);
+    let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines[0], format!("Bucket {BUCKET}, TTL 1m"));
-    assert!(lines[1].starts_with("  warning: values of another kind at theirs"), "{told}");
+    assert!(lines[1].starts_with("  warning: values of another kind at theirs"), "{output}");
     assert_eq!(lines[2], "");
     let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(cells(lines[3]), ["ELECTION", "LEADER", "SINCE", "TOKEN", "RENEWED"]);
     let ours = cells(lines[4]);
     assert_eq!(ours[..2], ["my_app", "c1.example.net"]);
-    assert!(ours.contains(&token) && lines[4].ends_with(" ago"), "{told}");
+    assert!(ours.contains(&token) && lines[4].ends_with(" ago"), "{output}");
     assert_eq!(cells(lines[5])[..4], ["theirs", "c2.example.net", "-", "-"]);
 
     let json = shell.json(&["election", "info", "my_app", "-o", "json"]);
@@ -38,15 +38,15 @@ async fn info_shows_the_health_of_the_bucket_and_who_leads() {
 }
 
 #[tokio::test]
-async fn an_address_that_a_leader_advertises_is_shown() {
+async fn advertised_address_is_shown() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
-    let said = ["--advertise", "c1.example.net:50051", "--metadata", "zone=größer"];
-    let mut leader = shell.start(&[&["campaign", "my_app"], &said[..]].concat());
+    let advertisement = ["--advertise", "c1.example.net:50051", "--metadata", "zone=größer"];
+    let mut leader = shell.start(&[&["campaign", "my_app"], &advertisement[..]].concat());
     leader.line_with("won");
-    let told = shell.out(&["election", "info"]);
-    let (heads, row) = (told.lines().nth(3).unwrap(), told.lines().nth(4).unwrap());
-    assert!(heads.ends_with("ADDRESS") && row.ends_with("  c1.example.net:50051"), "{told}");
+    let output = shell.out(&["election", "info"]);
+    let (heads, row) = (output.lines().nth(3).unwrap(), output.lines().nth(4).unwrap());
+    assert!(heads.ends_with("ADDRESS") && row.ends_with("  c1.example.net:50051"), "{output}");
     let json = shell.json(&["election", "info", "my_app", "-o", "json"]);
     let election = &json["elections"][0];
     assert_eq!(election["address"], "c1.example.net:50051");
@@ -58,14 +58,14 @@ async fn an_address_that_a_leader_advertises_is_shown() {
 }
 
 #[tokio::test]
-async fn offices_that_are_vacant_say_why() {
+async fn vacant_election_shows_its_cause() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     let mut leader = shell.start(&["campaign", "my_app"]);
     leader.line_with("won");
-    leader.end_by("TERM");
-    let told = shell.out(&["election", "list"]);
-    assert!(told.ends_with("\nmy_app    none (stopped)\n"), "{told}");
+    leader.end_with("TERM");
+    let output = shell.out(&["election", "list"]);
+    assert!(output.ends_with("\nmy_app    none (stopped)\n"), "{output}");
     let (line, code) = shell.refusal(&["election", "info", "absent"]);
     assert!(line.contains("election absent: no leader"), "{line}");
     assert_eq!(code, 3);
@@ -75,27 +75,30 @@ async fn offices_that_are_vacant_say_why() {
     assert_eq!(shell.refusal(&["election", "info", "a name"]).1, 2);
 }
 
-/// What cannot carry elections is shown, not refused: that is when one looks.
+/// A bucket that is unfit for elections is shown, not refused.
 #[tokio::test]
-async fn info_tells_what_is_wrong_with_a_bucket_without_a_ttl() {
+async fn info_reports_a_bucket_without_a_ttl() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
-    let told = shell.out(&["election", "info", "--bucket", "B"]);
-    assert!(told.contains("  critical: no TTL: a dead leader would lead for ever"), "{told}");
+    let output = shell.out(&["election", "info", "--bucket", "B"]);
+    assert!(
+        output.contains("  critical: no TTL: the entry of a dead leader would never expire"),
+        "{output}"
+    );
     let colored = shell.out(&["election", "info", "--bucket", "B", "--color", "always"]);
-    assert!(colored.contains("\u{1b}[") && !told.contains("\u{1b}["), "{colored}");
+    assert!(colored.contains("\u{1b}[") && !output.contains("\u{1b}["), "{colored}");
 }
 
-/// An identity is written by others: it must not move the cursor of those who look.
+/// An identity of another candidate must not move the cursor.
 #[tokio::test]
-async fn what_others_write_cannot_harm_a_terminal() {
+async fn control_characters_of_an_identity_are_replaced() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--election", "-q"]);
-    shell.fed(&["kv", "put", "B", "k"], b"evil\x1b[2J\nname");
+    shell.run_with_input(&["kv", "put", "B", "k"], b"evil\x1b[2J\nname");
     for args in [["election", "list"], ["election", "info"]] {
-        let told = shell.out(&[&args[..], &["--bucket", "B"]].concat());
-        assert!(told.contains("evil\u{fffd}[2J\u{fffd}name"), "{told}");
+        let output = shell.out(&[&args[..], &["--bucket", "B"]].concat());
+        assert!(output.contains("evil\u{fffd}[2J\u{fffd}name"), "{output}");
     }
 }

@@ -5,7 +5,7 @@ use incumbent_test_support::Server;
 use crate::shell::Shell;
 
 #[tokio::test]
-async fn each_change_is_told_with_its_cause() {
+async fn each_change_is_reported_with_its_cause() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     let campaign = ["campaign", "my_app", "--lease", "2s", "--identity"];
@@ -21,7 +21,7 @@ async fn each_change_is_told_with_its_cause() {
     let mut event = || serde_json::from_str::<serde_json::Value>(&json.line()).unwrap();
     assert_eq!(event()["found"], true);
 
-    first.end_by("TERM");
+    first.end_with("TERM");
     watch.line_with("my_app: no leader: first released: stopped");
     let vacant = event();
     assert_eq!((&vacant["event"], &vacant["cause"]), (&"vacant".into(), &"stopped".into()));
@@ -31,22 +31,22 @@ async fn each_change_is_told_with_its_cause() {
     second.line_with("won");
     watch.line_with("my_app: second leads with token ");
     assert_eq!(event()["leader"], "second");
-    second.end_by("KILL");
+    second.end_with("KILL");
     watch.line_with("no leader: second did not renew: expired");
     assert_eq!(event()["cause"], "expired");
 
-    // Another election of the bucket is told to those who watch them all.
+    // A watch without a name reports every election of the bucket.
     let mut other = shell.start(&["campaign", "other", "--identity", "third"]);
     other.line_with("won");
     watch.line_with("other: third leads");
     shell.out(&["kv", "del", "CHORIA_LEADER_ELECTION", "other", "--force"]);
     watch.line_with("other: no leader: third was evicted");
-    assert_eq!(watch.end_by("INT"), Some(2));
+    assert_eq!(watch.end_with("INT"), Some(2));
 }
 
-/// A bucket as a Choria broker makes it repeats nothing, and leaves nothing where an entry expired.
+/// A bucket of a Choria broker republishes nothing and leaves no marker of an expired entry.
 #[tokio::test]
-async fn a_bucket_that_tells_nothing_is_looked_at() {
+async fn bucket_without_notifications_is_polled() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--ttl", "2s", "-q"]);
@@ -57,7 +57,7 @@ async fn a_bucket_that_tells_nothing_is_looked_at() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_watched_on() {
+async fn watch_continues_after_a_server_restart() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
@@ -70,7 +70,7 @@ async fn a_server_that_comes_back_is_watched_on() {
 }
 
 #[tokio::test]
-async fn the_rights_of_an_observer_do() {
+async fn watch_needs_only_the_rights_of_an_observer() {
     let users = r#"authorization: { users: [
         { user: admin, password: p },
         { user: observer, password: p, permissions: {

@@ -1,4 +1,4 @@
-//! What scripts can rely on.
+//! Exit codes, colors, signals and closed output, on which scripts rely.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use incumbent_test_support::Server;
 use crate::shell::Shell;
 
 #[test]
-fn help_tells_the_exit_codes() {
+fn help_lists_the_exit_codes() {
     for args in [&["--help"][..], &["kv", "--help"], &["campaign", "--help"]] {
         let help = Shell::bare().out(args);
         for code in ["0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "128+n "] {
@@ -17,7 +17,7 @@ fn help_tells_the_exit_codes() {
 }
 
 #[tokio::test]
-async fn each_kind_of_failure_has_its_own() {
+async fn each_kind_of_failure_has_its_own_exit_code() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
@@ -30,23 +30,23 @@ async fn each_kind_of_failure_has_its_own() {
     assert_eq!(shell.refusal(&["kv", "ls", "-s", "127.0.0.1:1"]).1, 4);
 }
 
-/// A log that says less than it was told to is missed when it is needed.
+/// A filter that is ignored in part would suppress logs that the user needs.
 #[test]
-fn a_log_that_cannot_be_chosen_is_wrong_usage() {
-    for told in ["incumbent=loud", "=,=", "incumbent=debug,,[", "\u{1b}[31m=5"] {
-        let shell = Shell::bare().with("INCUMBENT_LOG", told);
-        let line = shell.refuses(&["kv", "ls", "-s", "127.0.0.1:1"], "INCUMBENT_LOG", 2);
+fn invalid_log_filter_is_a_usage_error() {
+    for filter in ["incumbent=loud", "=,=", "incumbent=debug,,[", "\u{1b}[31m=5"] {
+        let shell = Shell::bare().with("INCUMBENT_LOG", filter);
+        let line = shell.expect_refusal(&["kv", "ls", "-s", "127.0.0.1:1"], "INCUMBENT_LOG", 2);
         assert!(line.contains("incumbent=debug") && !line.contains('\u{1b}'), "{line}");
     }
-    for told in ["", "debug", "incumbent=trace,async_nats=off"] {
-        let shell = Shell::bare().with("INCUMBENT_LOG", told);
-        assert_eq!(shell.run(&["kv", "ls", "-s", "127.0.0.1:1"]).code, Some(4), "{told:?}");
+    for filter in ["", "debug", "incumbent=trace,async_nats=off"] {
+        let shell = Shell::bare().with("INCUMBENT_LOG", filter);
+        assert_eq!(shell.run(&["kv", "ls", "-s", "127.0.0.1:1"]).code, Some(4), "{filter:?}");
     }
 }
 
-/// Of all that is printed, logs are what is most often colored.
+/// Logs are colored by default on a terminal.
 #[tokio::test]
-async fn no_color_means_logs_too() {
+async fn no_color_applies_to_logs() {
     let server = Server::start().await;
     for (variable, flag, colored) in [
         ("NO_COLOR", "auto", false),
@@ -56,15 +56,15 @@ async fn no_color_means_logs_too() {
     ] {
         let shell = Shell::at(&server).with(variable, "1");
         let mut terminal = shell.on_terminal(&["campaign", "my_app", "-v", "--color", flag]);
-        terminal.shows("this campaigner leads");
-        let (seen, _) = terminal.interrupted();
+        terminal.wait_for("became leader");
+        let (seen, _) = terminal.interrupt();
         let styled = seen.contains("\u{1b}[32m") || seen.contains("\u{1b}[2m");
         assert_eq!(styled, colored, "{variable}, {flag}: {seen:?}");
     }
 }
 
 #[tokio::test]
-async fn without_jetstream_one_line_says_so() {
+async fn missing_jetstream_is_reported_in_one_line() {
     let server = Server::builder().without_jetstream().start().await;
     let (line, code) = Shell::at(&server).refusal(&["kv", "ls"]);
     assert!(line.contains("no response from JetStream: enable it"), "{line}");
@@ -72,7 +72,7 @@ async fn without_jetstream_one_line_says_so() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_it_as_shells_expect() {
+async fn signal_ends_the_program_as_shells_expect() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
@@ -80,12 +80,12 @@ async fn a_signal_ends_it_as_shells_expect() {
     for (name, number) in [("INT", 2), ("TERM", 15)] {
         let mut watch = shell.start(&["kv", "watch", "B"]);
         watch.line_with("B > k");
-        assert_eq!(watch.end_by(name), Some(number));
+        assert_eq!(watch.end_with(name), Some(number));
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_goes_away_is_no_failure() {
+async fn closed_output_is_not_a_failure() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);

@@ -1,24 +1,24 @@
-//! Names and values that others wrote: no terminal takes an order from them.
+//! Names and values of other programs with control sequences for terminals.
 
 use incumbent_test_support::Server;
 
-use crate::shell::{Shell, Told};
+use crate::shell::{CommandOutput, Shell};
 
-/// Clears the screen, sets the title, rings, goes back to the line's start, turns the direction, and does it all again by C1.
+/// Control sequences: clear screen, title, bell, carriage return, right-to-left override, and a C1 color.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\rroot\u{202e}\u{9b}31mx";
 
-fn raw(text: &str) -> Option<char> {
+fn control_character(text: &str) -> Option<char> {
     text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}')
 }
 
-fn is_harmless(args: &[&str], told: &Told) {
-    for text in [&told.out, &told.error] {
-        assert_eq!(raw(text), None, "{args:?}: {told:?}");
+fn assert_harmless(args: &[&str], output: &CommandOutput) {
+    for text in [&output.stdout, &output.stderr] {
+        assert_eq!(control_character(text), None, "{args:?}: {output:?}");
     }
 }
 
 #[tokio::test]
-async fn no_command_prints_them_raw() {
+async fn no_command_prints_control_characters() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--history", "5", "--description", HOSTILE, "-q"]);
@@ -42,7 +42,7 @@ async fn no_command_prints_them_raw() {
         &["doctor", "e", "--bucket", "B", "-o", "json"],
         &["election", "evict", "e", "--bucket", "B"],
     ] {
-        is_harmless(args, &shell.run(args));
+        assert_harmless(args, &shell.run(args));
     }
     for args in [
         &["kv", "watch", "B"][..],
@@ -54,45 +54,45 @@ async fn no_command_prints_them_raw() {
     ] {
         let mut running = shell.start(args);
         let line = running.line();
-        assert_eq!(raw(&line), None, "{args:?}: {line:?}");
+        assert_eq!(control_character(&line), None, "{args:?}: {line:?}");
     }
-    // What is evicted, and who came in its place while it was asked about.
+    // The report of an eviction names the evicted leader.
     let evict = ["election", "evict", "e", "--bucket", "B", "--force", "--wait", "1s"];
-    is_harmless(&evict, &shell.run(&evict));
-    // The value byte by byte is for programs.
+    assert_harmless(&evict, &shell.run(&evict));
+    // `--raw` prints the bytes of the value.
     shell.out(&["kv", "put", "B", "e", HOSTILE]);
     assert_eq!(shell.out(&["kv", "get", "B", "e", "--raw"]), HOSTILE);
 }
 
 #[tokio::test]
-async fn a_terminal_is_asked_without_orders_from_the_leader() {
+async fn confirmation_shows_no_control_sequence_of_the_leader() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
     shell.out(&["kv", "put", "B", "e", HOSTILE]);
     let mut terminal = shell.on_terminal(&["election", "evict", "e", "--bucket", "B"]);
-    terminal.shows("who leads e? [y/N] ");
-    terminal.types("n");
-    let (mut seen, code) = terminal.ended();
+    terminal.wait_for("who leads e? [y/N] ");
+    terminal.type_line("n");
+    let (mut seen, code) = terminal.wait();
     assert_eq!(code, Some(1));
-    // Another one is there, or none, once the question is answered.
-    for (before, after, says) in
+    // The leader changes, or steps down, before the confirmation.
+    for (before, after, expected) in
         [("first", Some(HOSTILE), "took over meanwhile"), (HOSTILE, None, "stepped down by itself")]
     {
         shell.out(&["kv", "put", "B", "e", before]);
         let mut terminal = shell.on_terminal(&["election", "evict", "e", "--bucket", "B"]);
-        terminal.shows("who leads e? [y/N] ");
+        terminal.wait_for("who leads e? [y/N] ");
         match after {
             Some(next) => drop(shell.out(&["kv", "put", "B", "e", next])),
             None => drop(shell.out(&["kv", "del", "B", "e", "-f"])),
         }
-        terminal.types("y");
-        terminal.shows(says);
-        let (more, code) = terminal.ended();
+        terminal.type_line("y");
+        terminal.wait_for(expected);
+        let (more, code) = terminal.wait();
         assert!(matches!(code, Some(1 | 3)), "{more:?}");
         seen += &more;
     }
-    for order in ["\u{1b}[2J", "\u{1b}]0;", "\u{7}", "\u{202e}", "\u{9b}"] {
-        assert!(!seen.contains(order), "{order:?} in {seen:?}");
+    for sequence in ["\u{1b}[2J", "\u{1b}]0;", "\u{7}", "\u{202e}", "\u{9b}"] {
+        assert!(!seen.contains(sequence), "{sequence:?} in {seen:?}");
     }
 }

@@ -5,19 +5,19 @@ use incumbent_test_support::Server;
 use crate::shell::Shell;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_comes_back_with_its_revisions_and_settings() {
+async fn restored_bucket_has_its_revisions_and_settings() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
     // More than one chunk.
     let large: Vec<u8> =
         (0..700_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    assert_eq!(shell.fed(&["kv", "put", "B", "large"], &large).code, Some(0));
+    assert_eq!(shell.run_with_input(&["kv", "put", "B", "large"], &large).code, Some(0));
     let revision = shell.out(&["kv", "put", "B", "k", "v"]);
     let before = shell.json(&["kv", "status", "B", "-o", "json"]);
-    let told = shell.run(&["kv", "backup", "B", "saved"]);
-    assert!(told.error.starts_with("saved bucket B in saved: "), "{told:?}");
-    assert_eq!((told.out.as_str(), told.code), ("", Some(0)));
+    let output = shell.run(&["kv", "backup", "B", "saved"]);
+    assert!(output.stderr.starts_with("saved bucket B in saved: "), "{output:?}");
+    assert_eq!((output.stdout.as_str(), output.code), ("", Some(0)));
     let (line, code) = shell.refusal(&["kv", "backup", "B", "saved"]);
     assert!(line.contains("already contains a backup"), "{line}");
     assert_eq!(code, 1);
@@ -36,15 +36,15 @@ async fn a_bucket_comes_back_with_its_revisions_and_settings() {
         assert_eq!(after[field], before[field], "{field}");
     }
 
-    // On a terminal, how far it is shows while it lasts.
+    // A terminal shows the progress.
     shell.out(&["kv", "del", "B", "--force"]);
-    let (seen, code) = shell.on_terminal(&["kv", "restore", "saved"]).ended();
+    let (seen, code) = shell.on_terminal(&["kv", "restore", "saved"]).wait();
     assert!(seen.contains("/s") && seen.contains("restored bucket B"), "{seen:?}");
     assert_eq!(code, Some(0));
 }
 
 #[tokio::test]
-async fn what_cannot_be_saved_or_restored_is_one_clear_line() {
+async fn failed_backup_or_restore_is_reported_in_one_line() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     assert_eq!(shell.refusal(&["kv", "backup", "ABSENT", "saved"]).1, 3);
@@ -56,13 +56,13 @@ async fn what_cannot_be_saved_or_restored_is_one_clear_line() {
     let (line, code) = shell.refusal(&["kv", "backup", "B", "file"]);
     assert!(line.contains("cannot write"), "{line}");
     assert_eq!(code, 1);
-    for (text, told) in [("junk", "backup.json"), ("{}", "not the backup of a bucket")] {
+    for (text, expected) in [("junk", "backup.json"), ("{}", "not the backup of a bucket")] {
         shell.write("broken/backup.json", text);
         let (line, code) = shell.refusal(&["kv", "restore", "broken"]);
-        assert!(line.contains(told), "{line}");
+        assert!(line.contains(expected), "{line}");
         assert_eq!(code, 1);
     }
-    // Content that is not one.
+    // The content is not a stream.
     shell.out(&["kv", "backup", "B", "torn", "-q"]);
     shell.out(&["kv", "del", "B", "--force"]);
     shell.write("torn/stream.tar.s2", "junk");

@@ -5,10 +5,10 @@ use incumbent_test_support::Server;
 use crate::shell::Shell;
 
 #[tokio::test]
-async fn a_bucket_is_made_shown_changed_and_listed() {
+async fn bucket_is_created_shown_edited_and_listed() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
-    let made = shell.run(&[
+    let output = shell.run(&[
         "kv",
         "add",
         "B",
@@ -19,8 +19,8 @@ async fn a_bucket_is_made_shown_changed_and_listed() {
         "--description",
         "for tests",
     ]);
-    assert_eq!((made.code, made.error.as_str()), (Some(0), "created bucket B\n"));
-    assert!(made.out.contains("     Entries live: 1m\n"), "{}", made.out);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), "created bucket B\n"));
+    assert!(output.stdout.contains("     Entries live: 1m\n"), "{}", output.stdout);
     let (line, code) = shell.refusal(&["kv", "add", "B"]);
     assert!(line.contains("bucket B exists"), "{line}");
     assert_eq!(code, 1);
@@ -32,7 +32,7 @@ async fn a_bucket_is_made_shown_changed_and_listed() {
 
     let changed = shell.json(&["kv", "edit", "B", "--ttl", "30s", "-o", "json", "-q"]);
     assert_eq!(changed["ttl_seconds"], 30.0);
-    assert_eq!(changed["description"], "for tests", "what is not told stays");
+    assert_eq!(changed["description"], "for tests", "settings without a flag stay");
     let (line, code) = shell.refusal(&["kv", "edit", "B"]);
     assert!(line.contains("nothing to change"), "{line}");
     assert_eq!(code, 2);
@@ -48,9 +48,9 @@ async fn a_bucket_is_made_shown_changed_and_listed() {
     assert_eq!(shell.json(&["kv", "list", "-o", "json"]).as_array().unwrap().len(), 2);
 }
 
-/// Settings that flags do not know survive an edit: those that campaigners need.
+/// An edit keeps settings that have no flag and that candidates need.
 #[tokio::test]
-async fn a_bucket_for_elections_keeps_what_elections_need() {
+async fn edit_keeps_the_settings_that_elections_need() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "--election", "--ttl", "10s", "-q"]);
@@ -62,6 +62,6 @@ async fn a_bucket_for_elections_keeps_what_elections_need() {
     for field in ["republish", "marker_ttl_seconds", "ttl_seconds", "last_revision"] {
         assert_eq!(after[field], before[field]);
     }
-    let told = shell.run(&["kv", "add", "C", "--election", "--history", "5"]);
-    assert_eq!(told.code, Some(2), "elections need a history of one");
+    let output = shell.run(&["kv", "add", "C", "--election", "--history", "5"]);
+    assert_eq!(output.code, Some(2), "elections need a history of one");
 }

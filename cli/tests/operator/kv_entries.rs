@@ -4,7 +4,8 @@ use incumbent_test_support::Server;
 
 use crate::shell::Shell;
 
-async fn scene() -> (Server, Shell) {
+/// A server with a bucket that keeps three revisions per key.
+async fn start_env() -> (Server, Shell) {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "CHORIA_LEADER_ELECTION", "--history", "3", "-q"]);
@@ -15,7 +16,7 @@ const B: &str = "CHORIA_LEADER_ELECTION";
 
 #[tokio::test]
 async fn get_prints_what_choria_prints() {
-    let (_server, shell) = scene().await;
+    let (_server, shell) = start_env().await;
     for _ in 1..20 {
         shell.out(&["kv", "put", B, "other", "x"]);
     }
@@ -41,22 +42,22 @@ async fn get_prints_what_choria_prints() {
 
 #[tokio::test]
 async fn values_are_kept_byte_for_byte() {
-    let (_server, shell) = scene().await;
+    let (_server, shell) = start_env().await;
     let bytes = b"\x1b[31mred\x00\xc3\xa9";
-    assert_eq!(shell.fed(&["kv", "put", B, "k"], bytes).code, Some(0));
+    assert_eq!(shell.run_with_input(&["kv", "put", B, "k"], bytes).code, Some(0));
     let raw = shell.command(&["kv", "get", B, "k", "--raw"]).output().unwrap();
     assert_eq!(raw.stdout, bytes);
     let shown = shell.out(&["kv", "get", B, "k"]);
     assert!(shown.ends_with("\nG1szMW1yZWQAw6k=\n"), "{shown}");
-    assert_eq!(shell.fed(&["kv", "put", B, "k", "-"], b"\xff").code, Some(0));
+    assert_eq!(shell.run_with_input(&["kv", "put", B, "k", "-"], b"\xff").code, Some(0));
     assert_eq!(shell.json(&["kv", "get", B, "k", "-o", "json"])["value_base64"], "/w==");
-    assert_eq!(shell.fed(&["kv", "create", B, "new"], b"").code, Some(0));
+    assert_eq!(shell.run_with_input(&["kv", "create", B, "new"], b"").code, Some(0));
     assert_eq!(shell.out(&["kv", "get", B, "new", "--raw"]), "");
 }
 
 #[tokio::test]
-async fn only_the_revision_that_is_expected_is_written_over() {
-    let (_server, shell) = scene().await;
+async fn update_requires_the_expected_revision() {
+    let (_server, shell) = start_env().await;
     assert_eq!(shell.out(&["kv", "create", B, "k", "one"]), "1\n");
     let (line, code) = shell.refusal(&["kv", "create", B, "k", "two"]);
     assert!(line.contains("already exists"), "{line}");
@@ -76,8 +77,8 @@ async fn only_the_revision_that_is_expected_is_written_over() {
 }
 
 #[tokio::test]
-async fn keys_and_history_show_what_the_bucket_keeps() {
-    let (_server, shell) = scene().await;
+async fn keys_and_history_show_the_kept_entries() {
+    let (_server, shell) = start_env().await;
     assert_eq!(shell.out(&["kv", "keys", B]), "");
     for (key, value) in [("b", "1"), ("a", "1"), ("a", "2"), ("a", "3"), ("a", "4")] {
         shell.out(&["kv", "put", B, key, value]);
@@ -99,8 +100,8 @@ async fn keys_and_history_show_what_the_bucket_keeps() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_key_is_refused() {
-    let (_server, shell) = scene().await;
+async fn invalid_key_is_refused() {
+    let (_server, shell) = start_env().await;
     for key in ["", ".", "a..b", "a b", "a*", ">", "é"] {
         for args in
             [&["kv", "get", B, key][..], &["kv", "put", B, key, "v"], &["kv", "purge", B, key]]

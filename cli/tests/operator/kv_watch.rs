@@ -5,7 +5,7 @@ use incumbent_test_support::Server;
 use crate::shell::Shell;
 
 #[tokio::test]
-async fn it_prints_what_is_there_and_what_changes() {
+async fn watch_prints_present_entries_and_changes() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
@@ -25,7 +25,7 @@ async fn it_prints_what_is_there_and_what_changes() {
 }
 
 #[tokio::test]
-async fn it_ends_after_one_value_or_in_time() {
+async fn watch_ends_after_one_value_or_a_timeout() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);

@@ -1,4 +1,4 @@
-//! Locks that are named by URLs.
+//! `--lock URL`.
 
 use incumbent_test_support::{Server, eventually};
 
@@ -7,19 +7,19 @@ use crate::shell::Shell;
 const LOCK: [&str; 2] = ["--lock", "sqlite:elections.db"];
 
 #[tokio::test]
-async fn a_file_carries_elections_without_any_server() {
+async fn file_carries_elections_without_a_server() {
     let shell = Shell::bare();
     let campaign = |identity| {
         let flags = ["campaign", "my_app", "--identity", identity, "--lease", "2s"];
-        let said = ["--advertise", "c1.example.net:80"];
-        shell.start(&[&flags[..], &LOCK, &said].concat())
+        let advertisement = ["--advertise", "c1.example.net:80"];
+        shell.start(&[&flags[..], &LOCK, &advertisement].concat())
     };
     let mut first = campaign("first");
     first.line_with("won: leading with token ");
     let mut second = campaign("second");
     second.line_with("leader: first");
-    let told = shell.out(&[&["election", "info", "my_app"][..], &LOCK].concat());
-    assert!(told.starts_with("Lock sqlite:elections.db\n"), "{told}");
+    let output = shell.out(&[&["election", "info", "my_app"][..], &LOCK].concat());
+    assert!(output.starts_with("Lock sqlite:elections.db\n"), "{output}");
     let json = shell.json(&[&["election", "info", "-o", "json"][..], &LOCK].concat());
     let election = &json["elections"][0];
     assert_eq!((&election["leader"], &election["election"]), (&"first".into(), &"my_app".into()));
@@ -27,36 +27,36 @@ async fn a_file_carries_elections_without_any_server() {
 
     let mut watch = shell.start(&[&["election", "watch", "my_app"][..], &LOCK].concat());
     watch.line_with("first leads");
-    let told = shell.out(&[&["election", "evict", "my_app", "--force"][..], &LOCK].concat());
-    assert!(told.starts_with("evicted first from my_app\n"), "{told}");
-    assert!(told.contains(" leads after "), "{told}");
+    let output = shell.out(&[&["election", "evict", "my_app", "--force"][..], &LOCK].concat());
+    assert!(output.starts_with("evicted first from my_app\n"), "{output}");
+    assert!(output.contains(" leads after "), "{output}");
     first.line_with("lost: ");
     watch.line_with("leads with token ");
-    second.end_by("TERM");
-    first.end_by("TERM");
+    second.end_with("TERM");
+    first.end_with("TERM");
     eventually("no leader", async || {
-        let told = shell.out(&[&["election", "list"][..], &LOCK].concat());
-        told.ends_with("my_app    none (released)\n").then_some(())
+        let output = shell.out(&[&["election", "list"][..], &LOCK].concat());
+        output.ends_with("my_app    none (released)\n").then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_bucket_is_named_by_its_url_or_by_the_variable() {
+async fn bucket_is_named_by_url_or_variable() {
     let server = Server::start().await;
     let url = format!("{}/MINE", server.url());
     let shell = Shell::bare().with("INCUMBENT_LOCK", &*url);
     let mut leader = shell.start(&["campaign", "my_app"]);
     leader.line_with("won");
-    let told = shell.out(&["election", "list"]);
-    assert!(told.contains("my_app"), "{told}");
+    let output = shell.out(&["election", "list"]);
+    assert!(output.contains("my_app"), "{output}");
     let by_flags = ["election", "list", "--lock", "nats", "--bucket", "MINE", "--server"];
-    assert_eq!(shell.out(&[&by_flags[..], &[&server.url()]].concat()), told);
-    leader.end_by("TERM");
+    assert_eq!(shell.out(&[&by_flags[..], &[&server.url()]].concat()), output);
+    leader.end_with("TERM");
 }
 
 #[tokio::test]
-async fn both_locks_of_several_are_held() {
+async fn each_of_several_locks_is_held() {
     let server = Server::start().await;
     let shell = Shell::bare();
     let bucket = format!("{}/MINE?ttl=2s", server.url());
@@ -70,17 +70,17 @@ async fn both_locks_of_several_are_held() {
     let (line, code) = shell.refusal(&["election", "info", "--lock", &both]);
     assert!(line.contains("select one of them"), "{line}");
     assert_eq!(code, 2);
-    leader.end_by("TERM");
+    leader.end_with("TERM");
 }
 
-/// A name that is mistyped is not an election without a leader.
+/// Commands that read must not create the lock of a mistyped name.
 #[tokio::test]
-async fn who_looks_makes_nothing() {
+async fn reading_creates_nothing() {
     let server = Server::start().await;
     let shell = Shell::bare();
     let bucket = format!("{}/ABSENT", server.url());
-    for (lock, says, code) in
-        [("sqlite:absent.db", "absent.db is not there", 1), (&*bucket, "ABSENT", 3)]
+    for (lock, expected, code) in
+        [("sqlite:absent.db", "absent.db does not exist", 1), (&*bucket, "ABSENT", 3)]
     {
         for command in [
             &["election", "list"][..],
@@ -88,43 +88,44 @@ async fn who_looks_makes_nothing() {
             &["campaign", "a", "--no-create"],
         ] {
             let (line, exit) = shell.refusal(&[command, &["--lock", lock]].concat());
-            assert!(line.contains(says), "{line}");
+            assert!(line.contains(expected), "{line}");
             assert_eq!(exit, code, "{line}");
         }
     }
     assert!(!shell.home().join("absent.db").exists());
 }
 
-/// Whatever the lock: a server that accepts connections and says nothing.
+/// The server accepts connections and sends nothing.
 #[test]
-fn a_server_that_never_answers_is_given_up_after_the_timeout() {
+fn silent_server_fails_after_the_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let shell = Shell::bare();
     for lock in [format!("nats://{address}/B"), format!("postgres://me@{address}/db")] {
         for command in [&["election", "info", "e"][..], &["campaign", "e"]] {
             let args = [command, &["--timeout", "300ms", "--lock", &lock]].concat();
-            shell.refuses(&args, "no response within 300ms", 4);
+            shell.expect_refusal(&args, "no response within 300ms", 4);
         }
     }
 }
 
 #[test]
-fn a_store_that_is_not_asked_for_want_of_credentials_is_not_blamed() {
-    // Nobody gives any there.
-    let nobody = "127.0.0.1:1";
-    let shell = Shell::bare().with("GCE_METADATA_HOST", nobody).with("GCE_METADATA_IP", nobody);
+fn missing_credentials_are_reported_before_any_request() {
+    // No metadata server issues credentials at this address.
+    let unreachable = "127.0.0.1:1";
+    let shell =
+        Shell::bare().with("GCE_METADATA_HOST", unreachable).with("GCE_METADATA_IP", unreachable);
     let (line, code) = shell.refusal(&["election", "info", "a", "--lock", "gs://bucket"]);
     assert!(line.contains("the object gs://bucket/a: there are no credentials for it"), "{line}");
     assert_eq!(code, 4);
 }
 
 #[test]
-fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
+fn invalid_url_is_refused_in_one_line_without_its_secret() {
     let shell = Shell::bare();
     let refused =
         |lock: &str| shell.refusal(&["campaign", "my_app", "--timeout", "1s", "--lock", lock]);
-    for (lock, says, code) in [
+    for (lock, expected, code) in [
         ("mysql:x", "no lock has the scheme \"mysql\"", 2),
         ("bucket", "use nats, kubernetes, or a URL such as sqlite:PATH", 2),
         ("sqlite:", "it names no file, as sqlite:elections.db does", 2),
@@ -139,7 +140,7 @@ fn what_names_no_lock_is_refused_in_one_line_without_its_secret() {
         ("sqlite:absent/x.db", "there is no directory for absent/x.db", 1),
     ] {
         let (line, exit) = refused(lock);
-        assert!(line.contains(says) && !line.contains("s3cret"), "{line}");
+        assert!(line.contains(expected) && !line.contains("s3cret"), "{line}");
         assert_eq!(exit, code, "{line}");
     }
     let (line, code) = shell.refusal(&["campaign", "a", "--lock", "sqlite:a.db", "--bucket", "B"]);

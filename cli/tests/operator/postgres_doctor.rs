@@ -2,76 +2,89 @@
 
 use incumbent_test_support::{Pooler, PostgresServer, eventually};
 
-use crate::doctor::{doctor, line};
+use crate::doctor::{doctor, expect_line};
 use crate::shell::Shell;
 
 const FILE: &str = include_str!("../../../deploy/postgres.sql");
-/// What docs/sql.md has an administrator grant.
+/// The grants of a candidate in docs/sql.md.
 const GRANTS: [&str; 2] = [
-    "GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO campaigner",
-    "GRANT SELECT ON incumbent_settings TO campaigner",
+    "GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO candidate",
+    "GRANT SELECT ON incumbent_settings TO candidate",
 ];
 
 #[tokio::test]
-async fn a_database_is_judged_by_what_elections_need_of_it() {
+async fn database_is_checked_for_the_needs_of_elections() {
     let server = PostgresServer::start(&["fsync=on"]).await;
     let shell = Shell::bare();
     let admin = server.url("postgres");
-    let told = doctor(&shell, &["--lock", &admin], 0);
-    line(&told, "ok       server ", ", a primary");
-    line(&told, "ok       clock ", "off the server's");
-    line(&told, "ok       round trip ", "with a lease of 1m");
-    line(&told, "ok       tables ", "none yet: the first candidate creates them, in schema public");
-    line(&told, "unknown  rights ", "rights on tables that do not exist");
-    line(&told, "ok       durability ", "writes are synced to disk, and there is no replica");
-    line(&told, "ok       hints ", "notifications arrive");
+    let report = doctor(&shell, &["--lock", &admin], 0);
+    expect_line(&report, "ok       server ", ", a primary");
+    expect_line(&report, "ok       clock ", "off the server's");
+    expect_line(&report, "ok       round trip ", "with a lease of 1m");
+    expect_line(
+        &report,
+        "ok       tables ",
+        "none yet: the first candidate creates them, in schema public",
+    );
+    expect_line(&report, "unknown  rights ", "rights on tables that do not exist");
+    expect_line(
+        &report,
+        "ok       durability ",
+        "writes are synced to disk, and there is no replica",
+    );
+    expect_line(&report, "ok       hints ", "notifications arrive");
     let none = "SELECT 1 / (to_regclass('incumbent_elections') IS NULL)::integer";
-    server.sql("postgres", &[none, "CREATE ROLE campaigner LOGIN"]);
+    server.sql("postgres", &[none, "CREATE ROLE candidate LOGIN"]);
 
-    // Who may not make them is told which file does.
-    let campaigner = server.url_as("campaigner", "postgres");
-    let told = doctor(&shell, &["--lock", &campaigner], 2);
-    line(
-        &told,
+    // A user without the right to create tables is referred to the file that creates them.
+    let candidate = server.url_as("candidate", "postgres");
+    let report = doctor(&shell, &["--lock", &candidate], 2);
+    expect_line(
+        &report,
         "error    tables ",
-        "none, and this user may not create them; run sql/postgres.sql as a user that may create tables",
+        "none, and this user may not create them; run deploy/postgres.sql as a user that may create tables",
     );
     server.sql("postgres", &[FILE]);
-    let told = doctor(&shell, &["--lock", &campaigner], 2);
-    let needs = line(&told, "error    rights ", "a candidate needs SELECT on incumbent_elections");
+    let report = doctor(&shell, &["--lock", &candidate], 2);
+    let needs =
+        expect_line(&report, "error    rights ", "a candidate needs SELECT on incumbent_elections");
     assert!(needs.contains("GRANT INSERT ON incumbent_elections TO"), "{needs}");
     server.sql("postgres", &GRANTS);
-    let told = doctor(&shell, &["--lock", &campaigner, "my_app"], 0);
-    line(&told, "ok       tables ", "complete, in schema public");
-    line(&told, "ok       rights ", "all rights of a candidate");
+    let report = doctor(&shell, &["--lock", &candidate, "my_app"], 0);
+    expect_line(&report, "ok       tables ", "complete, in schema public");
+    expect_line(&report, "ok       rights ", "all rights of a candidate");
     let history = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC";
-    // The tables' owner is told of the server on behalf of all.
+    // The function reads the identity of the server with the rights of its owner.
     let owned_by = |role| format!("ALTER FUNCTION incumbent_incarnation() OWNER TO {role}");
-    server.sql("postgres", &[history, &owned_by("campaigner")]);
-    let told = doctor(&shell, &["--lock", &campaigner], 1);
-    line(&told, "warning  tables ", "grant EXECUTE on pg_control_system");
+    server.sql("postgres", &[history, &owned_by("candidate")]);
+    let report = doctor(&shell, &["--lock", &candidate], 1);
+    expect_line(&report, "warning  tables ", "grant EXECUTE on pg_control_system");
     server.sql(
         "postgres",
         &[
             "GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC",
             &owned_by("postgres"),
-            "REVOKE UPDATE ON incumbent_elections FROM campaigner",
+            "REVOKE UPDATE ON incumbent_elections FROM candidate",
         ],
     );
-    let told = doctor(&shell, &["--lock", &campaigner], 2);
-    line(
-        &told,
+    let report = doctor(&shell, &["--lock", &candidate], 2);
+    expect_line(
+        &report,
         "error    rights ",
         "a candidate needs UPDATE on incumbent_elections; GRANT UPDATE ON",
     );
-    line(&told, "ok       rights ", "all rights of an observer");
-    doctor(&shell, &["--lock", &campaigner, "--role", "observer"], 0);
-    let told = doctor(&shell, &["--lock", &admin, "--lease", "2m"], 2);
-    line(&told, "error    round trip ", "see --lease");
+    expect_line(&report, "ok       rights ", "all rights of an observer");
+    doctor(&shell, &["--lock", &candidate, "--role", "observer"], 0);
+    let report = doctor(&shell, &["--lock", &admin, "--lease", "2m"], 2);
+    expect_line(&report, "error    round trip ", "see --lease");
 
     server.sql("postgres", &["ALTER TABLE incumbent_elections DISABLE TRIGGER incumbent_guard"]);
-    let told = doctor(&shell, &["--lock", &admin], 2);
-    line(&told, "error    tables ", "a table, a function or a trigger is missing in schema public");
+    let report = doctor(&shell, &["--lock", &admin], 2);
+    expect_line(
+        &report,
+        "error    tables ",
+        "a table, a function or a trigger is missing in schema public",
+    );
     server.sql(
         "postgres",
         &[
@@ -79,59 +92,67 @@ async fn a_database_is_judged_by_what_elections_need_of_it() {
             "UPDATE incumbent_settings SET version = 9",
         ],
     );
-    let told = doctor(&shell, &["--lock", &admin], 2);
-    line(&told, "error    tables ", "are of version 9, and version 1 is understood");
+    let report = doctor(&shell, &["--lock", &admin], 2);
+    expect_line(&report, "error    tables ", "are of version 9, and version 1 is supported");
 }
 
 #[tokio::test]
-async fn a_replica_and_what_follows_a_primary_are_told() {
+async fn replica_and_durability_of_a_primary_are_reported() {
     let server = PostgresServer::start(&[]).await;
-    let told = doctor(&Shell::bare(), &["--lock", &server.url("postgres")], 1);
-    line(&told, "warning  durability ", "fsync is off: a crash of the machine may lose");
+    let report = doctor(&Shell::bare(), &["--lock", &server.url("postgres")], 1);
+    expect_line(&report, "warning  durability ", "fsync is off: a crash of the machine may lose");
     server.sql("postgres", &["ALTER SYSTEM SET fsync = on", "SELECT pg_reload_conf()"]);
     let replica = server.replica(&[]).await;
     let shell = Shell::bare();
-    let told = doctor(&shell, &["--lock", &replica.url("postgres")], 2);
-    line(&told, "error    server ", "a replica or in recovery: elections are held on the primary");
-    assert!(!told.out.contains(" hints "), "{told:?}");
+    let report = doctor(&shell, &["--lock", &replica.url("postgres")], 2);
+    expect_line(
+        &report,
+        "error    server ",
+        "a replica or in recovery: elections are held on the primary",
+    );
+    assert!(!report.stdout.contains(" hints "), "{report:?}");
     let primary = server.url("postgres");
     let first = eventually("the replica follows", async || {
-        let told = shell.run(&["doctor", "--lock", &primary]);
-        told.out.contains("1 asynchronous replicas").then_some(told)
+        let report = shell.run(&["doctor", "--lock", &primary]);
+        report.stdout.contains("1 asynchronous replicas").then_some(report)
     });
-    let told = first.await;
-    assert_eq!(told.code, Some(1));
-    line(&told, "warning  durability ", "set synchronous_standby_names");
+    let report = first.await;
+    assert_eq!(report.code, Some(1));
+    expect_line(&report, "warning  durability ", "set synchronous_standby_names");
     server.sql(
         "postgres",
         &["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"],
     );
-    eventually("it waits for its replica", async || {
-        let told = shell.run(&["doctor", "--lock", &primary]);
-        told.out.contains("replicas have every acknowledged write").then_some(())
+    eventually("commits wait for the replica", async || {
+        let report = shell.run(&["doctor", "--lock", &primary]);
+        report.stdout.contains("replicas have every acknowledged write").then_some(())
     })
     .await;
-    let told =
+    let report =
         doctor(&shell, &["--lock", &format!("{primary}&options=-csynchronous_commit=off")], 1);
-    line(&told, "warning  durability ", "set it to remote_apply");
+    expect_line(&report, "warning  durability ", "set it to remote_apply");
 }
 
 #[tokio::test]
-async fn a_pooler_is_told_by_the_notifications_that_it_loses() {
+async fn pooler_that_loses_notifications_is_a_warning() {
     let server = PostgresServer::start(&["fsync=on"]).await;
     let pooler = Pooler::start(&server, "postgres").await;
-    let told = doctor(&Shell::bare(), &["--lock", &pooler.url("postgres")], 1);
-    line(&told, "warning  hints ", "as behind a pooler in transaction mode: standbys poll");
-    line(&told, "ok       server ", ", a primary");
+    let report = doctor(&Shell::bare(), &["--lock", &pooler.url("postgres")], 1);
+    expect_line(
+        &report,
+        "warning  hints ",
+        "as behind a pooler in transaction mode: standbys poll",
+    );
+    expect_line(&report, "ok       server ", ", a primary");
 }
 
 #[tokio::test]
-async fn no_server_is_a_finding_without_its_secret() {
+async fn unreachable_server_is_a_finding_without_its_secret() {
     let shell = Shell::bare();
     let lock = "postgres://me:s3cret@127.0.0.1:1/db";
-    let told = doctor(&shell, &["--lock", lock], 2);
-    line(&told, "error    server ", "no connection to 127.0.0.1:1/db");
-    assert!(!format!("{told:?}").contains("s3cret"), "{told:?}");
-    let (told, code) = shell.refusal(&["doctor", "--lock", lock, "--monitor", "127.0.0.1:8222"]);
-    assert_eq!((&*told, code), ("incumbent: --monitor requires --lock nats", 2));
+    let report = doctor(&shell, &["--lock", lock], 2);
+    expect_line(&report, "error    server ", "no connection to 127.0.0.1:1/db");
+    assert!(!format!("{report:?}").contains("s3cret"), "{report:?}");
+    let (line, code) = shell.refusal(&["doctor", "--lock", lock, "--monitor", "127.0.0.1:8222"]);
+    assert_eq!((&*line, code), ("incumbent: --monitor requires --lock nats", 2));
 }

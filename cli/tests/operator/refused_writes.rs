@@ -1,4 +1,4 @@
-//! A store that answers reads and refuses every write.
+//! A store that serves reads and refuses every write.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use incumbent_test_support::eventually;
 
-use crate::objects_doctor::{shell_at, versitygw};
+use crate::object_storage_doctor::{shell_at, versitygw};
 
-/// Passes on what reads, and refuses what writes; counts that.
+/// A proxy that forwards reads, and refuses and counts writes.
 fn read_only(server: u16) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -24,7 +24,7 @@ fn read_only(server: u16) -> (u16, Arc<AtomicUsize>) {
     (port, refused)
 }
 
-/// One request a connection.
+/// Serves one request per connection.
 fn serve(mut client: TcpStream, server: u16, refused: &AtomicUsize) -> Option<()> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -38,9 +38,9 @@ fn serve(mut client: TcpStream, server: u16, refused: &AtomicUsize) -> Option<()
         let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
         let mut body = vec![0; length?.trim().parse().ok()?];
         client.read_exact(&mut body).ok()?;
-        let answer =
+        let response =
             "HTTP/1.1 405 Method Not Allowed\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        return client.write_all(answer.as_bytes()).ok();
+        return client.write_all(response.as_bytes()).ok();
     }
     let head = String::from_utf8(head).ok()?.replacen("\r\n", "\r\nconnection: close\r\n", 1);
     let mut upstream = TcpStream::connect(("127.0.0.1", server)).ok()?;
@@ -49,7 +49,7 @@ fn serve(mut client: TcpStream, server: u16, refused: &AtomicUsize) -> Option<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_says_once_what_fails_and_who_led() {
+async fn campaign_reports_each_lock_failure_once() {
     let (store, shell) = versitygw().await;
     let lock = "s3://bucket?longest-lease=2s";
     let campaign = |identity| ["campaign", "my_app", "--lock", lock, "--identity", identity];
@@ -57,23 +57,26 @@ async fn a_campaign_says_once_what_fails_and_who_led() {
     first.line_with("won");
     let (port, refused) = read_only(store.port());
     let second = shell_at(port);
-    let said = second.home().join("said");
+    let file = second.home().join("output");
     let mut command = second.command(&campaign("v1"));
-    command.stdout(std::fs::File::create(&said).expect("a file"));
+    command.stdout(std::fs::File::create(&file).expect("a file"));
     let mut child = command.spawn().expect("it starts");
-    let read = || std::fs::read_to_string(&said).expect("text");
-    eventually("it sees who leads", async || read().contains("leader: v0").then_some(())).await;
-    drop(first); // killed: nobody writes any more
-    eventually("it has tried often", async || (refused.load(Ordering::SeqCst) > 5).then_some(()))
+    let read = || std::fs::read_to_string(&file).expect("text");
+    eventually("the leader is reported", async || read().contains("leader: v0").then_some(()))
         .await;
-    let said = read();
+    drop(first); // killed: no candidate writes any more
+    eventually("several writes were refused", async || {
+        (refused.load(Ordering::SeqCst) > 5).then_some(())
+    })
+    .await;
+    let output = read();
     child.kill().expect("it runs");
     child.wait().expect("an end");
-    // On a busy machine a read may come too late as well, which is another failure.
+    // On a busy machine a read may time out as well, which is another failure.
     let (leaders, failures): (Vec<&str>, Vec<&str>) =
-        said.lines().partition(|line| line.starts_with("leader: "));
-    assert_eq!(leaders, ["leader: v0", "leader: none"], "{said}");
+        output.lines().partition(|line| line.starts_with("leader: "));
+    assert_eq!(leaders, ["leader: v0", "leader: none"], "{output}");
     let write = "lock failing: write of the object s3://bucket/my_app: 405 Method Not Allowed";
-    assert!(failures.contains(&write), "{said}");
-    assert!(failures.len() < 5, "{said}");
+    assert!(failures.contains(&write), "{output}");
+    assert!(failures.len() < 5, "{output}");
 }

@@ -1,4 +1,4 @@
-//! A shell: the program with an environment of its own, on pipes or on a terminal.
+//! The program in its own environment, on pipes or on a terminal.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,36 +12,37 @@ use incumbent_test_support::Server;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
-/// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit of every wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An environment without settings of the one who runs the tests.
+/// An environment and a home directory, without settings of the user who runs the tests.
 pub struct Shell {
     home: TempDir,
     server: Option<String>,
     variables: Vec<(String, String)>,
 }
 
-/// What a command printed, and how it ended.
+/// Standard output, standard error and exit code of a command.
 #[derive(Debug)]
-pub struct Told {
-    pub out: String,
-    pub error: String,
+pub struct CommandOutput {
+    pub stdout: String,
+    pub stderr: String,
     pub code: Option<i32>,
 }
 
 impl Shell {
-    /// One in which no server is named.
+    /// A shell without a server.
     pub fn bare() -> Self {
         let home = TempDir::with_prefix("incumbent-shell-").expect("a temporary directory");
         Self { home, server: None, variables: Vec::new() }
     }
 
-    /// One whose NATS_URL is this server.
+    /// A shell whose NATS_URL is this server.
     pub fn at(server: &Server) -> Self {
         Self { server: Some(server.url()), ..Self::bare() }
     }
 
+    /// Sets an environment variable.
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
         self
@@ -70,12 +71,12 @@ impl Shell {
     }
 
     /// Runs a command to its end.
-    pub fn run(&self, args: &[&str]) -> Told {
-        // One that hangs is a failure, not a test that never ends.
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        // A command that hangs fails the test.
         let program = self.command(args);
         let mut command = Command::new("timeout");
         command
-            .arg(PATIENCE.as_secs().to_string())
+            .arg(TIMEOUT.as_secs().to_string())
             .arg(program.get_program())
             .args(args)
             .env_clear();
@@ -84,32 +85,37 @@ impl Shell {
         command.output().expect("timeout and the program start").into()
     }
 
-    /// Runs a command for so long at the most, with nobody who reads on once a line was printed; what it printed may be cut.
-    pub fn briefly(&self, args: &[&str], limit: Duration) -> Told {
+    /// Runs a command for at most `limit`, and closes its standard output after one line. The output may be truncated.
+    pub fn run_for(&self, args: &[&str], limit: Duration) -> CommandOutput {
         let mut command = self.command(args);
         command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = match command.spawn() {
             Ok(child) => child,
-            // No program can be given a NUL.
+            // An argument cannot contain a NUL.
             Err(error) => {
-                return Told { out: String::new(), error: error.to_string(), code: Some(2) };
+                return CommandOutput {
+                    stdout: String::new(),
+                    stderr: error.to_string(),
+                    code: Some(2),
+                };
             }
         };
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        let mut errors = child.stderr.take().expect("piped");
-        let silent = args.first() == Some(&"campaign"); // which then ends with its first line
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut stderr = child.stderr.take().expect("piped");
+        // A campaign ends when it cannot write its first line.
+        let closes_at_once = args.first() == Some(&"campaign");
         let first = std::thread::spawn(move || {
             let mut line = Vec::new();
-            if silent {
+            if closes_at_once {
                 return line;
             }
-            let _ = out.read_until(b'\n', &mut line); // then it is closed
+            let _ = stdout.read_until(b'\n', &mut line); // then the pipe is closed
             line
         });
-        let said = std::thread::spawn(move || {
-            let mut said = Vec::new();
-            let _ = errors.read_to_end(&mut said);
-            said
+        let errors = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stderr.read_to_end(&mut bytes);
+            bytes
         });
         let end = Instant::now() + limit;
         let code = loop {
@@ -124,47 +130,47 @@ impl Shell {
             }
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let out = text(first.join().expect("a line"));
-        Told { out, error: text(said.join().expect("lines")), code }
+        let stdout = text(first.join().expect("a line"));
+        CommandOutput { stdout, stderr: text(errors.join().expect("lines")), code }
     }
 
-    /// Another shell with the same server, and a home and variables of its own.
-    pub fn again(&self) -> Self {
+    /// Another shell with the same server, an empty home directory and no variables.
+    pub fn with_same_server(&self) -> Self {
         let home = TempDir::with_prefix("incumbent-shell-").expect("a temporary directory");
         Self { home, server: self.server.clone(), variables: Vec::new() }
     }
 
-    /// Runs a command that must succeed, and answers what it printed.
+    /// Runs a command that must succeed. Returns its standard output.
     pub fn out(&self, args: &[&str]) -> String {
-        let told = self.run(args);
-        assert_eq!(told.code, Some(0), "{args:?}: {told:?}");
-        told.out
+        let output = self.run(args);
+        assert_eq!(output.code, Some(0), "{args:?}: {output:?}");
+        output.stdout
     }
 
-    /// The same, read as JSON.
+    /// Runs a command that must succeed. Returns its standard output, parsed as JSON.
     pub fn json(&self, args: &[&str]) -> serde_json::Value {
         serde_json::from_str(&self.out(args)).expect("JSON")
     }
 
-    /// Runs a command that must fail with one line on standard error and nothing else; answers that and the exit code.
+    /// Runs a command that must fail with exactly one line, on standard error. Returns the line and the exit code.
     pub fn refusal(&self, args: &[&str]) -> (String, i32) {
-        let told = self.run(args);
-        assert_eq!(told.out, "", "{told:?}");
-        assert_eq!(told.error.trim_end().lines().count(), 1, "{told:?}");
-        assert!(told.error.starts_with("incumbent: "), "{told:?}");
-        (told.error.trim_end().to_owned(), told.code.expect("an exit code"))
+        let output = self.run(args);
+        assert_eq!(output.stdout, "", "{output:?}");
+        assert_eq!(output.stderr.trim_end().lines().count(), 1, "{output:?}");
+        assert!(output.stderr.starts_with("incumbent: "), "{output:?}");
+        (output.stderr.trim_end().to_owned(), output.code.expect("an exit code"))
     }
 
-    /// The same, where the line says this; answers the whole line.
-    pub fn refuses(&self, args: &[&str], says: &str, code: i32) -> String {
-        let (line, told) = self.refusal(args);
-        assert!(line.contains(says), "no {says:?}: {line}");
-        assert_eq!(told, code, "{line}");
+    /// As `refusal`, and checks that the line contains `text` and that the exit code is `code`. Returns the line.
+    pub fn expect_refusal(&self, args: &[&str], text: &str, code: i32) -> String {
+        let (line, exit_code) = self.refusal(args);
+        assert!(line.contains(text), "no {text:?}: {line}");
+        assert_eq!(exit_code, code, "{line}");
         line
     }
 
-    /// Runs a command with this on its standard input.
-    pub fn fed(&self, args: &[&str], input: &[u8]) -> Told {
+    /// Runs a command with this standard input.
+    pub fn run_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -172,14 +178,14 @@ impl Shell {
         child.wait_with_output().expect("an end").into()
     }
 
-    /// Starts a command whose output is read line by line.
+    /// Starts a command whose standard output is read line by line.
     pub fn start(&self, args: &[&str]) -> Running {
         let mut command = self.command(args);
         command.stderr(Stdio::inherit());
         self.start_command(command)
     }
 
-    /// The same with a command that was prepared.
+    /// As `start`, with a prepared command.
     pub fn start_command(&self, mut command: Command) -> Running {
         command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -188,7 +194,7 @@ impl Shell {
         Running { child, lines }
     }
 
-    /// The same with its standard error among its output, each line as a whole.
+    /// As `start`, with the lines of standard error between those of standard output.
     pub fn start_with_errors(&self, args: &[&str]) -> Running {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -210,22 +216,23 @@ impl Shell {
         let mut command = self.command(args);
         command.env("TERM", "xterm").stdin(open()).stdout(open()).stderr(open());
         let child = command.spawn().expect("the program starts");
-        drop(command); // and with it our copies of the other side, so that reading ends with the program
+        // This closes our copies of the other side, so that reading ends with the program.
+        drop(command);
         Terminal { child, controller: File::from(controller), seen: String::new() }
     }
 }
 
-impl From<Output> for Told {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
-            out: String::from_utf8(output.stdout).expect("text"),
-            error: String::from_utf8(output.stderr).expect("text"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
             code: output.status.code(),
         }
     }
 }
 
-/// A command that runs, killed when the test ends.
+/// A running command, killed when dropped.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -242,12 +249,12 @@ fn read(out: impl Read + Send + 'static, lines: Sender<String>) {
 }
 
 impl Running {
-    /// The next line that it prints.
+    /// The next line of output.
     pub fn line(&mut self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line within a minute")
+        self.lines.recv_timeout(TIMEOUT).expect("a line within a minute")
     }
 
-    /// Lines until one that holds this.
+    /// Reads lines until one that contains this text, and returns that line.
     pub fn line_with(&mut self, text: &str) -> String {
         loop {
             let line = self.line();
@@ -257,14 +264,14 @@ impl Running {
         }
     }
 
-    /// Sends it a signal as `kill` does, and answers the signal by which it says it ended.
-    pub fn end_by(mut self, signal: &str) -> Option<i32> {
+    /// Sends a signal and waits for the end. Returns the signal that ended the process.
+    pub fn end_with(mut self, signal: &str) -> Option<i32> {
         self.signal(signal);
         self.child.wait().expect("an end").signal()
     }
 
-    /// Its exit code, once it has ended by itself.
-    pub fn ended(mut self) -> Option<i32> {
+    /// Waits for the end. Returns the exit code.
+    pub fn wait(mut self) -> Option<i32> {
         self.child.wait().expect("an end").code()
     }
 
@@ -290,27 +297,27 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Waits until the terminal shows this.
-    pub fn shows(&mut self, text: &str) {
-        let end = Instant::now() + PATIENCE;
+    /// Waits until the terminal shows this text.
+    pub fn wait_for(&mut self, text: &str) {
+        let end = Instant::now() + TIMEOUT;
         while !self.seen.contains(text) {
             assert!(Instant::now() < end && self.read(), "no {text:?} in {:?}", self.seen);
         }
     }
 
     /// Types a line.
-    pub fn types(&mut self, line: &str) {
+    pub fn type_line(&mut self, line: &str) {
         writeln!(self.controller, "{line}").expect("a terminal");
     }
 
-    /// All that was shown, and the exit code.
-    pub fn ended(mut self) -> (String, Option<i32>) {
+    /// Waits for the end. Returns everything shown, and the exit code.
+    pub fn wait(mut self) -> (String, Option<i32>) {
         while self.read() {}
         (std::mem::take(&mut self.seen), self.child.wait().expect("an end").code())
     }
 
-    /// Interrupts it, and waits for the end.
-    pub fn interrupted(mut self) -> (String, Option<i32>) {
+    /// Sends SIGINT and waits for the end. Returns everything shown, and the exit code.
+    pub fn interrupt(mut self) -> (String, Option<i32>) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", "INT", &id]).status().expect("kill");
         assert!(sent.success());
@@ -318,7 +325,7 @@ impl Terminal {
         (std::mem::take(&mut self.seen), self.child.wait().expect("an end").code())
     }
 
-    /// False once nobody is left to write: a terminal says so by an error.
+    /// False once no process has the other side open, which a terminal reports as an error.
     fn read(&mut self) -> bool {
         let mut buffer = [0; 1024];
         match self.controller.read(&mut buffer) {

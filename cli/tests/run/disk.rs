@@ -5,12 +5,12 @@ use std::process::Command;
 use incumbent_test_support::eventually;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::root::{Frozen, is_root};
-use crate::scene::{Campaigner, Scene};
+use crate::env::{Candidate, TestEnv};
+use crate::root::{FreezableDisk, is_root};
 
-const TELL: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec sleep 1000";
+const SERVE: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec sleep 1000";
 
-/// From now on whoever writes the file waits for ever, as on a disk that hangs: nobody reads from the pipe that it opens.
+/// Blocks every later write of the file, as a disk that hangs does: the writer opens a pipe without a reader.
 async fn hang(file: &str) {
     eventually("no write is under way", async || {
         mkfifoat(CWD, format!("{file}.new"), Mode::RUSR | Mode::WUSR).ok()
@@ -19,51 +19,51 @@ async fn hang(file: &str) {
 }
 
 #[tokio::test]
-async fn a_term_ends_when_its_deadline_cannot_be_written() {
-    let scene = Scene::start().await;
-    let mut first = scene.run("my_app", &[], TELL);
+async fn term_ends_when_its_deadline_cannot_be_written() {
+    let env = TestEnv::start().await;
+    let mut first = env.run("my_app", &[], SERVE);
     let file = first.line().await;
-    first.says("up").await;
-    let mut second = scene.run("my_app", &[], TELL);
+    first.wait_for_line("up").await;
+    let mut second = env.run("my_app", &[], SERVE);
     hang(&file).await;
-    second.says("up").await;
-    assert_eq!(first.descendants(), [""; 0], "nothing is left when the next one starts");
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "no descendant runs when the next command starts");
     assert_eq!(first.exit_code().await, Some(1));
-    let line = first.errors();
+    let line = first.stderr();
     assert!(line.contains("cannot write the deadline file"), "{line}");
 }
 
 #[tokio::test]
-async fn a_command_that_always_runs_is_told_of_the_end() {
-    let scene = Scene::start().await;
+async fn kept_command_is_signalled_when_the_term_ends() {
+    let env = TestEnv::start().await;
     let script = "trap 'echo won' USR1; trap 'echo lost' USR2; echo $INCUMBENT_DEADLINE_FILE; \
                   while :; do sleep 0.01; done";
-    let mut first = scene.run("my_app", &["--keep-running"], script);
+    let mut first = env.run("my_app", &["--keep-running"], script);
     let file = first.line().await;
-    first.says("won").await;
-    let mut second = scene.run("my_app", &[], TELL);
+    first.wait_for_line("won").await;
+    let mut second = env.run("my_app", &[], SERVE);
     hang(&file).await;
-    first.says("lost").await;
-    second.says("up").await;
+    first.wait_for_line("lost").await;
+    second.wait_for_line("up").await;
     assert_eq!(first.exit_code().await, Some(1));
-    let line = first.errors();
+    let line = first.stderr();
     assert!(line.contains("cannot write the deadline file"), "{line}");
 }
 
-/// A real one, where a file system may be made and frozen.
+/// With a real file system, where the machine permits creating and freezing one.
 #[tokio::test]
-async fn a_file_system_that_is_frozen_ends_the_term() {
-    let Some(disk) = is_root().then(Frozen::make).flatten() else { return };
-    let scene = Scene::start().await;
-    let mut command: Command = scene.command("my_app", &[], &["sh", "-c", TELL]);
+async fn frozen_file_system_ends_the_term() {
+    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
+    let env = TestEnv::start().await;
+    let mut command: Command = env.command("my_app", &[], &["sh", "-c", SERVE]);
     command.env("TMPDIR", disk.path()).env_remove("XDG_RUNTIME_DIR");
-    let mut first = Campaigner::start(command);
+    let mut first = Candidate::start(command);
     assert!(first.line().await.starts_with(&disk.path().display().to_string()));
-    first.says("up").await;
-    let mut second = scene.run("my_app", &[], TELL);
+    first.wait_for_line("up").await;
+    let mut second = env.run("my_app", &[], SERVE);
     disk.freeze();
-    second.says("up").await;
-    assert_eq!(first.descendants(), [""; 0], "nothing is left when the next one starts");
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "no descendant runs when the next command starts");
     disk.thaw();
     assert_eq!(first.exit_code().await, Some(1));
 }

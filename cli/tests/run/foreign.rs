@@ -1,68 +1,68 @@
-//! A command that becomes another user: nothing may signal it, which is not that it has ended.
+//! A command that becomes another user, so that the guard may not signal it although it runs.
 
 use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::root::{BecomeRoot, Delegated, ForEverybody, is_root, not_of_root};
-use crate::scene::{Campaigner, Scene};
+use crate::env::{Candidate, TestEnv};
+use crate::root::{BecomeRoot, Delegated, SharedProgram, is_root, not_of_root};
 
 #[tokio::test]
-async fn one_that_may_not_be_signalled_ends_the_term_at_once_and_loudly() {
-    let Some(become_root) = is_root().then(BecomeRoot::make).flatten() else { return };
-    let scene = Scene::start().await;
+async fn command_of_another_user_ends_the_term_with_an_error() {
+    let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
+    let env = TestEnv::start().await;
     let script = format!("echo up; {} sleep 1000 2>/dev/null", become_root.prefix());
-    let program = ForEverybody::make();
-    let command = scene.command("my_app", &[], &["sh", "-c", &script]);
-    let mut run = Campaigner::start(program.as_nobody(&command));
-    run.says("up").await;
+    let program = SharedProgram::create();
+    let command = env.command("my_app", &[], &["sh", "-c", &script]);
+    let mut run = Candidate::start(program.as_nobody(&command));
+    run.wait_for_line("up").await;
     assert_eq!(run.exit_code().await, Some(1));
-    let told = run.errors();
-    assert!(told.contains("runs as another user and cannot be signalled"), "{told}");
-    assert!(told.contains("(sleep) runs as another user and cannot be signalled"), "{told}");
-    assert_eq!(run.descendants().len(), 1, "it goes on");
-    assert!(scene.holder("my_app").await.is_some(), "not released: it still works");
+    let stderr = run.stderr();
+    assert!(stderr.contains("runs as another user and cannot be signalled"), "{stderr}");
+    assert!(stderr.contains("(sleep) runs as another user and cannot be signalled"), "{stderr}");
+    assert_eq!(run.descendants().len(), 1, "the command still runs");
+    assert!(env.holder("my_app").await.is_some(), "not released: the command still runs");
 }
 
-/// The same by a signal that ends the program before anybody has looked.
+/// SIGTERM ends the program before the guard has checked the command.
 #[tokio::test]
-async fn one_that_may_not_be_signalled_is_not_taken_for_ended() {
-    let Some(become_root) = is_root().then(BecomeRoot::make).flatten() else { return };
-    let scene = Scene::start().await;
+async fn command_of_another_user_is_not_considered_ended() {
+    let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
+    let env = TestEnv::start().await;
     let script =
         format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
-    let program = ForEverybody::make();
-    let command = scene.command("my_app", &[], &["sh", "-c", &script]);
-    let mut run = Campaigner::start(program.as_nobody(&command));
-    run.says("up").await;
+    let program = SharedProgram::create();
+    let command = env.command("my_app", &[], &["sh", "-c", &script]);
+    let mut run = Candidate::start(program.as_nobody(&command));
+    run.wait_for_line("up").await;
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(1));
-    let told = run.errors();
-    assert!(told.contains("runs as another user and cannot be signalled"), "{told}");
-    assert!(scene.holder("my_app").await.is_some(), "not released: it still works");
+    let stderr = run.stderr();
+    assert!(stderr.contains("runs as another user and cannot be signalled"), "{stderr}");
+    assert!(env.holder("my_app").await.is_some(), "not released: the command still runs");
 }
 
-/// Killing the group asks for no rights.
+/// Killing the group needs no right to signal its processes.
 #[tokio::test]
-async fn a_control_group_ends_it() {
-    let Some(become_root) = is_root().then(BecomeRoot::make).flatten() else { return };
-    let Some(group) = Delegated::make() else { return };
-    let scene = Scene::start().await;
+async fn control_group_kills_a_command_of_another_user() {
+    let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
+    let Some(group) = Delegated::create() else { return };
+    let env = TestEnv::start().await;
     let script =
         format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
-    let program = ForEverybody::make();
-    let command = scene.command("my_app", &[], &["sh", "-c", &script]);
+    let program = SharedProgram::create();
+    let command = env.command("my_app", &[], &["sh", "-c", &script]);
     let mut in_group = Command::new("sh");
     in_group.args(["-c", &group.shell(), "sh"]).arg(program.path()).args(command.get_args());
     not_of_root(&mut in_group).env_remove("NATS_URL").env_remove("NATS_CREDS");
-    let mut run = Campaigner::start(in_group);
-    run.says("up").await;
-    scene.evict("my_app").await;
-    run.says("up").await;
+    let mut run = Candidate::start(in_group);
+    run.wait_for_line("up").await;
+    env.evict("my_app").await;
+    run.wait_for_line("up").await;
     let descendants = run.descendants();
     assert_eq!(descendants.len(), 1, "one at a time: {descendants:?}");
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(128 + 15));
     assert_eq!(run.descendants(), [""; 0]);
-    assert_eq!(scene.holder("my_app").await, None, "released");
+    assert_eq!(env.holder("my_app").await, None, "released");
 }

@@ -1,4 +1,4 @@
-//! The guard by itself: who started it is stopped before it could say anything more.
+//! The guard alone, without further messages from the candidate that started it.
 
 use std::io::{BufRead, BufReader, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use crate::scene::now;
+use crate::env::now;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(1));
 
-/// A guard of a command that may run from now on for so long. Killed when dropped.
+/// A guard whose command may run for a given time from now. Killed when dropped.
 struct Guard {
     child: Child,
     channel: UnixStream,
@@ -40,14 +40,14 @@ impl Guard {
         Self { child, channel: ours }
     }
 
-    /// What the command said.
+    /// The output of the command.
     fn output(&mut self) -> String {
-        let mut said = String::new();
-        self.child.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
-        said
+        let mut output = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
+        output
     }
 
-    /// What it tells first.
+    /// The first line that the guard sends.
     fn report(&self) -> String {
         let mut line = String::new();
         BufReader::new(&self.channel).read_line(&mut line).expect("a line");
@@ -63,17 +63,17 @@ impl Drop for Guard {
 }
 
 #[test]
-fn a_command_has_a_deadline_from_its_start() {
+fn command_has_a_deadline_from_its_start() {
     let mut guard = Guard::start(Duration::from_secs(1), "trap '' TERM; echo up; exec sleep 1000");
     let begun = now();
-    assert_eq!(guard.output(), "up\n", "its output ends with it");
-    assert!(now() - begun >= 0.5, "it ran until then");
+    assert_eq!(guard.output(), "up\n", "the output ends with the command");
+    assert!(now() - begun >= 0.5, "the command ran until the deadline");
     assert_eq!(guard.report(), "expired\n");
     assert!(guard.child.wait().expect("it ends").success());
 }
 
 #[test]
-fn a_command_whose_time_is_over_is_not_started() {
+fn expired_command_is_not_started() {
     let mut guard = Guard::start(Duration::ZERO, "echo up");
     assert_eq!(guard.output(), "");
     assert_eq!(guard.report(), "expired\n");

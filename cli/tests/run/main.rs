@@ -1,15 +1,15 @@
-//! `incumbent run`: a command that runs while its campaigner leads, and what becomes of all that it starts.
+//! `incumbent run`: the command of a leader, its lifetime, and the lifetime of its descendants.
 #![cfg(target_os = "linux")]
 
 mod disk;
+mod env;
 mod exits;
 mod foreign;
 mod guard;
 mod http;
-mod inherits;
-mod keep;
+mod inheritance;
+mod keep_running;
 mod root;
-mod scene;
 mod signals;
 mod stuck;
 mod systemd;

@@ -1,4 +1,4 @@
-//! What only root may do: tests that need it pass over where they are not.
+//! Fixtures that need root. Tests return early where the process is not root.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -8,26 +8,26 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Somebody who is not root.
+/// UID and GID of the Unix user `nobody`.
 pub const NOBODY: u32 = 65534;
 
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The same without the rights of root, and what goes with them.
+/// Runs the command as the user `nobody`, without the directories of root.
 pub fn as_nobody(command: &mut Command) -> &mut Command {
     not_of_root(command).uid(NOBODY).gid(NOBODY)
 }
 
-/// A name of the program that everybody reaches: root's builds may lie in its home directory.
-pub struct ForEverybody(TempDir);
+/// A path of the program that every user can reach. The build of root may be in its home directory.
+pub struct SharedProgram(TempDir);
 
-impl ForEverybody {
-    pub fn make() -> Self {
-        let place = tempfile::tempdir().expect("a directory");
-        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
-        let program = Self(place);
+impl SharedProgram {
+    pub fn create() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("ours");
+        let program = Self(directory);
         let built = env!("CARGO_BIN_EXE_incumbent");
         fs::hard_link(built, program.path())
             .or_else(|_| fs::copy(built, program.path()).map(|_| ()))
@@ -39,7 +39,7 @@ impl ForEverybody {
         self.0.path().join("incumbent")
     }
 
-    /// The same run by nobody, by this name.
+    /// The same command under this path, as the user `nobody`.
     pub fn as_nobody(&self, command: &Command) -> Command {
         let mut named = Command::new(self.path());
         named.args(command.get_args()).stdin(Stdio::null());
@@ -54,7 +54,7 @@ impl ForEverybody {
     }
 }
 
-/// The same without root's own places.
+/// Removes the directories of root from the environment of a command.
 pub fn not_of_root(command: &mut Command) -> &mut Command {
     command.env("HOME", "/").env_remove("XDG_CONFIG_HOME");
     command.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR")
@@ -66,29 +66,29 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A file system of its own, which can be frozen.
-pub struct Frozen {
-    place: TempDir,
+/// A separate file system that can be frozen.
+pub struct FreezableDisk {
+    directory: TempDir,
 }
 
-impl Frozen {
-    /// Nothing where there are no loop devices, or no such programs.
-    pub fn make() -> Option<Self> {
-        let frozen = Self { place: tempfile::tempdir().expect("a directory") };
-        let image = frozen.place.path().join("image");
+impl FreezableDisk {
+    /// `None` without loop devices or the programs for them.
+    pub fn create() -> Option<Self> {
+        let disk = Self { directory: tempfile::tempdir().expect("a directory") };
+        let image = disk.directory.path().join("image");
         fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("a file");
-        fs::create_dir(frozen.path()).expect("a directory");
-        let (image, path) = (image.display().to_string(), frozen.path().display().to_string());
-        let made = succeeds("mkfs.ext4", &["-q", &image])
+        fs::create_dir(disk.path()).expect("a directory");
+        let (image, path) = (image.display().to_string(), disk.path().display().to_string());
+        let created = succeeds("mkfs.ext4", &["-q", &image])
             && succeeds("mount", &["-o", "loop", &image, &path])
             && succeeds("fsfreeze", &["--freeze", &path])
             && succeeds("fsfreeze", &["--unfreeze", &path]);
-        fs::set_permissions(frozen.path(), Permissions::from_mode(0o777)).expect("ours");
-        made.then_some(frozen)
+        fs::set_permissions(disk.path(), Permissions::from_mode(0o777)).expect("ours");
+        created.then_some(disk)
     }
 
     pub fn path(&self) -> PathBuf {
-        self.place.path().join("disk")
+        self.directory.path().join("disk")
     }
 
     pub fn freeze(&self) {
@@ -100,24 +100,24 @@ impl Frozen {
     }
 }
 
-impl Drop for Frozen {
+impl Drop for FreezableDisk {
     fn drop(&mut self) {
         self.thaw();
         succeeds("umount", &["--lazy", &self.path().display().to_string()]);
     }
 }
 
-/// Programs that are not run as root become root by this one, as by sudo.
+/// A setuid program that makes its caller root, as sudo does.
 pub struct BecomeRoot {
-    place: TempDir,
+    directory: TempDir,
 }
 
 impl BecomeRoot {
-    /// Nothing where there is no such program, or none gets other rights by its file.
-    pub fn make() -> Option<Self> {
-        let place = tempfile::tempdir().expect("a directory");
-        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
-        let become_root = Self { place };
+    /// `None` without setpriv, or where setuid has no effect.
+    pub fn create() -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("ours");
+        let become_root = Self { directory };
         fs::copy("/usr/bin/setpriv", become_root.program()).ok()?;
         fs::set_permissions(become_root.program(), Permissions::from_mode(0o4755)).expect("ours");
         let mut test = Command::new(become_root.program());
@@ -127,21 +127,21 @@ impl BecomeRoot {
     }
 
     fn program(&self) -> PathBuf {
-        self.place.path().join("become-root")
+        self.directory.path().join("become-root")
     }
 
-    /// As the beginning of a line for a shell.
+    /// The start of a shell command line.
     pub fn prefix(&self) -> String {
         format!("{} --reuid=0", self.program().display())
     }
 }
 
-/// A control group that nobody may divide further, as systemd makes one with `Delegate=yes`.
+/// A control group delegated to the user `nobody`, as systemd does with `Delegate=yes`.
 pub struct Delegated(PathBuf);
 
 impl Delegated {
-    /// Nothing where there is no hierarchy of version 2 to write to.
-    pub fn make() -> Option<Self> {
+    /// `None` without a writable hierarchy of version 2.
+    pub fn create() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let mount = mounts.find(|fields| fields.get(2) == Some(&"cgroup2"))?;
@@ -154,7 +154,7 @@ impl Delegated {
         delegated.0.join("cgroup.kill").is_file().then_some(delegated)
     }
 
-    /// A program that runs the one behind it in this group, as nobody.
+    /// A shell script that runs its arguments in this group as the user `nobody`.
     pub fn shell(&self) -> String {
         let group = self.0.display();
         format!(

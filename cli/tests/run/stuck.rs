@@ -1,26 +1,26 @@
-//! A command that does not end when it is killed: it waits for a disk, and no signal ends such a wait.
+//! A command that SIGKILL does not end, because it waits for a disk.
 
 use rustix::process::Signal;
 
-use crate::root::{Frozen, is_root};
-use crate::scene::Scene;
+use crate::env::TestEnv;
+use crate::root::{FreezableDisk, is_root};
 
 #[tokio::test]
-async fn one_in_uninterruptible_sleep_holds_no_lease_for_ever() {
-    let Some(disk) = is_root().then(Frozen::make).flatten() else { return };
-    let scene = Scene::start().await;
+async fn command_in_uninterruptible_sleep_does_not_hold_the_lease() {
+    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
+    let env = TestEnv::start().await;
     disk.freeze();
     let script =
         format!("echo up; exec dd if=/dev/zero of={}/out 2>/dev/null", disk.path().display());
-    let mut first = scene.run("my_app", &[], &script);
-    first.says("up").await;
-    first.one_sleeps().await; // until then a signal ends it
-    let mut second = scene.run("my_app", &[], "echo up; exec sleep 1000");
+    let mut first = env.run("my_app", &[], &script);
+    first.wait_for_line("up").await;
+    first.wait_for_disk_sleep().await; // before this state a signal ends it
+    let mut second = env.run("my_app", &[], "echo up; exec sleep 1000");
     first.signal(Signal::TERM);
     assert_eq!(first.exit_code().await, Some(1));
-    let told = first.errors();
-    assert!(told.contains("(dd) was killed, and is in uninterruptible sleep"), "{told}");
-    second.says("up").await;
+    let stderr = first.stderr();
+    assert!(stderr.contains("(dd) was killed, and is in uninterruptible sleep"), "{stderr}");
+    second.wait_for_line("up").await;
     disk.thaw();
-    first.nothing_is_left().await;
+    first.wait_for_no_descendants().await;
 }

@@ -1,4 +1,4 @@
-//! What systemd is told, on a socket as its own.
+//! Notifications to systemd, received on a socket.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use rustix::process::Signal;
 use tokio::net::UnixDatagram;
 
-use crate::scene::{Campaigner, PATIENCE, Scene};
+use crate::env::{Candidate, TIMEOUT, TestEnv};
 
-/// Where systemd listens.
+/// A socket that receives notifications instead of systemd.
 struct Systemd {
     socket: UnixDatagram,
     directory: tempfile::TempDir,
@@ -21,66 +21,66 @@ impl Systemd {
         Self { socket, directory }
     }
 
-    fn starts(&self, mut service: Command) -> Campaigner {
+    fn start_service(&self, mut service: Command) -> Candidate {
         service.env("NOTIFY_SOCKET", Path::join(self.directory.path(), "notify"));
-        Campaigner::start(service)
+        Candidate::start(service)
     }
 
-    /// The lines that it is told next.
-    async fn hears(&self) -> Vec<String> {
+    /// The lines of the next notification.
+    async fn receive(&self) -> Vec<String> {
         let mut bytes = [0; 4096];
-        let heard = tokio::time::timeout(PATIENCE, self.socket.recv(&mut bytes)).await;
-        let length = heard.expect("a notification in time").expect("a notification");
+        let received = tokio::time::timeout(TIMEOUT, self.socket.recv(&mut bytes)).await;
+        let length = received.expect("a notification in time").expect("a notification");
         let text = String::from_utf8_lossy(&bytes[..length]);
         text.lines().map(str::to_owned).collect()
     }
 
-    async fn hears_that(&self, line: &str) {
-        while !self.hears().await.iter().any(|heard| heard == line) {}
+    async fn wait_for_line(&self, line: &str) {
+        while !self.receive().await.iter().any(|received| received == line) {}
     }
 }
 
 #[tokio::test]
-async fn it_is_told_when_we_campaign_who_leads_and_when_we_stop() {
-    let scene = Scene::start().await;
+async fn systemd_is_notified_of_campaign_leader_and_stop() {
+    let env = TestEnv::start().await;
     let systemd = Systemd::start();
     let script = "echo $INCUMBENT_TOKEN; echo \"<$NOTIFY_SOCKET>\"; exec sleep 1000";
     let command = ["sh", "-c", script];
     let flags = ["--identity", "c1.example.net"];
-    let mut run = systemd.starts(scene.command("my_app", &flags, &command));
-    assert_eq!(systemd.hears().await[0], "READY=1");
+    let mut run = systemd.start_service(env.command("my_app", &flags, &command));
+    assert_eq!(systemd.receive().await[0], "READY=1");
     let token = run.line().await;
-    assert_eq!(run.line().await, "<>", "the command does not speak for us");
-    systemd.hears_that(&format!("STATUS=leading with token {token}")).await;
+    assert_eq!(run.line().await, "<>", "the command does not inherit the socket");
+    systemd.wait_for_line(&format!("STATUS=leading with token {token}")).await;
 
     let other = Systemd::start();
-    let candidate = other.starts(scene.campaign("my_app", &[]));
-    assert_eq!(other.hears().await[0], "READY=1");
-    other.hears_that("STATUS=c1.example.net leads").await;
+    let candidate = other.start_service(env.campaign("my_app", &[]));
+    assert_eq!(other.receive().await[0], "READY=1");
+    other.wait_for_line("STATUS=c1.example.net leads").await;
     run.signal(Signal::TERM);
-    systemd.hears_that("STOPPING=1").await;
+    systemd.wait_for_line("STOPPING=1").await;
     assert_eq!(run.exit_code().await, Some(128 + 15));
     loop {
-        let heard = other.hears().await;
-        if heard.iter().any(|line| line.starts_with("STATUS=leading with token ")) {
+        let lines = other.receive().await;
+        if lines.iter().any(|line| line.starts_with("STATUS=leading with token ")) {
             break;
         }
     }
     candidate.signal(Signal::TERM);
-    other.hears_that("STOPPING=1").await;
+    other.wait_for_line("STOPPING=1").await;
 }
 
-/// Each line that systemd hears is an order.
+/// systemd interprets each line of a notification as an assignment.
 #[tokio::test]
-async fn a_leader_cannot_speak_for_us_by_its_name() {
-    let scene = Scene::start().await;
-    scene.put("my_app", "c1\nMAINPID=1").await;
+async fn leader_identity_cannot_inject_notifications() {
+    let env = TestEnv::start().await;
+    env.put("my_app", "c1\nMAINPID=1").await;
     let systemd = Systemd::start();
-    let _candidate = systemd.starts(scene.campaign("my_app", &[]));
+    let _candidate = systemd.start_service(env.campaign("my_app", &[]));
     loop {
-        let heard = systemd.hears().await;
-        assert!(!heard.iter().any(|line| line.starts_with("MAINPID")), "{heard:?}");
-        if heard.iter().any(|line| line.ends_with("MAINPID=1 leads")) {
+        let lines = systemd.receive().await;
+        assert!(!lines.iter().any(|line| line.starts_with("MAINPID")), "{lines:?}");
+        if lines.iter().any(|line| line.ends_with("MAINPID=1 leads")) {
             break;
         }
     }

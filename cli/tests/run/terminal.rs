@@ -1,4 +1,4 @@
-//! On a terminal: a shell with job control in a pseudo-terminal, and what a person sees and types.
+//! `incumbent` in a shell with job control, on a pseudo-terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -10,9 +10,9 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::env::{TIMEOUT, TestEnv};
 
-/// A shell on a terminal of its own.
+/// A shell on its own terminal.
 struct Shell {
     child: Child,
     keyboard: File,
@@ -28,7 +28,7 @@ impl Shell {
         let name = ptsname(&ours, Vec::new()).expect("a name");
         let name = std::ffi::OsStr::from_bytes(name.as_bytes());
         let theirs = OpenOptions::new().read(true).write(true).open(name).expect("its other end");
-        // `setsid` makes it the controlling terminal of the shell.
+        // `setsid` makes this the controlling terminal of the shell.
         let child = Command::new("setsid")
             .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
             .env("PS1", "ready$ ")
@@ -50,16 +50,16 @@ impl Shell {
             }
         });
         let mut shell = Self { child, keyboard, output, screen: String::new() };
-        shell.sees("ready$ ").await;
+        shell.wait_for("ready$ ").await;
         shell
     }
 
-    fn types(&mut self, keys: &str) {
+    fn type_keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("a terminal");
     }
 
-    /// Waits for a text after the last one that was seen.
-    async fn sees(&mut self, text: &str) {
+    /// Waits for a text after the previous one.
+    async fn wait_for(&mut self, text: &str) {
         let seen = async {
             loop {
                 if let Some(at) = self.screen.find(text) {
@@ -70,15 +70,15 @@ impl Shell {
                 self.screen.push_str(&String::from_utf8_lossy(&bytes));
             }
         };
-        let seen = tokio::time::timeout(PATIENCE, seen).await.is_ok();
+        let seen = tokio::time::timeout(TIMEOUT, seen).await.is_ok();
         assert!(seen, "never saw {text:?} on:\n{}", self.screen);
     }
 
-    /// Types a line that runs a script under an election. The shell's echo of it never looks like its output: a script
-    /// writes `U''P` for UP.
-    fn runs(&mut self, scene: &Scene, flags: &str, script: &str) {
-        let url = scene.server.url();
-        self.types(&format!("$INCUMBENT run my_app -s {url} {flags} -- sh -c \"{script}\"\n"));
+    /// Types a line that runs a script under an election. A script writes `U""P` for UP, so that the echo of the line
+    /// differs from the output of the script.
+    fn run_script(&mut self, env: &TestEnv, flags: &str, script: &str) {
+        let url = env.server.url();
+        self.type_keys(&format!("$INCUMBENT run my_app -s {url} {flags} -- sh -c \"{script}\"\n"));
     }
 }
 
@@ -91,118 +91,118 @@ impl Drop for Shell {
 }
 
 #[tokio::test]
-async fn ctrl_c_reaches_the_command_and_ends_the_program_in_order() {
-    let scene = Scene::start().await;
+async fn ctrl_c_reaches_the_command_and_ends_the_program() {
+    let env = TestEnv::start().await;
     let mut shell = Shell::start().await;
     let script =
         "trap 'echo G\\\"\\\"OT; exit 5' INT; echo U\\\"\\\"P; while :; do sleep 0.01; done";
-    shell.runs(&scene, "--on-exit restart", script);
-    shell.sees("UP").await;
-    shell.types("\x03");
-    shell.sees("GOT").await;
-    shell.sees("ready$ ").await;
-    assert_eq!(scene.holder("my_app").await, None, "released");
-    shell.types("echo code=$?\n");
-    shell.sees("code=5\r\n").await;
-    // And a command that dies of it.
-    shell.runs(&scene, "--on-exit restart", "echo U\\\"\\\"P; exec sleep 1000");
-    shell.sees("UP").await;
-    shell.types("\x03");
-    shell.sees("ready$ ").await;
-    shell.types("echo code=$?\n");
-    shell.sees("code=130\r\n").await;
+    shell.run_script(&env, "--on-exit restart", script);
+    shell.wait_for("UP").await;
+    shell.type_keys("\x03");
+    shell.wait_for("GOT").await;
+    shell.wait_for("ready$ ").await;
+    assert_eq!(env.holder("my_app").await, None, "released");
+    shell.type_keys("echo code=$?\n");
+    shell.wait_for("code=5\r\n").await;
+    // The signal kills a command without a handler.
+    shell.run_script(&env, "--on-exit restart", "echo U\\\"\\\"P; exec sleep 1000");
+    shell.wait_for("UP").await;
+    shell.type_keys("\x03");
+    shell.wait_for("ready$ ").await;
+    shell.type_keys("echo code=$?\n");
+    shell.wait_for("code=130\r\n").await;
 }
 
 #[tokio::test]
 async fn ctrl_z_and_fg_suspend_and_continue_the_command() {
-    let scene = Scene::with_ttl(Duration::from_secs(20)).await;
+    let env = TestEnv::with_ttl(Duration::from_secs(20)).await;
     let mut shell = Shell::start().await;
-    shell.runs(&scene, "", "echo U\\\"\\\"P; while read line; do echo got:\\$line; done");
-    shell.sees("UP").await;
-    shell.types("one\n");
-    shell.sees("got:one").await;
-    shell.types("\x1a");
-    shell.sees("Stopped").await;
-    shell.sees("ready$ ").await;
-    shell.types("echo the sh''ell\n");
-    shell.sees("the shell\r\n").await;
-    shell.types("fg\n");
-    shell.types("two\n");
-    shell.sees("got:two").await;
-    shell.types("\x04");
-    shell.sees("ready$ ").await;
-    assert_eq!(scene.holder("my_app").await, None, "ended by the end of its input");
+    shell.run_script(&env, "", "echo U\\\"\\\"P; while read line; do echo got:\\$line; done");
+    shell.wait_for("UP").await;
+    shell.type_keys("one\n");
+    shell.wait_for("got:one").await;
+    shell.type_keys("\x1a");
+    shell.wait_for("Stopped").await;
+    shell.wait_for("ready$ ").await;
+    shell.type_keys("echo the sh''ell\n");
+    shell.wait_for("the shell\r\n").await;
+    shell.type_keys("fg\n");
+    shell.type_keys("two\n");
+    shell.wait_for("got:two").await;
+    shell.type_keys("\x04");
+    shell.wait_for("ready$ ").await;
+    assert_eq!(env.holder("my_app").await, None, "the command ended at the end of its input");
 }
 
-/// No lease is renewed while everything stands still.
+/// The suspended candidate does not renew its lease.
 #[tokio::test]
-async fn a_command_that_is_suspended_for_too_long_is_started_anew() {
-    let scene = Scene::start().await;
+async fn command_suspended_beyond_its_lease_is_restarted() {
+    let env = TestEnv::start().await;
     let mut shell = Shell::start().await;
-    shell.runs(&scene, "", "echo U\\\"\\\"P; exec sleep 1000");
-    shell.sees("UP").await;
-    shell.types("\x1a");
-    shell.sees("Stopped").await;
-    incumbent_test_support::eventually("the lease runs out", async || {
-        scene.holder("my_app").await.is_none().then_some(())
+    shell.run_script(&env, "", "echo U\\\"\\\"P; exec sleep 1000");
+    shell.wait_for("UP").await;
+    shell.type_keys("\x1a");
+    shell.wait_for("Stopped").await;
+    incumbent_test_support::eventually("the lease expires", async || {
+        env.holder("my_app").await.is_none().then_some(())
     })
     .await;
-    shell.types("fg\n");
-    shell.sees("lost my_app").await;
-    shell.sees("UP").await;
-    shell.types("\x03");
-    shell.sees("ready$ ").await;
+    shell.type_keys("fg\n");
+    shell.wait_for("lost my_app").await;
+    shell.wait_for("UP").await;
+    shell.type_keys("\x03");
+    shell.wait_for("ready$ ").await;
 }
 
-/// Ctrl-S holds up whoever writes to the terminal; no lease is held for them meanwhile.
+/// Ctrl-S blocks the writers of the terminal. A blocked candidate does not hold the lease.
 #[tokio::test]
-async fn output_that_is_stopped_holds_up_no_election() {
-    let scene = Scene::start().await;
+async fn stopped_output_does_not_delay_the_election() {
+    let env = TestEnv::start().await;
     let mut shell = Shell::start().await;
-    shell.runs(&scene, "--on-exit restart", "echo U\\\"\\\"P; read line; exit 1");
-    shell.sees("UP").await;
-    let mut second = scene.run("my_app", &[], "echo up; exec sleep 1000");
-    shell.types("\x13\n");
-    second.says("up").await;
+    shell.run_script(&env, "--on-exit restart", "echo U\\\"\\\"P; read line; exit 1");
+    shell.wait_for("UP").await;
+    let mut second = env.run("my_app", &[], "echo up; exec sleep 1000");
+    shell.type_keys("\x13\n");
+    second.wait_for_line("up").await;
     second.signal(Signal::TERM);
-    shell.types("\x11");
-    shell.sees("the command exited with code 1").await;
-    shell.sees("UP").await;
-    shell.types("\x03");
-    shell.sees("ready$ ").await;
+    shell.type_keys("\x11");
+    shell.wait_for("the command exited with code 1").await;
+    shell.wait_for("UP").await;
+    shell.type_keys("\x03");
+    shell.wait_for("ready$ ").await;
 }
 
 #[tokio::test]
-async fn while_it_waits_one_line_says_who_leads() {
-    let scene = Scene::start().await;
+async fn status_line_of_run_names_the_leader() {
+    let env = TestEnv::start().await;
     let mut leader =
-        scene.run("my_app", &["--identity", "c7.example.net"], "echo up; exec sleep 1000");
-    leader.says("up").await;
+        env.run("my_app", &["--identity", "c7.example.net"], "echo up; exec sleep 1000");
+    leader.wait_for_line("up").await;
     let mut shell = Shell::start().await;
-    shell.runs(&scene, "", "echo U\\\"\\\"P; exec sleep 1000");
-    shell.sees("\r\x1b[Kmy_app: c7.example.net leads for ").await;
+    shell.run_script(&env, "", "echo U\\\"\\\"P; exec sleep 1000");
+    shell.wait_for("\r\x1b[Kmy_app: c7.example.net leads for ").await;
     leader.signal(Signal::TERM);
-    shell.sees("\r\x1b[K").await;
-    shell.sees("UP").await;
-    shell.types("\x03");
-    shell.sees("ready$ ").await;
+    shell.wait_for("\r\x1b[K").await;
+    shell.wait_for("UP").await;
+    shell.type_keys("\x03");
+    shell.wait_for("ready$ ").await;
 }
 
 #[tokio::test]
-async fn a_campaign_says_who_leads_and_what_is_wrong_while_it_waits() {
-    let scene = Scene::start().await;
+async fn status_line_of_campaign_names_the_leader_and_failures() {
+    let env = TestEnv::start().await;
     let mut leader =
-        scene.run("my_app", &["--identity", "c7.example.net"], "echo up; exec sleep 1000");
-    leader.says("up").await;
+        env.run("my_app", &["--identity", "c7.example.net"], "echo up; exec sleep 1000");
+    leader.wait_for_line("up").await;
     let mut shell = Shell::start().await;
-    shell.types(&format!("$INCUMBENT campaign my_app -s {}\n", scene.server.url()));
-    shell.sees("\r\x1b[Kmy_app: c7.example.net leads for ").await;
+    shell.type_keys(&format!("$INCUMBENT campaign my_app -s {}\n", env.server.url()));
+    shell.wait_for("\r\x1b[Kmy_app: c7.example.net leads for ").await;
     leader.signal(Signal::TERM);
-    shell.sees("won: leading with token ").await;
-    scene.server.pause();
-    shell.sees("\r\x1b[Kmy_app: requests to the lock fail, retrying: ").await;
-    scene.server.resume();
-    shell.sees("won: ").await;
-    shell.types("\x03");
-    shell.sees("ready$ ").await;
+    shell.wait_for("won: leading with token ").await;
+    env.server.pause();
+    shell.wait_for("\r\x1b[Kmy_app: requests to the lock fail, retrying: ").await;
+    env.server.resume();
+    shell.wait_for("won: ").await;
+    shell.type_keys("\x03");
+    shell.wait_for("ready$ ").await;
 }

@@ -1,4 +1,4 @@
-//! Nothing that the command started outlives the right to lead.
+//! No process of the command outlives the deadline of its term.
 
 use std::fs;
 use std::process::Command;
@@ -8,46 +8,46 @@ use futures_util::future::join_all;
 use incumbent_test_support::eventually;
 use rustix::process::{Signal, kill_process};
 
-use crate::scene::{Campaigner, Scene, deadline, now};
+use crate::env::{Candidate, TestEnv, now, read_deadline};
 
-/// What commands do to get away from whoever started them.
+/// Scripts whose processes escape from the process tree or ignore SIGTERM.
 const RUNAWAYS: [&str; 8] = [
     "exec sleep 1000",
-    // Forks twice: its parent is gone.
+    // Forks twice, so that its parent has ended.
     "( ( sleep 1000 & ) & ); exec sleep 1000",
     "trap '' TERM; sleep 1000 & while :; do sleep 1000; done",
-    // Daemonises: a session of its own, and no parent.
+    // A daemon: its own session, and no parent.
     "setsid sh -c 'sh -c \"trap : TERM; while :; do sleep 1000; done\" &' ; exec sleep 1000",
     "trap '' TERM; setsid sh -c '( ( sleep 1000 & ) & ); exec setsid sleep 1000' & exec sleep 1000",
-    // Starts more and more, and more when it is asked to stop.
+    // Starts processes continuously, also on SIGTERM.
     "while :; do sleep 1000 & sleep 0.1; done",
     "trap 'setsid sleep 1000 & setsid sleep 1000 &' TERM; while :; do sleep 0.05; done",
     "sh -c 'while :; do ( sleep 0.2 & ) ; sleep 0.05; done' & exec sleep 1000",
 ];
-/// Many at once, as each takes a lease to be elected again.
-const CAMPAIGNERS: usize = 25;
-const LOSSES_OF_EACH: usize = 8;
+/// They run concurrently, because each needs a lease to win again.
+const CANDIDATES: usize = 25;
+const LOSSES_PER_CANDIDATE: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_each_of_200_losses_no_descendant_is_alive_at_the_deadline() {
-    let scene = Scene::with_ttl(Duration::from_secs(3)).await;
-    let scripts = RUNAWAYS.iter().cycle().take(CAMPAIGNERS);
-    let losses = scripts.enumerate().map(|(i, script)| evictions(&scene, i, script));
+async fn no_descendant_outlives_the_deadline_in_200_losses() {
+    let env = TestEnv::with_ttl(Duration::from_secs(3)).await;
+    let scripts = RUNAWAYS.iter().cycle().take(CANDIDATES);
+    let losses = scripts.enumerate().map(|(i, script)| evictions(&env, i, script));
     join_all(losses).await;
 }
 
-async fn evictions(scene: &Scene, i: usize, script: &str) {
+async fn evictions(env: &TestEnv, i: usize, script: &str) {
     let name = format!("runaway{i}");
     let script = format!("echo $INCUMBENT_TOKEN $INCUMBENT_DEADLINE_FILE; {script}");
     let mut run = match (i / RUNAWAYS.len()).is_multiple_of(2) {
-        true => scene.run_without_cgroup(&name, &[], &script),
-        false => scene.run(&name, &[], &script),
+        true => env.run_without_cgroup(&name, &[], &script),
+        false => env.run(&name, &[], &script),
     };
     let mut term = run.line().await;
-    for _ in 0..LOSSES_OF_EACH {
+    for _ in 0..LOSSES_PER_CANDIDATE {
         let (token, file) = term.split_once(' ').expect("two words");
-        scene.evict(&name).await;
-        let next = gone_by_the_deadline(&mut run, token, file).await;
+        env.evict(&name).await;
+        let next = assert_gone_by_deadline(&mut run, token, file).await;
         term = match next {
             Some(next) => next,
             None => run.line().await,
@@ -55,13 +55,14 @@ async fn evictions(scene: &Scene, i: usize, script: &str) {
     }
 }
 
-/// Looks when the next term begins, or at the deadline if that comes first.
-async fn gone_by_the_deadline(run: &mut Campaigner, token: &str, file: &str) -> Option<String> {
+/// Checks the processes of a term when the next term begins, or at the deadline if that is earlier. Returns the first
+/// line of the next term.
+async fn assert_gone_by_deadline(run: &mut Candidate, token: &str, file: &str) -> Option<String> {
     let mut latest = 0.0_f64;
     let next = loop {
-        let (at, of_term) = deadline(file);
+        let (at, of_term) = read_deadline(file);
         if of_term == token {
-            latest = latest.max(at); // a last renewal may have been under way
+            latest = latest.max(at); // a last renewal may have been in flight
         }
         let left = latest - now();
         if left <= 0.0 {
@@ -72,95 +73,103 @@ async fn gone_by_the_deadline(run: &mut Campaigner, token: &str, file: &str) -> 
             break Some(line);
         }
     };
-    assert_eq!(run.of_term(token), [""; 0], "of {token}, at {} of {latest}", now());
+    assert_eq!(
+        run.descendants_of_term(token),
+        [""; 0],
+        "of term {token}, at {} with deadline {latest}",
+        now()
+    );
     next
 }
 
-/// A campaigner that does not run cannot stop anything. Its guard can.
+/// The guard stops the command of a suspended candidate.
+///
+/// The guard kills a 24th of the lease before the deadline, and an overloaded machine schedules the guard late. A lease
+/// of 12 s leaves it 500 ms, where the default of 4 s leaves 166 ms.
 #[tokio::test]
-async fn the_command_of_a_campaigner_that_stands_still_is_gone_at_the_deadline() {
-    let scene = Scene::start().await;
+async fn command_of_a_suspended_candidate_ends_by_the_deadline() {
+    let env = TestEnv::with_ttl(Duration::from_secs(12)).await;
     let script =
         "echo $INCUMBENT_TOKEN $INCUMBENT_DEADLINE_FILE; trap '' TERM; sleep 1000; sleep 1000";
-    let mut run = scene.run("my_app", &[], script);
+    let mut run = env.run("my_app", &[], script);
     let term = run.line().await;
     let (token, file) = term.split_once(' ').expect("two words");
     run.signal(Signal::STOP);
-    assert_eq!(gone_by_the_deadline(&mut run, token, file).await, None);
+    assert_eq!(assert_gone_by_deadline(&mut run, token, file).await, None);
     run.signal(Signal::CONT);
-    assert_ne!(run.line().await, term, "it stands again");
+    assert_ne!(run.line().await, term, "the candidate wins again");
 }
 
-/// What a guard cannot stop any more falls to the campaigner.
+/// The candidate adopts the processes of a killed guard.
 #[tokio::test]
-async fn a_guard_that_is_killed_takes_all_with_it() {
-    let scene = Scene::start().await;
+async fn candidate_stops_the_tree_of_a_killed_guard() {
+    let env = TestEnv::start().await;
     let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
-    let mut run = scene.run_without_cgroup("my_app", &[], script);
-    run.says("up").await;
+    let mut run = env.run_without_cgroup("my_app", &[], script);
+    run.wait_for_line("up").await;
     kill_process(run.guard(), Signal::KILL).expect("a guard");
     assert_eq!(run.exit_code().await, Some(1));
     assert_eq!(run.descendants(), [""; 0]);
-    assert_eq!(scene.holder("my_app").await, None);
-    let line = run.errors();
+    assert_eq!(env.holder("my_app").await, None);
+    let line = run.stderr();
     assert!(line.contains("run-guard") && line.lines().count() == 1, "{line}");
 }
 
 #[tokio::test]
-async fn a_guard_that_stands_still_is_helped() {
-    let scene = Scene::start().await;
-    let mut run = scene.run("my_app", &[], "setsid sleep 1000 & echo up; sleep 1000");
-    run.says("up").await;
+async fn candidate_stops_the_tree_of_a_suspended_guard() {
+    let env = TestEnv::start().await;
+    let mut run = env.run("my_app", &[], "setsid sleep 1000 & echo up; sleep 1000");
+    run.wait_for_line("up").await;
     kill_process(run.guard(), Signal::STOP).expect("a guard");
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(128 + 15));
     assert_eq!(run.descendants(), [""; 0]);
 }
 
-/// The campaigner notices, and does not wait for it.
+/// The candidate detects the suspended guard and does not wait for it.
 #[tokio::test]
-async fn a_guard_that_stands_still_ends_the_term() {
-    let scene = Scene::start().await;
+async fn suspended_guard_ends_the_term() {
+    let env = TestEnv::start().await;
     let script = "setsid sleep 1000 & echo $INCUMBENT_TOKEN; sleep 1000";
-    let mut first = scene.run_without_cgroup("my_app", &["--identity", "first"], script);
+    let mut first = env.run_without_cgroup("my_app", &["--identity", "first"], script);
     let token = first.line().await;
-    let mut second = scene.run("my_app", &[], "echo up; exec sleep 1000");
+    let mut second = env.run("my_app", &[], "echo up; exec sleep 1000");
     kill_process(first.guard(), Signal::STOP).expect("a guard");
-    second.says("up").await;
-    assert_eq!(first.of_term(&token), [""; 0]);
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants_of_term(&token), [""; 0]);
     second.signal(Signal::TERM);
-    assert_ne!(first.line().await, token, "it stands again");
+    assert_ne!(first.line().await, token, "the candidate wins again");
 }
 
-/// In a name space of their own all processes end with the first of them, which is tied to the guard.
+/// All processes of a PID namespace end with its first process, which ends with the guard.
 #[tokio::test]
-async fn both_killed_at_once_leave_nothing_in_a_name_space() {
+async fn no_process_in_a_pid_namespace_outlives_candidate_and_guard() {
     const ISOLATED: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let may = Command::new(ISOLATED[0]).args(&ISOLATED[1..]).arg("true").status();
     if !may.is_ok_and(|status| status.success()) {
         return;
     }
-    let scene = Scene::start().await;
+    let env = TestEnv::start().await;
     let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
     let command = [&ISOLATED[..], &["sh", "-c", script]].concat();
-    let mut run = Campaigner::start(scene.command("my_app", &[], &command));
-    run.says("up").await;
+    let mut run = Candidate::start(env.command("my_app", &[], &command));
+    run.wait_for_line("up").await;
     let guard = run.guard();
-    run.signal(Signal::STOP); // so that it cannot help
+    run.signal(Signal::STOP); // so that the candidate cannot stop the tree
     kill_process(guard, Signal::KILL).expect("a guard");
-    run.nothing_is_left().await;
+    run.wait_for_no_descendants().await;
     run.signal(Signal::KILL);
 }
 
-/// Not only when it looks again: a timer goes off as the machine wakes from suspension after the deadline.
+/// The timer fires when the machine wakes from suspension after the deadline.
 #[tokio::test]
-async fn a_guard_is_woken_by_a_timer_that_counts_suspension() {
+async fn guard_has_a_timer_that_counts_suspension() {
     const BOOTTIME: &str = "clockid: 7";
-    let scene = Scene::start().await;
-    let mut run = scene.run("my_app", &[], "echo up; exec sleep 1000");
-    run.says("up").await;
+    let env = TestEnv::start().await;
+    let mut run = env.run("my_app", &[], "echo up; exec sleep 1000");
+    run.wait_for_line("up").await;
     let descriptors = format!("/proc/{}/fdinfo", run.guard().as_raw_pid());
-    eventually("the guard has such a timer", async || {
+    eventually("the guard has a timer of the boot clock", async || {
         let timers = fs::read_dir(&descriptors).ok()?.flatten();
         let mut timers = timers.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         timers
@@ -171,15 +180,15 @@ async fn a_guard_is_woken_by_a_timer_that_counts_suspension() {
 }
 
 #[tokio::test]
-async fn both_killed_at_once_leave_no_command() {
-    let scene = Scene::start().await;
-    let mut run = scene.run("my_app", &[], "echo up; exec sleep 1000");
-    run.says("up").await;
+async fn no_command_outlives_candidate_and_guard() {
+    let env = TestEnv::start().await;
+    let mut run = env.run("my_app", &[], "echo up; exec sleep 1000");
+    run.wait_for_line("up").await;
     let guard = run.guard();
-    run.signal(Signal::STOP); // so that it cannot help
+    run.signal(Signal::STOP); // so that the candidate cannot stop the tree
     kill_process(guard, Signal::KILL).expect("a guard");
-    run.nothing_is_left().await;
+    run.wait_for_no_descendants().await;
     run.signal(Signal::KILL);
-    eventually("the entry expires", async || scene.holder("my_app").await.is_none().then_some(()))
+    eventually("the entry expires", async || env.holder("my_app").await.is_none().then_some(()))
         .await;
 }

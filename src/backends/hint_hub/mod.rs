@@ -1,7 +1,9 @@
-//! Subscriptions to the hints of a lock: who wants to hear of which election, how much is heard, and the task that listens for all.
+//! Subscriptions to the hints of a lock: subscribers per election, their coverage, and the listener
+//! task that receives hints for all of them.
 //!
-//! The task runs on the runtime of a subscriber. Where that one ends, it goes on on the runtime of another one. It alone says how much
-//! is heard, also to those who join: so what is said last is what is true.
+//! The task runs on the runtime of a subscriber. When that runtime ends, the task restarts on the
+//! runtime of another subscriber. Only the task reports coverage, also to new subscribers, so the
+//! last report is always the current one.
 
 mod sinks;
 
@@ -16,41 +18,42 @@ use sinks::Sinks;
 
 use crate::lock::{Coverage, Hint, HintSink, Subscription};
 
-/// What has a hub, and listens for its subscribers.
+/// The owner of a hub, which receives the hints for its subscribers.
 pub(crate) trait Listen: Send + Sync + Sized + 'static {
-    /// What is noted of each election while somebody subscribes to it.
+    /// A note per election, kept while the election has subscribers.
     type Note: Default + Send;
 
     fn hub(&self) -> &HintHub<Self::Note>;
 
-    /// Listens until it is dropped, which happens when nobody subscribes any more, or with the runtime.
+    /// Receives hints until the future is dropped: when the last subscriber leaves, or with the
+    /// runtime.
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static;
 }
 
-/// The elections of a lock that somebody subscribes to in this process.
+/// The subscriptions of a lock in this process.
 pub(crate) struct HintHub<N> {
     state: Mutex<State<N>>,
-    /// That subscribers have come, or that none is left.
+    /// Notified when subscribers have joined, or the last one has left.
     changed: Notify,
-    /// That the elections with subscribers have changed.
+    /// Notified when the set of elections with subscribers has changed.
     elections: Notify,
 }
 
 struct State<N> {
     routes: HashMap<Arc<str>, Route<N>>,
     next_id: u64,
-    /// The number of the listener that runs.
+    /// The number of the running listener.
     listener: Option<u64>,
-    /// The runtimes of subscribers, and how many are on each.
+    /// The runtimes of subscribers, and the number of subscribers on each.
     runtimes: Vec<(Handle, usize)>,
-    /// Subscribers that the listener has not told yet how much is heard.
-    newcomers: BTreeMap<u64, (Arc<str>, HintSink)>,
+    /// Subscribers that have not received the coverage yet.
+    new_sinks: BTreeMap<u64, (Arc<str>, HintSink)>,
     coverage: Coverage,
-    /// Of which elections so much is heard.
+    /// The elections with this coverage.
     covered: Interest,
 }
 
-/// The elections that a listener is for.
+/// The elections of interest to a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Interest {
     One(Arc<str>),
@@ -80,7 +83,7 @@ impl<N> Default for HintHub<N> {
             next_id: 0,
             listener: None,
             runtimes: Vec::new(),
-            newcomers: BTreeMap::new(),
+            new_sinks: BTreeMap::new(),
             coverage: Coverage::None,
             covered: Interest::All,
         };
@@ -107,7 +110,7 @@ impl<L: Listen> Drop for Guard<L> {
         let hub = self.of.hub();
         let mut state = hub.state();
         let state = &mut *state;
-        state.newcomers.remove(&self.id);
+        state.new_sinks.remove(&self.id);
         if let Some(route) = state.routes.get_mut(&self.name)
             && route.sinks.remove(self.id)
         {
@@ -128,7 +131,8 @@ impl<L: Listen> Drop for Guard<L> {
     }
 }
 
-/// Subscribes to an election for as long as the subscription lives. Outside of a runtime nothing is heard.
+/// Subscribes to an election for as long as the subscription lives. Outside of a runtime the
+/// coverage is `None`.
 pub(crate) fn subscribe<L: Listen>(of: &Arc<L>, name: &str, sink: HintSink) -> Subscription {
     let Ok(runtime) = Handle::try_current() else {
         sink.send(Hint::Coverage(Coverage::None));
@@ -146,7 +150,7 @@ pub(crate) fn subscribe<L: Listen>(of: &Arc<L>, name: &str, sink: HintSink) -> S
             }
         };
         state.routes.entry(Arc::clone(&name)).or_default().sinks.add(id, sink.clone());
-        state.newcomers.insert(id, (Arc::clone(&name), sink));
+        state.new_sinks.insert(id, (Arc::clone(&name), sink));
         match state.runtimes.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
             Some((_, subscribers)) => *subscribers += 1,
             None => state.runtimes.push((runtime.clone(), 1)),
@@ -158,24 +162,24 @@ pub(crate) fn subscribe<L: Listen>(of: &Arc<L>, name: &str, sink: HintSink) -> S
         (name, id, starts)
     };
     if starts {
-        Listening::begin(of, id, &runtime);
+        ListenerTask::spawn(of, id, &runtime);
     }
     hub.changed.notify_one();
     Subscription::new(Guard { of: Arc::clone(of), name, id, runtime: runtime.id() })
 }
 
-/// Held by the listener's task. Where that ends while somebody subscribes, as with its runtime, another one takes over on a runtime
-/// of those who do.
-struct Listening<L: Listen> {
+/// Owned by the listener's task. If the task ends while there are subscribers, as with its runtime,
+/// the drop starts another task on the runtime of a subscriber.
+struct ListenerTask<L: Listen> {
     of: Arc<L>,
     number: u64,
     runtime: Id,
 }
 
-impl<L: Listen> Listening<L> {
-    fn begin(of: &Arc<L>, number: u64, runtime: &Handle) {
+impl<L: Listen> ListenerTask<L> {
+    fn spawn(of: &Arc<L>, number: u64, runtime: &Handle) {
         let listening = Self { of: Arc::clone(of), number, runtime: runtime.id() };
-        runtime.spawn(listening.run()); // dropped at once where the runtime has ended
+        runtime.spawn(listening.run()); // dropped at once if the runtime has ended
     }
 
     async fn run(self) {
@@ -185,7 +189,7 @@ impl<L: Listen> Listening<L> {
             tokio::select! {
                 () = &mut listen => return,
                 () = hub.changed.notified() => {
-                    if hub.ends() {
+                    if hub.stop_if_unused() {
                         return;
                     }
                     hub.greet();
@@ -195,11 +199,11 @@ impl<L: Listen> Listening<L> {
     }
 }
 
-impl<L: Listen> Drop for Listening<L> {
+impl<L: Listen> Drop for ListenerTask<L> {
     fn drop(&mut self) {
         let hub = self.of.hub();
         if hub.state().listener != Some(self.number) {
-            return; // nobody subscribes, or another one listens
+            return; // no subscribers, or another listener runs
         }
         hub.announce(Coverage::None);
         let next = {
@@ -211,7 +215,7 @@ impl<L: Listen> Drop for Listening<L> {
             next
         };
         if let Some((number, runtime)) = next {
-            Self::begin(&self.of, number, &runtime);
+            Self::spawn(&self.of, number, &runtime);
             hub.changed.notify_one();
         }
     }
@@ -224,7 +228,7 @@ impl<N> State<N> {
         number
     }
 
-    /// The subscribers of every election, and whether hints of it are heard.
+    /// Returns the subscribers of every election, and whether the coverage applies to it.
     fn sinks(&self) -> Vec<(HintSink, bool)> {
         let of_route = |(name, route): (&Arc<str>, &Route<N>)| {
             let covered = self.covered.covers(name);
@@ -235,25 +239,27 @@ impl<N> State<N> {
 }
 
 impl<N: Default> HintHub<N> {
-    /// The elections that somebody subscribes to.
+    /// Returns the elections with subscribers.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub fn names(&self) -> Vec<Arc<str>> {
         self.state().routes.keys().cloned().collect()
     }
 
-    /// What `look` finds in the notes on an election; `None` where nobody subscribes to it. `look` must not block.
+    /// Applies `access` to the note on an election; `None` if the election has no subscribers.
+    /// `access` must not block.
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
-    pub fn note<T>(&self, name: &str, look: impl FnOnce(&mut N) -> T) -> Option<T> {
-        self.state().routes.get_mut(name).map(|route| look(&mut route.note))
+    pub fn note<T>(&self, name: &str, access: impl FnOnce(&mut N) -> T) -> Option<T> {
+        self.state().routes.get_mut(name).map(|route| access(&mut route.note))
     }
 
-    /// Whether it is so of the notes on any election.
+    /// Returns whether `predicate` holds for the note on any election.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    pub fn any(&self, is_so: impl Fn(&N) -> bool) -> bool {
-        self.state().routes.values().any(|route| is_so(&route.note))
+    pub fn any(&self, predicate: impl Fn(&N) -> bool) -> bool {
+        self.state().routes.values().any(|route| predicate(&route.note))
     }
 
-    /// The elections that somebody subscribes to, for a listener that hears one or all; `None`: there are none.
+    /// Returns the elections with subscribers, for a listener of one or of all elections; `None`:
+    /// there are none.
     #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn interest(&self) -> Option<Interest> {
         let state = self.state();
@@ -265,19 +271,20 @@ impl<N: Default> HintHub<N> {
         }
     }
 
-    /// Waits until the elections that somebody subscribes to have changed. For the listener alone. Cancel safe.
+    /// Waits until the set of elections with subscribers has changed. For the listener only. Cancel
+    /// safe.
     #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub async fn interest_changed(&self) {
         self.elections.notified().await;
     }
 
-    /// How much is heard.
+    /// Returns the coverage.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub fn coverage(&self) -> Coverage {
         self.state().coverage
     }
 
-    /// Passes a hint on to those who subscribe to `name`.
+    /// Sends a hint to the subscribers of `name`.
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
     pub fn send(&self, name: &str, hint: &Hint) {
         let sinks = self.state().routes.get(name).map(|route| route.sinks.to_vec());
@@ -286,7 +293,7 @@ impl<N: Default> HintHub<N> {
         }
     }
 
-    /// Passes a hint on to all.
+    /// Sends a hint to all subscribers.
     #[cfg_attr(not(any(feature = "kubernetes", feature = "sqlite")), allow(dead_code))]
     pub fn send_all(&self, hint: &Hint) {
         let sinks = self.state().sinks();
@@ -295,12 +302,14 @@ impl<N: Default> HintHub<N> {
         }
     }
 
-    /// Says how much is heard from now on, if that has changed. What was noted until now is forgotten. For the listener alone.
+    /// Reports the coverage from now on, if it has changed, and resets all notes. For the listener
+    /// only.
     pub fn announce(&self, coverage: Coverage) {
         self.announce_of(coverage, Interest::All);
     }
 
-    /// The same for a listener that hears of some elections: of the others nothing is heard. Returns whether anything has changed.
+    /// Like [`announce`](Self::announce), for a listener of some elections: the coverage of the
+    /// others is `None`. Returns whether anything has changed.
     pub fn announce_of(&self, coverage: Coverage, covered: Interest) -> bool {
         let sinks = {
             let mut state = self.state();
@@ -311,9 +320,9 @@ impl<N: Default> HintHub<N> {
             let covered_before = std::mem::replace(&mut state.covered, covered);
             if before == coverage && (covered_before == state.covered || coverage == Coverage::None)
             {
-                return false; // those who join are told when they are greeted
+                return false; // `greet` reports to new subscribers
             }
-            state.newcomers.clear(); // they are told with the others
+            state.new_sinks.clear(); // they receive the report below
             state.sinks()
         };
         for (sink, covered) in sinks {
@@ -322,30 +331,30 @@ impl<N: Default> HintHub<N> {
         true
     }
 
-    /// Says to those who have joined how much is heard.
+    /// Reports the coverage to new subscribers.
     fn greet(&self) {
-        let (newcomers, coverage) = {
+        let (new_sinks, coverage) = {
             let mut state = self.state();
-            let mut newcomers = std::mem::take(&mut state.newcomers);
-            newcomers.retain(|_, (name, _)| state.covered.covers(name));
-            (newcomers, state.coverage)
+            let mut new_sinks = std::mem::take(&mut state.new_sinks);
+            new_sinks.retain(|_, (name, _)| state.covered.covers(name));
+            (new_sinks, state.coverage)
         };
         if coverage > Coverage::None {
-            for (_, sink) in newcomers.into_values() {
+            for (_, sink) in new_sinks.into_values() {
                 sink.send(Hint::Coverage(coverage));
             }
         }
     }
 
-    /// Whether nobody subscribes any more, which ends the listener.
-    fn ends(&self) -> bool {
+    /// Stops the listener if there are no subscribers, and returns whether it did.
+    fn stop_if_unused(&self) -> bool {
         let mut state = self.state();
-        let ends = state.routes.is_empty();
-        if ends {
+        let unused = state.routes.is_empty();
+        if unused {
             (state.listener, state.coverage) = (None, Coverage::None);
-            state.newcomers.clear();
+            state.new_sinks.clear();
         }
-        ends
+        unused
     }
 }
 
@@ -355,7 +364,7 @@ impl<N> HintHub<N> {
     }
 }
 
-/// The bytes of one election with one subscriber.
+/// Returns the size in bytes of one election with one subscriber.
 #[cfg(all(test, feature = "nats"))]
 pub(crate) const fn size_of_election<L: Listen>() -> usize {
     size_of::<(Arc<str>, Route<L::Note>)>() + size_of::<Guard<L>>()

@@ -1,8 +1,8 @@
-//! The subscribers of one election.
+//! Subscribers of one election.
 
 use crate::lock::HintSink;
 
-/// The subscribers of an election: most have one per process.
+/// The subscribers of an election: most elections have one per process.
 #[derive(Default)]
 pub(super) enum Sinks {
     #[default]
@@ -23,7 +23,7 @@ impl Sinks {
         };
     }
 
-    /// Returns whether none is left.
+    /// Removes a subscriber, and returns whether none is left.
     pub fn remove(&mut self, id: u64) -> bool {
         match self {
             Self::None => true,
@@ -39,7 +39,8 @@ impl Sinks {
         }
     }
 
-    /// To be sent to once the lock on the hub is released: what a sink does is not ours.
+    /// Returns the sinks, to be called after the lock on the hub is released: a sink may do
+    /// anything.
     pub fn to_vec(&self) -> Vec<HintSink> {
         match self {
             Self::None => Vec::new(),

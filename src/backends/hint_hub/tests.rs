@@ -1,4 +1,4 @@
-//! A hub whose listener hears nothing.
+//! Tests with a listener that receives no hints.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ impl Fake {
     }
 }
 
-/// Counts those that run.
+/// Counts the running listeners.
 struct Running<'a>(&'a AtomicUsize);
 
 impl Drop for Running<'_> {
@@ -43,21 +43,21 @@ impl Listen for Fake {
     }
 }
 
-/// What a subscriber was told last.
-fn told(of: &Arc<Fake>, name: &str) -> (watch::Receiver<Coverage>, Subscription) {
-    let (last, told) = watch::channel(Coverage::None);
+/// Subscribes, and returns the last coverage that the subscriber received.
+fn watch_coverage(of: &Arc<Fake>, name: &str) -> (watch::Receiver<Coverage>, Subscription) {
+    let (last, coverage) = watch::channel(Coverage::None);
     let sink = HintSink::new(move |hint| {
         if let Hint::Coverage(coverage) = hint {
             last.send_replace(coverage);
         }
     });
-    (told, subscribe(of, name, sink))
+    (coverage, subscribe(of, name, sink))
 }
 
-async fn is(told: &mut watch::Receiver<Coverage>, coverage: Coverage) {
-    let waits = told.wait_for(|told| *told == coverage);
+async fn is(last: &mut watch::Receiver<Coverage>, coverage: Coverage) {
+    let waits = last.wait_for(|last| *last == coverage);
     let within = std::time::Duration::from_secs(60);
-    tokio::time::timeout(within, waits).await.expect("in time").expect("it is told");
+    tokio::time::timeout(within, waits).await.expect("in time").expect("the coverage is reported");
 }
 
 fn runtime() -> Runtime {
@@ -65,17 +65,18 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn another_runtime_takes_over_and_nobody_left_ends_the_listener() {
+fn listener_moves_to_another_runtime_and_ends_with_the_last_subscriber() {
     let (first, second) = (runtime(), runtime());
     let fake = Fake::new(Coverage::Full);
-    let (mut on_first, _subscription) = first.block_on(async { told(&fake, "a") });
+    let (mut on_first, _subscription) = first.block_on(async { watch_coverage(&fake, "a") });
     first.block_on(is(&mut on_first, Coverage::Full));
-    let (mut on_second, subscription) = second.block_on(async { told(&fake, "b") });
+    let (mut on_second, subscription) = second.block_on(async { watch_coverage(&fake, "b") });
     second.block_on(is(&mut on_second, Coverage::Full));
     first.shutdown_background();
     second.block_on(async {
-        // The end of a runtime is seen when its task is dropped: then all are told so, and told anew.
-        on_second.changed().await.expect("it is told");
+        // The listener notices the end of a runtime when its task is dropped: then all subscribers
+        // receive `None`, and the new coverage afterwards.
+        on_second.changed().await.expect("the coverage is reported");
         is(&mut on_second, Coverage::Full).await;
         assert_eq!(fake.listeners.load(Ordering::SeqCst), 1);
         drop(_subscription);
@@ -83,22 +84,22 @@ fn another_runtime_takes_over_and_nobody_left_ends_the_listener() {
         while fake.listeners.load(Ordering::SeqCst) > 0 {
             tokio::task::yield_now().await;
         }
-        let (mut again, _subscription) = told(&fake, "b");
+        let (mut again, _subscription) = watch_coverage(&fake, "b");
         is(&mut again, Coverage::Full).await;
         assert_eq!(fake.listeners.load(Ordering::SeqCst), 1);
     });
 }
 
-/// Told by several tasks, a Full of before could come after a newer None.
+/// With several reporting tasks, an old `Full` could arrive after a newer `None`.
 #[test]
-fn the_listeners_task_alone_tells_how_much_is_heard() {
+fn only_the_listener_task_reports_coverage() {
     let runtime = runtime();
     runtime.block_on(async {
         let fake = Fake::new(Coverage::Full);
         let tasks = Arc::new(Mutex::new(Vec::new()));
         let mut subscriptions = Vec::new();
         for name in ["a", "b", "b"] {
-            let (last, mut told) = watch::channel(Coverage::None);
+            let (last, mut coverage_of) = watch::channel(Coverage::None);
             let tasks = Arc::clone(&tasks);
             let sink = HintSink::new(move |hint| {
                 tasks.lock().unwrap().push(tokio::task::try_id());
@@ -107,7 +108,7 @@ fn the_listeners_task_alone_tells_how_much_is_heard() {
                 }
             });
             subscriptions.push(subscribe(&fake, name, sink));
-            is(&mut told, Coverage::Full).await;
+            is(&mut coverage_of, Coverage::Full).await;
         }
         let tasks = tasks.lock().unwrap();
         assert!(tasks.len() == 3 && tasks.iter().all(|task| *task == tasks[0]), "{tasks:?}");
@@ -115,9 +116,10 @@ fn the_listeners_task_alone_tells_how_much_is_heard() {
     });
 }
 
-/// It joined while the subscription to the first one was being made, and is in the next.
+/// The second election joined while the subscription to the first one was being created; the next
+/// subscription includes it.
 #[test]
-fn an_election_that_is_not_covered_hears_of_no_coverage() {
+fn uncovered_election_has_no_coverage() {
     let hub = HintHub::<()>::default();
     let sent: Arc<Mutex<Vec<(&str, Coverage)>>> = Arc::default();
     for name in ["first", "second"] {

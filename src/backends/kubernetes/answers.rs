@@ -1,4 +1,4 @@
-//! Reading what the API server answers, up to a limit: something else may have answered.
+//! Reads the API server's responses, up to a size limit: a proxy may have sent them.
 
 use std::error::Error;
 use std::io;
@@ -10,19 +10,20 @@ use kube::client::Body;
 use kube::core::{Status, WatchEvent};
 use serde_json::Value;
 
-/// The most bytes of an answer that are read: enough to list ten thousand objects.
-const LONGEST_ANSWER: usize = 64 << 20;
-/// The most bytes of one event: a store takes objects of 1.5 MiB, which JSON may write out at several times that.
-const LONGEST_EVENT: usize = 16 << 20;
+/// The maximum size of a response in bytes: enough to list ten thousand objects.
+const MAX_RESPONSE_LEN: usize = 64 << 20;
+/// The maximum size of one event in bytes: a store accepts objects of 1.5 MiB, which JSON may
+/// encode in several times that size.
+const MAX_EVENT_LEN: usize = 16 << 20;
 
-/// What a watch tells.
+/// The events of a watch.
 pub(super) type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
-/// All of an answer.
+/// Reads a complete response.
 pub(super) async fn whole(body: Body) -> Result<Bytes, kube::Error> {
-    match Limited::new(body, LONGEST_ANSWER).collect().await {
-        Ok(answer) => Ok(answer.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_long(LONGEST_ANSWER)),
+    match Limited::new(body, MAX_RESPONSE_LEN).collect().await {
+        Ok(response) => Ok(response.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_long(MAX_RESPONSE_LEN)),
         Err(error) => Err(match error.downcast::<kube::Error>() {
             Ok(error) => *error,
             Err(error) => kube::Error::Service(error),
@@ -30,14 +31,14 @@ pub(super) async fn whole(body: Body) -> Result<Bytes, kube::Error> {
     }
 }
 
-/// What an answer that is no success says. Only what is a Status of the API has a reason.
+/// Parses an unsuccessful response. Only a Status of the API has a reason.
 pub(super) fn refusal(code: u16, body: &[u8]) -> Status {
-    let says = serde_json::from_slice::<Value>(body).ok();
-    let is_status = says.as_ref().is_some_and(|says| {
-        says.get("kind").is_some_and(|kind| kind == "Status")
-            && says.get("apiVersion").is_some_and(|version| version == "v1")
+    let parsed = serde_json::from_slice::<Value>(body).ok();
+    let is_status = parsed.as_ref().is_some_and(|parsed| {
+        parsed.get("kind").is_some_and(|kind| kind == "Status")
+            && parsed.get("apiVersion").is_some_and(|version| version == "v1")
     });
-    let status = says.and_then(|says| serde_json::from_value::<Status>(says).ok());
+    let status = parsed.and_then(|parsed| serde_json::from_value::<Status>(parsed).ok());
     let mut status = status
         .unwrap_or_else(|| Status::failure(String::from_utf8_lossy(body).trim(), ""))
         .with_code(code);
@@ -48,7 +49,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Status {
     status
 }
 
-/// The events of a watch, one a line.
+/// Returns the events of a watch, one per line.
 pub(super) fn events(body: Body) -> Events {
     let lines = Lines { body: body.into_data_stream(), read: BytesMut::new(), over: false };
     stream::unfold(lines, |mut lines| async {
@@ -60,7 +61,7 @@ pub(super) fn events(body: Body) -> Events {
 
 struct Lines {
     body: BodyDataStream<Body>,
-    /// What has been read of the next line.
+    /// The bytes of the next line that were read so far.
     read: BytesMut,
     over: bool,
 }
@@ -79,9 +80,9 @@ impl Lines {
                 continue;
             }
             searched = self.read.len();
-            if searched > LONGEST_EVENT {
+            if searched > MAX_EVENT_LEN {
                 self.over = true;
-                return Some(Err(too_long(LONGEST_EVENT)));
+                return Some(Err(too_long(MAX_EVENT_LEN)));
             }
             match self.body.next().await {
                 Some(Ok(bytes)) => self.read.extend_from_slice(&bytes),
@@ -89,7 +90,7 @@ impl Lines {
                     self.over = true;
                     return if is_cut_off(&error) { None } else { Some(Err(error)) };
                 }
-                None => self.over = true, // an event that is not whole is told again by the next watch
+                None => self.over = true, // the next watch repeats an incomplete event
             }
         }
         None
@@ -103,7 +104,8 @@ fn event(line: &[u8]) -> Result<WatchEvent<Value>, kube::Error> {
     })
 }
 
-/// Whether the connection ended in the midst, as after some minutes: then the watch goes on where it left off.
+/// Whether the connection ended within the stream, as happens after some minutes: the next watch
+/// then continues from there.
 fn is_cut_off(error: &kube::Error) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -116,37 +118,37 @@ fn is_cut_off(error: &kube::Error) -> bool {
     false
 }
 
-fn too_long(most: usize) -> kube::Error {
-    kube::Error::Service(format!("the answer is longer than {} MiB", most >> 20).into())
+fn too_long(limit: usize) -> kube::Error {
+    kube::Error::Service(format!("the response is longer than {} MiB", limit >> 20).into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    async fn told(text: &str) -> Vec<String> {
+    async fn delivered(text: &str) -> Vec<String> {
         let events = events(Body::from(text.as_bytes().to_vec()));
-        let told = events.map(|event| match event {
+        let delivered = events.map(|event| match event {
             Ok(WatchEvent::Added(object)) => object.to_string(),
             other => format!("{other:?}").chars().take(12).collect(),
         });
-        told.collect().await
+        delivered.collect().await
     }
 
     #[tokio::test]
     async fn a_watch_is_read_line_by_line() {
         let added = |n: u8| format!("{{\"type\":\"ADDED\",\"object\":{n}}}");
         let text = format!("{}\n\n{}\n{}", added(1), added(2), added(3));
-        assert_eq!(told(&text).await, ["1", "2"], "the last one is not whole");
-        assert_eq!(told("junk\n").await, ["Err(SerdeErr"]);
+        assert_eq!(delivered(&text).await, ["1", "2"], "the last event is incomplete");
+        assert_eq!(delivered("junk\n").await, ["Err(SerdeErr"]);
     }
 
     #[tokio::test]
-    async fn what_is_too_long_is_not_read_to_its_end() {
-        let long = "x".repeat(LONGEST_EVENT + 2);
-        assert_eq!(told(&long).await, ["Err(Service("]);
+    async fn oversized_responses_are_not_read_to_the_end() {
+        let long = "x".repeat(MAX_EVENT_LEN + 2);
+        assert_eq!(delivered(&long).await, ["Err(Service("]);
         assert!(whole(Body::from(long.clone().into_bytes())).await.is_ok());
-        let longer = long.repeat(LONGEST_ANSWER / LONGEST_EVENT);
+        let longer = long.repeat(MAX_RESPONSE_LEN / MAX_EVENT_LEN);
         let refused = whole(Body::from(longer.into_bytes())).await.unwrap_err();
         assert!(refused.to_string().contains("longer than 64 MiB"), "{refused}");
     }

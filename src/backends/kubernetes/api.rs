@@ -1,4 +1,4 @@
-//! Requests to the API server, and what its refusals mean.
+//! Requests to the API server, and the meaning of its refusals.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,37 +16,38 @@ use super::record::RecordLocation;
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
-/// How long the API server may take to answer a leader for life, or a candidate.
+/// How long the API server may take to respond to a leader for life, or to its candidates.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The name of no object, where all are meant.
+/// Stands for the name of an object where all objects are meant.
 pub(super) const EVERY: &str = "*";
-/// The most of a server's message that is repeated.
-const LONGEST_MESSAGE: usize = 300;
-/// How long a watch lasts before it is begun again where it left off, in seconds: nothing between goes on for ever.
+/// The maximum length of a server's message in an error.
+const MAX_MESSAGE_LEN: usize = 300;
+/// How long a watch lasts before the next one continues it, in seconds: a connection through
+/// proxies does not last indefinitely.
 const WATCH_SECONDS: u32 = 290;
 
-/// The objects of one kind in one namespace, or in none.
+/// The objects of one kind in one namespace, or of a cluster-wide kind.
 #[derive(Clone)]
 pub(super) struct Objects {
     access: ApiClient,
     request: Request,
     /// As in `the Lease default/my-app`.
     kind: Cow<'static, str>,
-    /// Empty for kinds that are in none.
+    /// Empty for cluster-wide kinds.
     namespace: String,
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub(super) enum ApiFailure {
-    /// The server has refused it.
+    /// The server refused the request.
     Refused(Box<Status>),
-    /// Nobody knows what became of it.
+    /// The outcome of the request is unknown.
     Lost(kube::Error),
-    /// No answer came in time.
+    /// No response arrived in time.
     TimedOut,
-    /// It could not be sent.
+    /// The request could not be sent.
     Unsent(String),
 }
 
@@ -58,15 +59,16 @@ impl ApiFailure {
         }
     }
 
-    /// Whether the API server says that there is no such object. A proxy's 404 says nothing of it, nor does one of a server that
-    /// does not know the kind.
+    /// Whether the API server states that there is no such object. A 404 of a proxy does not state
+    /// it, nor does one of a server that does not know the kind.
     pub(super) fn is_absence_of(&self, name: &str) -> bool {
         matches!(self, Self::Refused(status) if status.code == 404
             && status.reason == "NotFound"
             && status.details.as_ref().is_some_and(|details| details.name == name))
     }
 
-    /// Whether the object is gone, or was written by somebody else, so that a conditional write did nothing.
+    /// Whether the object is gone, or was written by another client, so that a conditional write
+    /// changed nothing.
     pub(super) fn is_change_of(&self, name: &str) -> bool {
         self.code() == 409 || self.is_absence_of(name)
     }
@@ -83,7 +85,7 @@ impl Objects {
         Self { access, request, kind, namespace: namespace.to_owned() }
     }
 
-    /// Objects of another kind, or of another namespace, of the same API server.
+    /// Returns the objects of another kind, or of another namespace, of the same API server.
     pub(super) fn elsewhere(&self, url_path: String, kind: &'static str, namespace: &str) -> Self {
         Self::new(self.access.clone(), url_path, kind, namespace)
     }
@@ -92,7 +94,7 @@ impl Objects {
         &self.kind
     }
 
-    /// As in `ConfigMap default/my-app`.
+    /// Describes an object, as in `ConfigMap default/my-app`.
     pub(super) fn describe(&self, name: &str) -> String {
         match &*self.namespace {
             "" => format!("{} {name}", self.kind),
@@ -104,7 +106,7 @@ impl Objects {
         &self.namespace
     }
 
-    /// How others refer to one of them.
+    /// Returns a reference to one of the objects.
     pub(super) fn reference(&self, api_version: &str, name: &str, object: &Value) -> Value {
         json!({
             "apiVersion": api_version,
@@ -115,21 +117,21 @@ impl Objects {
         })
     }
 
-    pub(super) fn written_by_somebody_else(&self, name: &str) -> LockError {
-        let message = format!("the {} was written by somebody else", self.describe(name));
+    pub(super) fn written_by_another(&self, name: &str) -> LockError {
+        let message = format!("the {} was written by another client", self.describe(name));
         LockError::new(LockErrorKind::Conflict, message)
     }
 
-    /// Reads an object, never a stale one: without a resourceVersion the server asks its store.
+    /// Reads an object, never a stale one: without a resourceVersion the server reads its store.
     pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, ApiFailure> {
-        match self.ask(|| self.request.get(name, &GetParams::default()), by).await {
+        match self.send(|| self.request.get(name, &GetParams::default()), by).await {
             Ok(object) => Ok(Some(object)),
             Err(failure) if failure.is_absence_of(name) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Reads all objects; only the metadata of those that carry the record there.
+    /// Lists all objects; only the metadata if that carries the record.
     pub(super) async fn list(
         &self,
         place: RecordLocation,
@@ -137,29 +139,29 @@ impl Objects {
     ) -> Result<Value, ApiFailure> {
         let params = ListParams::default();
         match place {
-            RecordLocation::Spec => self.ask(|| self.request.list(&params), by).await,
+            RecordLocation::Spec => self.send(|| self.request.list(&params), by).await,
             RecordLocation::Annotation => {
-                self.ask(|| self.request.list_metadata(&params), by).await
+                self.send(|| self.request.list_metadata(&params), by).await
             }
         }
     }
 
     pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, ApiFailure> {
-        self.ask(|| self.request.create(&PostParams::default(), bytes(object)), by).await
+        self.send(|| self.request.create(&PostParams::default(), bytes(object)), by).await
     }
 
-    /// Writes over an object whose `resourceVersion` and `uid` are those in `object`. Without the uid the server would
-    /// make a Lease anew that was deleted meanwhile.
+    /// Replaces an object whose `resourceVersion` and `uid` are those in `object`. Without the uid,
+    /// the server would create a Lease again that was deleted meanwhile.
     pub(super) async fn replace(
         &self,
         name: &str,
         object: &Value,
         by: Instant,
     ) -> Result<Value, ApiFailure> {
-        self.ask(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
+        self.send(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
     }
 
-    /// Deletes an object as long as it is still the one with this uid and, where it is given, in this version.
+    /// Deletes an object if it still has this uid and, if given, this version.
     pub(super) async fn delete(
         &self,
         name: &str,
@@ -172,10 +174,11 @@ impl Objects {
             resource_version: version.map(str::to_owned),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        self.ask(|| self.request.delete(name, &params), by).await.map(drop)
+        self.send(|| self.request.delete(name, &params), by).await.map(drop)
     }
 
-    /// Watches one object, with bookmarks. `from`: the resourceVersion after which to begin; `None`: with what is there.
+    /// Watches one object, with bookmarks. `from`: the resourceVersion after which to begin;
+    /// `None`: begins with the existing object.
     pub(super) async fn watch(
         &self,
         name: &str,
@@ -193,7 +196,8 @@ impl Objects {
         self.events(self.request.watch(&params, &version.to_string()), by).await
     }
 
-    /// Watches all objects, beginning with what is there; only the metadata of those that carry the record there.
+    /// Watches all objects, beginning with the existing ones; only the metadata if that carries the
+    /// record.
     pub(super) async fn watch_all(
         &self,
         place: RecordLocation,
@@ -227,32 +231,34 @@ impl Objects {
         timeout_at(by, answer).await.unwrap_or(Err(ApiFailure::TimedOut))
     }
 
-    /// Reads what is no object; also answers the server's time as it tells it (RFC 9110's IMF-fixdate).
+    /// Reads a resource that is not an object. Also returns the server's time in its own format
+    /// (RFC 9110's IMF-fixdate).
     pub(super) async fn read_whole(
         &self,
         by: Instant,
     ) -> (Result<Value, ApiFailure>, Option<String>) {
         let mut date = None;
         let request = || http::Request::get(&self.request.url_path).body(Vec::new());
-        let answer = self.ask_and_note(request, by, |headers| {
-            let told = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
-            date = told.map(str::to_owned);
+        let answer = self.send_and_note(request, by, |headers| {
+            let value = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
+            date = value.map(str::to_owned);
         });
         let answer = answer.await;
         (answer, date)
     }
 
-    async fn ask<E: fmt::Display>(
+    async fn send<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         by: Instant,
     ) -> Result<Value, ApiFailure> {
-        self.ask_and_note(request, by, |_| {}).await
+        self.send_and_note(request, by, |_| {}).await
     }
 
-    /// Asks until `by`. A server that is too busy says for how long; where that is not too long it is asked again: a
-    /// conditional write may be sent twice. It is asked again, too, where it refuses a token that has a successor.
-    async fn ask_and_note<E: fmt::Display>(
+    /// Sends a request until `by`. If a server that is too busy states a short enough delay, the
+    /// request is repeated after it, so a conditional write may be sent twice. The request is also
+    /// repeated if the server refuses a token that has a successor.
+    async fn send_and_note<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         by: Instant,
@@ -261,9 +267,9 @@ impl Objects {
         loop {
             let request = request().map_err(|error| ApiFailure::Unsent(error.to_string()))?;
             let request = request.map(Body::from);
-            let by_whom = self.access.client();
+            let generation = self.access.client();
             let answer = async {
-                let response = by_whom.client.send(request).await.map_err(failure)?;
+                let response = generation.client.send(request).await.map_err(failure)?;
                 let (parts, body) = response.into_parts();
                 let body = answers::whole(body).await.map_err(failure)?;
                 Ok((parts, body))
@@ -278,7 +284,7 @@ impl Objects {
                     .map_err(|error| ApiFailure::Lost(kube::Error::SerdeError(error)));
             }
             let status = answers::refusal(parts.status.as_u16(), &body);
-            if parts.status.as_u16() == 401 && self.access.renew(&by_whom) {
+            if parts.status.as_u16() == 401 && self.access.renew(&generation) {
                 continue;
             }
             let pause = parts
@@ -294,7 +300,7 @@ impl Objects {
         }
     }
 
-    /// What a failure means to a campaign. `doing`: as in `write`; `verb`: the right that it takes.
+    /// Converts a failure for the protocol. `doing`: as in `write`; `verb`: the required right.
     pub(super) fn lock_error(
         &self,
         failure: ApiFailure,
@@ -313,13 +319,13 @@ impl Objects {
             ApiFailure::TimedOut => {
                 return LockError::new(
                     unknown,
-                    format!("{what}: the API server did not answer in time"),
+                    format!("{what}: the API server did not respond in time"),
                 );
             }
             ApiFailure::Lost(error) => {
                 return LockError::with_source(
                     unknown,
-                    format!("{what}: no answer of the API server"),
+                    format!("{what}: no response from the API server"),
                     error,
                 );
             }
@@ -328,33 +334,33 @@ impl Objects {
             }
             ApiFailure::Refused(status) => status,
         };
-        let said = escape_line(&status.message, LONGEST_MESSAGE);
+        let detail = escape_line(&status.message, MAX_MESSAGE_LEN);
         match status.code {
-            409 => LockError::new(LockErrorKind::Conflict, format!("{what}: {said}")),
+            409 => LockError::new(LockErrorKind::Conflict, format!("{what}: {detail}")),
             401 => LockError::new(
                 LockErrorKind::Denied,
-                format!("{what}: the API server does not accept the credentials: {said}"),
+                format!("{what}: the API server does not accept the credentials: {detail}"),
             ),
             403 => LockError::new(
                 LockErrorKind::Denied,
-                format!("{what}: the right to {verb} is missing: {said}"),
+                format!("{what}: the right to {verb} is missing: {detail}"),
             ),
             404 if status.reason.is_empty() => LockError::new(
                 unknown,
                 format!(
-                    "{what}: a 404 that is not the API server's: look which proxy is in the way: {said}"
+                    "{what}: a 404 that is not the API server's: check for a proxy in between: {detail}"
                 ),
             ),
             404 => LockError::new(
                 LockErrorKind::Misconfigured,
-                format!("{what}: make the namespace, or name another: {said}"),
+                format!("{what}: create the namespace, or use another: {detail}"),
             ),
             429 | 503 => LockError::new(
                 LockErrorKind::Unavailable,
-                format!("{what}: the API server is too busy: {said}"),
+                format!("{what}: the API server is too busy: {detail}"),
             ),
-            400..=499 => LockError::new(LockErrorKind::Misconfigured, format!("{what}: {said}")),
-            _ => LockError::new(unknown, format!("{what}: the API server failed: {said}")),
+            400..=499 => LockError::new(LockErrorKind::Misconfigured, format!("{what}: {detail}")),
+            _ => LockError::new(unknown, format!("{what}: the API server failed: {detail}")),
         }
     }
 }

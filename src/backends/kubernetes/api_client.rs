@@ -1,4 +1,4 @@
-//! The way to the API server, which goes on when its credentials are exchanged.
+//! Access to the API server, which continues when its credentials are rotated.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,43 +7,44 @@ use kube::Client;
 use kube::config::Config;
 use tracing::{debug, info};
 
-/// Makes requests with the token that is in its file now, where it is in one.
+/// A client that uses the token currently in its token file, if it has one.
 ///
-/// kube reads the file once a minute, which is soon enough for a token that stays valid beside its successor, as the kubelet
-/// has it. Where the old one is refused at once, a minute is longer than a lease; so the file is read when that happens.
+/// kube reads the file once a minute. That is soon enough for a token that stays valid beside its
+/// successor, as the kubelet rotates tokens. If the old token is refused at once, a minute is
+/// longer than a lease; the file is therefore also read upon a refusal.
 #[derive(Clone)]
 pub(super) struct ApiClient(Arc<State>);
 
 struct State {
-    /// How to make another client; `None` where there is no file to read.
+    /// The configuration of a further client; `None`: there is no file to read.
     config: Option<Config>,
     current: Mutex<Current>,
 }
 
 struct Current {
     client: Client,
-    /// How many clients there were before it.
+    /// The number of clients before this one.
     number: u64,
-    /// What was in the file when it was made.
+    /// The content of the file when the client was created.
     token: Option<String>,
 }
 
-/// A client, and which one it is.
+/// A client, and its number.
 pub(super) struct Generation {
     pub(super) client: Client,
     number: u64,
 }
 
 impl ApiClient {
-    /// By this client for ever.
+    /// Uses this client permanently.
     pub(super) fn by(client: Client) -> Self {
         Self::new(client, None, None)
     }
 
-    /// By a client made from `config`, or another one once its token is refused.
+    /// Uses a client created from `config`, and another one once its token is refused.
     pub(super) fn with(config: Config) -> Result<Self, kube::Error> {
         let has_file = config.auth_info.token.is_none() && config.auth_info.token_file.is_some();
-        let token = token(&config); // before the client reads it: a newer one is taken up later
+        let token = token(&config); // before the client reads it, so that a newer one is noticed
         let client = Client::try_from(config.clone())?;
         Ok(Self::new(client, has_file.then_some(config), token))
     }
@@ -58,13 +59,13 @@ impl ApiClient {
         Generation { client: current.client.clone(), number: current.number }
     }
 
-    /// After the server has refused the credentials of `used`: whether there are others by now.
+    /// After the server refused the credentials of `used`: returns whether there are newer ones.
     pub(super) fn renew(&self, used: &Generation) -> bool {
         let Some(config) = &self.0.config else { return false };
         let Some(token) = token(config) else { return false };
         let mut current = self.current();
         if current.number != used.number {
-            return true; // somebody else was faster
+            return true; // another request has renewed it
         }
         if current.token.as_ref() == Some(&token) {
             return false;
@@ -73,7 +74,7 @@ impl ApiClient {
             Ok(client) => {
                 let number = current.number.wrapping_add(1);
                 *current = Current { client, number, token: Some(token) };
-                info!("the API server refuses the token: going on with the new one in its file");
+                info!("token refused: using the new one from its file");
                 true
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Where the API server is, and who we are to it.
+//! The API server's address, and the credentials for it.
 
 use std::env;
 use std::error::Error;
@@ -15,16 +15,18 @@ use super::api_client::ApiClient;
 use crate::lock::LockError;
 use crate::time::timer::deadline_after;
 
-/// The variable in which a pod's manifest tells the pod its name, from the field `metadata.name`.
+/// The environment variable in which a pod's manifest passes the pod its name, from the field
+/// `metadata.name`.
 const POD_NAME: &str = "POD_NAME";
 /// The same for `metadata.namespace`.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
 /// An API server, and a namespace of it.
 ///
-/// In a pod everything is known from the pod: the server and the credentials (a token file is read again every minute, and when
-/// the server refuses the token) from its service account, the namespace from there or from `POD_NAMESPACE`, the identity from `POD_NAME`, else the
-/// host's name, which in a pod is the pod's.
+/// In a pod, the pod provides everything. The server and the credentials come from its service
+/// account (a token file is read again every minute, and when the server refuses the token), the
+/// namespace from the service account or from `POD_NAMESPACE`, and the identity from `POD_NAME` or
+/// else from the host's name, which in a pod is the pod's.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -34,13 +36,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// From `KUBECONFIG`, else `~/.kube/config`, else the service account of the pod that this runs in. Does no request.
+    /// Reads `KUBECONFIG`, else `~/.kube/config`, else the service account of the current pod.
+    /// Sends no request.
     ///
     /// # Errors
-    /// Where none of them can be used.
+    /// If none of them can be used.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn infer() -> Result<Self, ClusterError> {
         let config = Config::infer().await.map_err(|error| {
             ClusterError::new(
@@ -51,13 +54,14 @@ impl Cluster {
         Self::with_config(config)
     }
 
-    /// From `KUBECONFIG`, else `~/.kube/config`, in another context than the current one. Does no request.
+    /// Reads `KUBECONFIG`, else `~/.kube/config`, and selects another context than the current one.
+    /// Sends no request.
     ///
     /// # Errors
-    /// Where they cannot be used, or have no such context.
+    /// If they cannot be used, or have no such context.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn in_context(context: &str) -> Result<Self, ClusterError> {
         let config = Config::from_kubeconfig(&options(Some(context))).await.map_err(|error| {
             ClusterError::new("the kubeconfig cannot be used", without_contents(error))
@@ -65,27 +69,27 @@ impl Cluster {
         Self::with_config(config)
     }
 
-    /// From the service account of the pod that this runs in.
+    /// Reads the service account of the current pod.
     ///
     /// # Errors
-    /// Outside of a pod, or in one without a service account.
+    /// Outside a pod, or in a pod without a service account.
     pub fn in_pod() -> Result<Self, ClusterError> {
         let config = Config::incluster().map_err(|error| {
             ClusterError::new(
-                "no service account: run in a pod with one, or name a kubeconfig",
+                "no service account: run in a pod with one, or use a kubeconfig",
                 error,
             )
         })?;
         Self::with_config(config)
     }
 
-    /// From a kubeconfig file. `context`: another one than the file's current one.
+    /// Reads a kubeconfig file. `context` selects another context than the file's current one.
     ///
     /// # Errors
-    /// Where the file cannot be read, or has no such context.
+    /// If the file cannot be read, or has no such context.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn from_kubeconfig(
         file: impl AsRef<Path>,
         context: Option<&str>,
@@ -100,10 +104,10 @@ impl Cluster {
         Self::with_config(config.map_err(unusable)?)
     }
 
-    /// From a client, in its default namespace.
+    /// Uses a client, and its default namespace.
     ///
-    /// A client that tries again by itself, as kube's does by default, hides from an election what it waits for: turn
-    /// that off (`Config::default_retry`).
+    /// A client that retries by itself, as kube's does by default, hides the waiting time from the
+    /// election: turn that off (`Config::default_retry`).
     pub fn new(client: Client) -> Self {
         Self::by(ApiClient::by(client))
     }
@@ -116,7 +120,7 @@ impl Cluster {
     }
 
     fn with_config(mut config: Config) -> Result<Self, ClusterError> {
-        config.default_retry = false; // the campaign tries again, and knows for how long
+        config.default_retry = false; // the elector retries, within its deadline
         let access = ApiClient::with(config).map_err(|error| {
             ClusterError::new("the API server's settings cannot be used", without_password(error))
         })?;
@@ -127,25 +131,27 @@ impl Cluster {
         })
     }
 
-    /// The same API server, another namespace.
+    /// Returns the same API server with another namespace.
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Whether the namespace is there. Takes the right to `get` it, which few need otherwise.
+    /// Returns whether the namespace exists. Requires the right to `get` it, which few callers need
+    /// otherwise.
     ///
     /// # Errors
-    /// [`Denied`](crate::lock::LockErrorKind::Denied) where that is missing, and
-    /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) where no answer came within `timeout`.
+    /// [`Denied`](crate::lock::LockErrorKind::Denied) if that right is missing, and
+    /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) if no response arrived within
+    /// `timeout`.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn has_namespace(&self, timeout: Duration) -> Result<bool, LockError> {
         let path = Namespace::url_path(&(), None);
         let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");
@@ -155,7 +161,7 @@ impl Cluster {
         Ok(got?.is_some())
     }
 
-    /// The client, for other uses.
+    /// Returns the client, for other uses.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -179,13 +185,14 @@ fn options(context: Option<&str>) -> KubeConfigOptions {
     KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
 }
 
-/// The error, unless it repeats what the kubeconfig says, which may be a secret; then where it is wrong.
+/// Returns the error, unless it repeats the content of the kubeconfig, which may be a secret; then
+/// returns the location of the problem.
 fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error + Send + Sync> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(error) = cause {
         if let Some(KubeconfigError::Parse(wrong)) = error.downcast_ref() {
             let line = wrong.location().map(|at| format!(", line {}", at.line()));
-            return format!("it is no kubeconfig in YAML{}", line.unwrap_or_default()).into();
+            return format!("it is not a kubeconfig in YAML{}", line.unwrap_or_default()).into();
         }
         if let Some(KubeconfigError::LoadContext(context)) = error.downcast_ref() {
             return format!("it has no context {context:?}").into();
@@ -195,7 +202,7 @@ fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error 
     error.into()
 }
 
-/// The error, unless it repeats the URL of a proxy, which may hold a password.
+/// Returns the error, unless it repeats the URL of a proxy, which may contain a password.
 fn without_password(error: kube::Error) -> Box<dyn Error + Send + Sync> {
     match error {
         kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
@@ -205,7 +212,7 @@ fn without_password(error: kube::Error) -> Box<dyn Error + Send + Sync> {
     }
 }
 
-/// Why there is no [`Cluster`].
+/// The reason why a [`Cluster`] cannot be created.
 #[derive(Debug)]
 pub struct ClusterError {
     message: String,
@@ -235,13 +242,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_kubeconfig_says_is_not_repeated_where_it_cannot_be_read() {
+    async fn content_of_an_unreadable_kubeconfig_is_not_repeated() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for text in ["token: [s3cret", "users: s3cret", "current-context: {s3cret: 1}"] {
             std::fs::write(&file, text).unwrap();
             let error = Cluster::from_kubeconfig(&file, None).await.unwrap_err();
             let cause = error.source().expect("a cause").to_string();
-            assert!(cause.starts_with("it is no kubeconfig in YAML"), "{cause}");
+            assert!(cause.starts_with("it is not a kubeconfig in YAML"), "{cause}");
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
         }
     }

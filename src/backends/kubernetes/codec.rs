@@ -1,7 +1,8 @@
-//! What this library adds to client-go's record, in an annotation of its own.
+//! The annotation that this library adds to client-go's record.
 //!
-//! client-go's campaigners keep annotations that they do not know, so ours stays when one of them takes over. It
-//! therefore repeats the record with which it was written, and counts for that record only.
+//! client-go's candidates keep annotations that they do not know, so this library's annotation
+//! stays when one of them takes over. It therefore repeats the record that it was written with, and
+//! is valid for that record only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +20,19 @@ use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
 
 pub(super) const ANNOTATION: &str = "incumbent/mark";
 const CURRENT: u32 = 1;
-/// Whoever released without a mark.
+/// The nonce of a release without a mark.
 pub(super) const FOREIGN: Nonce = Nonce(0);
-/// Whoever made the object for a new election.
+/// The nonce of the client that created the object for a new election.
 const MAKER: Nonce = Nonce(u64::MAX);
-/// What an object says that nobody has held yet, as its maker vouches.
+/// The content of an object that had no holder yet, as the client that created it asserts.
 pub(super) const UNUSED: Content =
     Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO });
 
-/// The annotation by which the maker of an object says that nobody leads by an earlier one of this name.
+/// The annotation by which the creator of an object asserts that no process leads by an earlier
+/// object of this name.
 pub(super) const NEW: &str = "incumbent/new";
 
-/// Whether the object is said to be new, and shows no trace of a holder.
+/// Whether the object is declared new, and shows no trace of a holder.
 pub(super) fn claims_to_be_new(place: RecordLocation, object: &Value) -> bool {
     annotation(object, NEW).is_some() && !was_held(place, object)
 }
@@ -46,17 +48,17 @@ pub(super) fn was_held(place: RecordLocation, object: &Value) -> bool {
     written || annotation(object, ANNOTATION).is_some()
 }
 
-/// The annotation.
+/// The value of the annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Annotation {
     version: u32,
     #[serde(flatten)]
     says: EncodedMark,
-    /// The record that it belongs to.
+    /// The record that the mark belongs to.
     of: ElectionRecord,
 }
 
-/// Puts a record and what is said of it into an object.
+/// Writes a record and its mark into an object.
 pub(super) fn write(
     place: RecordLocation,
     object: &mut Value,
@@ -69,28 +71,29 @@ pub(super) fn write(
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
 }
 
-/// What an object says of an election.
+/// The record of an object, and its meaning for the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub record: ElectionRecord,
     pub content: Content,
 }
 
-/// Reads it. `default_lease`: how long to wait for a holder that does not say.
+/// Reads an object. `default_lease`: how long to wait for a holder that states no duration.
 pub(super) fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Found {
     let record = place.read(object).unwrap_or_default();
     let ours = annotation(object, ANNOTATION)
         .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
         .filter(|annotation| annotation.version == CURRENT);
     let content = match &ours {
-        Some(Annotation { says, of, .. }) if *of == record => said(says, &record, default_lease),
+        Some(Annotation { says, of, .. }) if *of == record => decode(says, &record, default_lease),
         _ => None,
     };
     let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), default_lease));
     Found { record, content }
 }
 
-/// Why a holder of this library released the office, where the mark of this record tells.
+/// Returns why a holder of this library released the lock, if this record has a mark that states
+/// the cause.
 pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<String> {
     let text = annotation(object, ANNOTATION)?;
     match serde_json::from_str::<Annotation>(text).ok()? {
@@ -101,24 +104,26 @@ pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<S
     }
 }
 
-fn said(says: &EncodedMark, record: &ElectionRecord, default_lease: Duration) -> Option<Content> {
+fn decode(says: &EncodedMark, record: &ElectionRecord, default_lease: Duration) -> Option<Content> {
     match says.decode()? {
         DecodedMark::Released(tombstone) => Some(Content::Vacant(tombstone)),
-        DecodedMark::Held(mark, said) if record.is_held() => {
-            Some(held(record, Some(mark), said, default_lease))
+        DecodedMark::Held(mark, advertisement) if record.is_held() => {
+            Some(held(record, Some(mark), advertisement, default_lease))
         }
         DecodedMark::Held(..) => None,
     }
 }
 
-/// What a record of client-go says by itself.
+/// Returns the meaning of a record without a valid mark.
 fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Duration) -> Content {
     if record.is_held() {
         return held(record, None, None, default_lease);
     }
-    // client-go's holders also release where they could not renew, and their work goes on until the answer has come or has not;
-    // and one that hung empties the record of whoever leads by then. So the lease of the last holder is waited out. Where the term
-    // is the one that our own mark tells of, somebody else emptied it: an administrator, or a client-go campaigner that hung.
+    // client-go's holders also release when a renewal failed, while their work continues until the
+    // response arrives or is given up. A client-go holder that hung empties the record of the
+    // present leader. The lease of the last holder is therefore waited out. If the term is the one
+    // in this library's mark, another client emptied the record: an administrator, or a client-go
+    // candidate that hung.
     let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
     let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
     Content::Vacant(match released && !of_ours {

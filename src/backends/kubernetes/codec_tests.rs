@@ -1,4 +1,4 @@
-//! Marks that count, and marks that somebody else's write has left behind.
+//! Tests of marks that are valid, and of marks that another client's write left behind.
 
 use serde_json::json;
 
@@ -38,14 +38,19 @@ fn ours() -> Value {
 fn a_mark_is_read_as_it_was_written_in_either_place() {
     for place in [RecordLocation::Spec, RecordLocation::Annotation] {
         let mut object = json!({});
-        let said = Advertisement::new("10.0.0.3:50051").with("zone", "größer \u{1f980}");
-        write(place, &mut object, &record("a", 2, 4), EncodedMark::held(&mark(), Some(&said)));
+        let advertisement = Advertisement::new("10.0.0.3:50051").with("zone", "größer \u{1f980}");
+        write(
+            place,
+            &mut object,
+            &record("a", 2, 4),
+            EncodedMark::held(&mark(), Some(&advertisement)),
+        );
         let found = read(place, &object, DEFAULT_LEASE);
         let entry = Entry {
             identity: "a".into(),
             mark: Some(mark()),
             ttl: Duration::from_secs(5),
-            advertisement: Some(Arc::new(said)),
+            advertisement: Some(Arc::new(advertisement)),
         };
         assert_eq!(found.content, Content::Held(entry));
         let left = Duration::from_millis(1_234);
@@ -62,14 +67,14 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
 }
 
 #[test]
-fn a_mark_that_a_client_go_campaigner_left_behind_is_stale() {
+fn a_mark_that_a_client_go_candidate_left_behind_is_stale() {
     let mut object = ours();
     RecordLocation::Spec.write(&mut object, &record("go", 3, 5));
     let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
         panic!()
     };
     assert_eq!((&*entry.identity, entry.mark), ("go", None));
-    // The same identity, a later renewal: still not ours.
+    // The same identity with a later renewal: still not a mark of this library.
     RecordLocation::Spec.write(&mut object, &record("a", 3, 4));
     let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
         panic!()
@@ -99,7 +104,7 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
 }
 
 #[test]
-fn whatever_stands_there_means_something() {
+fn every_content_has_a_meaning() {
     for object in [
         json!(null),
         json!([]),
@@ -124,5 +129,5 @@ fn whatever_stands_there_means_something() {
     let Content::Held(entry) = read(RecordLocation::Spec, &object, DEFAULT_LEASE).content else {
         panic!()
     };
-    assert_eq!(entry.ttl, crate::lock::codec::MAX_DURATION, "nobody is waited for for decades");
+    assert_eq!(entry.ttl, crate::lock::codec::MAX_DURATION, "the wait is bounded");
 }

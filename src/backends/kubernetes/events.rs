@@ -1,4 +1,4 @@
-//! Events on the object, as client-go writes them.
+//! Events on the object of an election, as client-go writes them.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -18,59 +18,60 @@ use super::api_client::ApiClient;
 use super::record::RecordLocation;
 use crate::util::text::truncate;
 
-/// How long an Event may take.
+/// The timeout of writing an Event.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an eviction is kept waiting for it.
+/// How long an eviction waits for its Event.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most bytes of an Event's message that the server takes.
-const LONGEST_MESSAGE: usize = 1024;
+/// The maximum size in bytes of an Event's message, which the server enforces.
+const MAX_MESSAGE_LEN: usize = 1024;
 
 /// Writes Events, best effort: an election does not wait for them.
 pub(super) struct Recorder {
     access: ApiClient,
     namespace: String,
-    /// Those under way: they end with the lock.
-    telling: Mutex<JoinSet<()>>,
+    /// The writes in progress, which end with the lock.
+    in_progress: Mutex<JoinSet<()>>,
 }
 
 impl Recorder {
     pub(super) fn new(access: ApiClient, namespace: &str) -> Self {
-        Self { access, namespace: namespace.to_owned(), telling: Mutex::default() }
+        Self { access, namespace: namespace.to_owned(), in_progress: Mutex::default() }
     }
 
     pub(super) fn another(&self) -> Self {
         Self::new(self.access.clone(), &self.namespace)
     }
 
-    /// Tells of something that happened to an object.
-    pub(super) fn tell(&self, object: Value, message: &str) {
+    /// Writes an Event about an object in the background.
+    pub(super) fn record_event(&self, object: Value, message: &str) {
         let Ok(runtime) = Handle::try_current() else { return };
         let Some(request) = self.event(object, message) else { return };
-        let tell = tokio::time::timeout(TIMEOUT, send(self.access.client().client, request));
-        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        while telling.try_join_next().is_some() {}
-        telling.spawn_on(tell.map(drop), &runtime);
+        let write = tokio::time::timeout(TIMEOUT, send(self.access.client().client, request));
+        let mut in_progress = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
+        while in_progress.try_join_next().is_some() {}
+        in_progress.spawn_on(write.map(drop), &runtime);
     }
 
-    /// Tells who evicted a holder. Answers once that is told, or soon where it cannot be.
-    pub(super) async fn tell_eviction(&self, object: Value, holder: &str) {
-        let tell = async {
-            let by = self.who_we_are().await.unwrap_or_else(|| "somebody".to_owned());
+    /// Writes an Event about an eviction and the user that requested it. Returns once it is
+    /// written, or after a short timeout.
+    pub(super) async fn record_eviction(&self, object: Value, holder: &str) {
+        let write = async {
+            let by = self.user_name().await.unwrap_or_else(|| "an unknown user".to_owned());
             if let Some(request) = self.event(object, &format!("{holder} evicted by {by}")) {
                 send(self.access.client().client, request).await;
             }
         };
-        let _ = tokio::time::timeout(EVICTION_TIMEOUT, tell).await;
+        let _ = tokio::time::timeout(EVICTION_TIMEOUT, write).await;
     }
 
-    /// The user's name, as the API server knows us.
-    async fn who_we_are(&self) -> Option<String> {
+    /// Returns the user name of the present credentials, as the API server knows it.
+    async fn user_name(&self) -> Option<String> {
         let review =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
         let request = Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
             .create(&PostParams::default(), serde_json::to_vec(&review).unwrap_or_default());
-        let answer = self.access.client().client.request::<Value>(request.ok()?).await.ok()?;
-        answer.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
+        let response = self.access.client().client.request::<Value>(request.ok()?).await.ok()?;
+        response.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
     }
 
     fn event(&self, object: Value, message: &str) -> Option<http::Request<Vec<u8>>> {
@@ -81,7 +82,7 @@ impl Recorder {
             "metadata": { "generateName": "leader-election-", "namespace": self.namespace },
             "involvedObject": object,
             "reason": "LeaderElection",
-            "message": truncate(message, LONGEST_MESSAGE),
+            "message": truncate(message, MAX_MESSAGE_LEN),
             "type": "Normal",
             "source": { "component": "incumbent" },
             "firstTimestamp": now,
@@ -96,7 +97,7 @@ impl Recorder {
 
 async fn send(client: kube::Client, request: http::Request<Vec<u8>>) {
     if let Err(error) = client.request::<Value>(request).await {
-        debug!(%error, "no Event");
+        debug!(%error, "Event not written");
     }
 }
 

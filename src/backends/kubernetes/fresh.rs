@@ -1,4 +1,5 @@
-//! An object that was made for a new election: the word of whoever made it, and what the API server remembers of its name.
+//! Objects created for a new election: their creator's assertion, and what the API server remembers
+//! of their names.
 
 use std::time::Duration;
 
@@ -16,19 +17,20 @@ use super::resource_lock::ResourceLock;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
-/// What a watch shows of the past of an object.
+/// The past of an object, as far as a watch shows it.
 enum Past {
-    /// Nobody held it, nor another of its name.
+    /// Neither this object nor another of its name had a holder.
     Empty,
     Held,
-    /// The server does not remember that much: only what follows this version.
+    /// The server remembers only what follows this version.
     From(u64),
 }
 
 impl Objects {
-    /// Whether nobody held this object, nor another of its name, as far back as the API server remembers: about a minute, and
-    /// more where little is written. What it says is read from a watch that begins with the oldest that is remembered.
-    pub(super) async fn is_without_a_past(
+    /// Whether neither this object nor another of its name had a holder, as far back as the API
+    /// server remembers: about a minute, and longer when there are few writes. A watch from the
+    /// oldest remembered version shows it.
+    pub(super) async fn has_no_past(
         &self,
         place: RecordLocation,
         name: &str,
@@ -46,7 +48,7 @@ impl Objects {
             match past {
                 Past::Empty => return true,
                 Past::Held => return false,
-                // It has not changed for as long as anything is remembered.
+                // The object has not changed for as long as the server remembers.
                 Past::From(oldest) if oldest >= version => return true,
                 Past::From(oldest) => from = oldest,
             }
@@ -55,7 +57,7 @@ impl Objects {
     }
 }
 
-/// What has happened up to this version of the object.
+/// Returns the past up to this version of the object.
 async fn past(
     mut events: Events,
     place: RecordLocation,
@@ -78,7 +80,7 @@ async fn past(
             Ok(Some(Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)))) => {
                 return since(&status);
             }
-            _ => return Past::Held, // or nobody knows
+            _ => return Past::Held, // or unknown
         }
     }
 }
@@ -87,7 +89,8 @@ fn since(status: &Status) -> Past {
     remembered(status).map_or(Past::Held, Past::From)
 }
 
-/// After which version everything is remembered, as the server says: `too old resource version: 1 (245)`.
+/// Parses the version after which the server remembers everything, as in
+/// `too old resource version: 1 (245)`.
 pub(super) fn remembered(status: &Status) -> Option<u64> {
     let oldest = status.message.strip_prefix("too old resource version: ")?;
     let oldest = oldest.split_once('(')?.1.strip_suffix(')')?.parse().ok()?;
@@ -95,20 +98,22 @@ pub(super) fn remembered(status: &Status) -> Option<u64> {
 }
 
 impl<C: ResourceKind> ResourceLock<C> {
-    /// Makes the object `name` for an election that is new, so that its first leader does not wait out a lease. Answers its
-    /// resourceVersion.
+    /// Creates the object `name` for a new election, so that its first leader does not wait out a
+    /// lease. Returns its resourceVersion.
     ///
-    /// Whoever calls this vouches that nobody leads by an earlier object of this name. The candidates look themselves, too: they
-    /// lead at once unless the API server remembers a holder, or that another object of this name was deleted. For that they
-    /// need the right to `watch` it.
+    /// The caller asserts that no process leads by an earlier object of this name. The candidates
+    /// check this too: they lead at once unless the API server remembers a holder, or that another
+    /// object of this name was deleted. The check requires the right to `watch` the object.
     ///
-    /// Takes the right to `create`. The object is named as it is, whatever [`object`](Self::object) says.
+    /// Requires the right to `create`. `name` is the object's own name, regardless of
+    /// [`object`](Self::object).
     ///
     /// # Errors
-    /// [`Conflict`](LockErrorKind::Conflict) where there is one already; else as [`status`](Self::status).
+    /// [`Conflict`](LockErrorKind::Conflict) if the object exists; otherwise as
+    /// [`status`](Self::status).
     ///
     /// # Cancel safety
-    /// Dropped, it may have been made or not.
+    /// If dropped, the object may have been created or not.
     pub async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
         check_object_name(name)
             .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
@@ -119,10 +124,10 @@ impl<C: ResourceKind> ResourceLock<C> {
             "metadata": { "name": name, "namespace": objects.namespace() },
         });
         annotate(&mut object, NEW, "true".to_owned());
-        let made = objects.create(&object, deadline_after(timeout)).await;
-        let made =
-            made.map_err(|failure| objects.lock_error(failure, name, "create", "create", true))?;
-        Ok(resource_version(&made).unwrap_or_default())
+        let created = objects.create(&object, deadline_after(timeout)).await;
+        let created = created
+            .map_err(|failure| objects.lock_error(failure, name, "create", "create", true))?;
+        Ok(resource_version(&created).unwrap_or_default())
     }
 }
 
@@ -132,22 +137,23 @@ mod tests {
     use crate::backends::kubernetes::codec::{ANNOTATION, claims_to_be_new};
 
     #[test]
-    fn a_server_says_what_it_remembers() {
-        let said = |message, code| remembered(&Status::failure(message, "Expired").with_code(code));
-        let told = "too old resource version: 1 (245)";
-        assert_eq!(said(told, 410), Some(245));
+    fn oldest_remembered_version_is_parsed() {
+        let parsed =
+            |message, code| remembered(&Status::failure(message, "Expired").with_code(code));
+        let text = "too old resource version: 1 (245)";
+        assert_eq!(parsed(text, 410), Some(245));
         for (message, code) in [
-            (told, 500),
+            (text, 500),
             ("too old resource version: 1", 410),
             ("too old resource version: 1 (x)", 410),
             ("The resourceVersion for the provided watch is too old.", 410),
         ] {
-            assert_eq!(said(message, code), None, "{message}");
+            assert_eq!(parsed(message, code), None, "{message}");
         }
     }
 
     #[test]
-    fn what_was_held_is_not_new() {
+    fn an_object_with_a_past_holder_is_not_new() {
         let object = |spec: Value, annotations: Value| json!({ "metadata": { "annotations": annotations }, "spec": spec });
         let new = json!({ NEW: "true" });
         let is_new =

@@ -1,4 +1,4 @@
-//! What is to be mended in the object of an election.
+//! Problems in the object of an election.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -9,6 +9,7 @@ use super::codec;
 use super::record::{self, ElectionRecord, RecordLocation, resource_version};
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
+use crate::backends::health::Severity;
 use crate::lock::{Content, LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
@@ -22,90 +23,79 @@ const KNOWN: [&str; 7] = [
     "leaderTransitions",
     "strategy",
 ];
-/// The shortest lease with which nobody wonders: an API server takes seconds to start again, and so does etcd to choose a
-/// leader of its own.
+/// The shortest lease that is not reported: an API server takes seconds to restart, and etcd takes
+/// seconds to elect its own leader.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// What was found in the object of an election. Shown, it is one line that says what to do.
+/// A finding in the object of an election. Its `Display` is one line that states what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// There is no such object yet: whoever comes first makes it, and waits out a lease.
+    /// The object does not exist yet: the first candidate creates it, and waits out a lease.
     Absent,
-    /// The object is there, and carries no record yet.
+    /// The object exists, and carries no record yet.
     NoRecord,
-    /// It carries a record that cannot be read, and campaigners write over it.
+    /// The object carries a record that cannot be read, and candidates write over it.
     Unreadable,
     /// `spec.strategy` is set: the API server chooses the holder.
     Coordinated {
-        /// Its value.
+        /// The value of the field.
         strategy: String,
     },
-    /// It is being deleted, and something holds that up.
+    /// The object is being deleted, and its finalizers delay the deletion.
     BeingDeleted,
-    /// It is owned by another object, and will be deleted with that.
+    /// Another object owns it, and it will be deleted with its owner.
     Owned {
         /// As in `Deployment my-app`.
         by: String,
     },
-    /// It is the lock of a leader for life.
+    /// The object is the lock of a leader for life.
     ForLife,
-    /// Its resourceVersion is no number, so there are no tokens.
+    /// The resourceVersion is not a number, so there are no tokens.
     NoToken,
-    /// The record has fields that nobody here knows. On a Lease they are kept.
+    /// The record has fields that this version does not know. They are preserved on a Lease.
     UnknownFields {
-        /// Their names.
+        /// The names of the fields.
         names: Vec<String>,
     },
-    /// The holder is no campaigner of this library.
+    /// The holder is not a candidate of this library.
     ForeignHolder {
-        /// Its identity.
+        /// The identity of the holder.
         identity: String,
     },
-    /// The holder does not say how long others must wait for it.
+    /// The record does not state how long others must wait for the holder.
     NoDuration {
         /// How long they wait.
         assumed: Duration,
     },
-    /// The holder's lease leaves little time for an API server that is slow or starts again.
+    /// The holder's lease leaves little time for an API server that is slow or restarts.
     ShortLease {
-        /// How long it is.
+        /// The duration of the lease.
         lease: Duration,
     },
-    /// The holder's lease is another one than ours.
+    /// The holder's lease differs from the lease of this lock.
     OtherLease {
-        /// The holder's.
+        /// The holder's lease.
         theirs: Duration,
-        /// Ours.
+        /// The lease of this lock.
         ours: Duration,
     },
-    /// By its time and our clock, the holder has not renewed for its lease.
+    /// By the time in the record and the local clock, the holder has not renewed for longer than
+    /// its lease.
     Overdue {
-        /// How long ago it has.
+        /// The time since its last renewal.
         ago: Duration,
     },
 }
 
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Severity {
-    /// Good to know.
-    Note,
-    /// Elections work until something happens that one must expect.
-    Warning,
-    /// No election can be held in it.
-    Critical,
-}
-
 impl Finding {
-    /// How bad it is.
+    /// Returns the severity of the finding.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Coordinated { .. } | Self::BeingDeleted | Self::ForLife | Self::NoToken => {
                 Severity::Critical
             }
-            Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => Severity::Note,
+            Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => Severity::Notice,
             _ => Severity::Warning,
         }
     }
@@ -116,55 +106,55 @@ impl fmt::Display for Finding {
         let seconds = |span: &Duration| format!("{} s", span.as_secs());
         match self {
             Self::Absent => f.write_str(
-                "there is none yet: make it with `incumbent election create`, or who comes first makes it and may wait out a lease before it leads",
+                "it does not exist yet: create it with `incumbent election create`; otherwise the first candidate creates it, and may wait out a lease before it leads",
             ),
             Self::NoRecord => f.write_str("it carries no record yet"),
             Self::Unreadable => {
-                f.write_str("its record cannot be read, and campaigners write over it: look who else uses the object")
+                f.write_str("its record cannot be read, and candidates write over it: find out what else uses the object")
             }
             Self::Coordinated { strategy } => write!(
                 f,
-                "it has spec.strategy {strategy}, so the API server chooses its holder (coordinated leader election): stand in another one, or remove spec.strategy"
+                "it has spec.strategy {strategy}, so the API server chooses its holder (coordinated leader election): use another object, or remove spec.strategy"
             ),
             Self::BeingDeleted => f.write_str(
-                "it is being deleted, and its finalizers hold that up: remove them, or stand in another one",
+                "it is being deleted, and its finalizers delay that: remove them, or use another object",
             ),
             Self::Owned { by } => write!(
                 f,
-                "it is owned by the {by}, and is deleted with it, which costs the next leader a lease: remove the owner reference"
+                "it is owned by the {by}, and is deleted with it, after which the next leader waits out a lease: remove the owner reference"
             ),
             Self::ForLife => f.write_str(
-                "it is the lock of a leader for life: stand in another one, or see it with --kind for-life",
+                "it is the lock of a leader for life: use another object, or inspect it with --kind for-life",
             ),
-            Self::NoToken => f.write_str("its resourceVersion is no number, so it gives no tokens: stand in another cluster"),
+            Self::NoToken => f.write_str("its resourceVersion is not a number, so there are no tokens: use another cluster"),
             Self::UnknownFields { names } => write!(
                 f,
-                "its record has fields that no campaigner of this version knows: {}; look who else writes it",
+                "its record has fields that this version does not know: {}; find out what else writes it",
                 names.join(", ")
             ),
             Self::ForeignHolder { identity } => write!(
                 f,
-                "{identity} holds it, which is no campaigner of this library: its terms have no token here"
+                "{identity} holds it, which is not a candidate of this library: its terms have no token here"
             ),
             Self::NoDuration { assumed } => write!(
                 f,
-                "its holder does not say how long to wait for it, so others wait {}: have it write leaseDurationSeconds",
+                "its record does not state how long to wait for the holder, so others wait {}: have the holder write leaseDurationSeconds",
                 seconds(assumed)
             ),
             Self::ShortLease { lease } => write!(
                 f,
-                "its holder's lease of {} leaves little time for an API server that starts again: make it longer",
+                "its holder's lease of {} leaves little time for an API server that restarts: make it longer",
                 seconds(lease)
             ),
             Self::OtherLease { theirs, ours } => write!(
                 f,
-                "its holder's lease is {}, and ours {}: give all campaigners the same",
+                "its holder's lease is {}, and that of this lock is {}: configure the same lease for all candidates",
                 seconds(theirs),
                 seconds(ours)
             ),
             Self::Overdue { ago } => write!(
                 f,
-                "by its time and our clock, its holder renewed {} ago, which is longer than its lease: it is gone and nobody stands, or a clock is wrong",
+                "by its time and the local clock, its holder renewed {} ago, which is longer than its lease: the holder is gone and there is no other candidate, or a clock is wrong",
                 roughly(*ago)
             ),
         }
@@ -172,15 +162,16 @@ impl fmt::Display for Finding {
 }
 
 impl<C: ResourceKind> ResourceLock<C> {
-    /// Looks for what is to be mended in the object `name`, beside the timing of this lock.
+    /// Examines the object `name`, and compares it with the timing of this lock.
     ///
-    /// Takes the right to `get`. The object is named as it is, whatever [`object`](Self::object) says.
+    /// Requires the right to `get`. `name` is the object's own name, regardless of
+    /// [`object`](Self::object).
     ///
     /// # Errors
     /// As [`status`](Self::status).
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// Cancel safe.
     pub async fn health(&self, name: &str, timeout: Duration) -> Result<Vec<Finding>, LockError> {
         let objects = self.objects();
         check_object_name(name)
@@ -195,7 +186,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     }
 }
 
-/// `ours`: our lease.
+/// `ours`: the lease of this lock.
 fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTime) -> Vec<Finding> {
     let mut found = Vec::new();
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
@@ -218,7 +209,7 @@ fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTim
     let Some(record) = place.read(object).filter(|_| !raw.as_ref().is_some_and(is_empty)) else {
         let junk = record::annotation(object, record::ANNOTATION).is_some();
         found.push(match raw {
-            // Of a Lease that was made without a spec.
+            // A Lease that was created without a spec.
             Some(raw) if is_empty(&raw) => Finding::NoRecord,
             None if !junk => Finding::NoRecord,
             _ => Finding::Unreadable,
@@ -273,7 +264,7 @@ fn holder(
     }
 }
 
-/// A span in the greatest unit of which there are at least two.
+/// Formats a duration in the largest unit of which it has at least two.
 fn roughly(span: Duration) -> String {
     let seconds = span.as_secs();
     let units = [("days", 86_400), ("h", 3_600), ("min", 60)];
@@ -282,7 +273,7 @@ fn roughly(span: Duration) -> String {
     format!("{} {word}", seconds / unit)
 }
 
-/// What somebody else has written, for one line.
+/// Formats text of other clients for one line.
 fn plain(text: &str) -> String {
     crate::util::text::truncate(text, 256).replace(char::is_control, " ")
 }
@@ -315,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_record_is_told() {
+    fn problems_of_a_record_are_reported() {
         let spec = json!({
             "holderIdentity": "a\nb", "leaseDurationSeconds": 2, "strategy": "Oldest\u{1b}",
             "preferredHolder": "c", "nothing": null, "renewTime": "2026-01-01T00:00:00Z",
@@ -339,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_told_roughly() {
-        let told = |seconds| roughly(Duration::from_secs(seconds));
-        assert_eq!([told(1), told(119), told(120)], ["1 s", "119 s", "2 min"]);
-        assert_eq!([told(7_200), told(28_054_686)], ["2 h", "324 days"]);
+    fn durations_are_rounded_for_people() {
+        let shown = |seconds| roughly(Duration::from_secs(seconds));
+        assert_eq!([shown(1), shown(119), shown(120)], ["1 s", "119 s", "2 min"]);
+        assert_eq!([shown(7_200), shown(28_054_686)], ["2 h", "324 days"]);
     }
 
     #[test]
-    fn what_is_wrong_with_the_object_is_told() {
+    fn problems_of_an_object_are_reported() {
         assert_eq!(found(lease(json!({}))), [Finding::NoRecord]);
         assert_eq!(found(lease(Value::Null)), [Finding::NoRecord]);
         assert_eq!(found(lease(json!("junk"))), [Finding::Unreadable]);

@@ -1,4 +1,4 @@
-//! Who holds elections, for those who only look: what objects say, as they say it.
+//! The state of elections for observers, as their objects state it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,69 +17,73 @@ use crate::lock::Advertisement;
 use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
 use crate::time::timer::deadline_after;
 
-/// What an object says of its election.
+/// The state of an election, as its object states it.
 ///
-/// It says what was written, not who may lead now: nobody writes that a holder has gone. A record that has not changed for
-/// [`Holder::lease`] on the reader's own clock is that of a holder who leads no more.
+/// The status is what was written, and not who may lead now: no client records that a holder is
+/// gone. If a record has not changed for [`Holder::lease`] on the reader's own clock, its holder no
+/// longer leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionStatus {
     /// The name of the object.
     pub object: String,
-    /// The version of the object.
+    /// The resourceVersion of the object.
     pub resource_version: u64,
-    /// Who holds it.
+    /// The holder, or why there is none.
     pub holding: HolderStatus,
-    /// When the term began, by the wall clock of whoever wrote it.
+    /// When the term began, by the wall clock of the candidate that wrote it.
     pub acquired: Option<SystemTime>,
-    /// When the record was written last, by the wall clock of whoever wrote it.
+    /// When the record was last written, by the wall clock of the candidate that wrote it.
     pub renewed: Option<SystemTime>,
-    /// How often the leader has changed, as client-go counts: the number of the term in [`holding`](Self::holding), counted from 0
-    /// in each object anew. It is no token: see the [module](super).
+    /// How often the leader has changed, as client-go counts: the number of the term in
+    /// [`holding`](Self::holding), counted from 0 in each new object. It is not a token: see the
+    /// [module](super).
     pub transitions: i32,
 }
 
-/// Who holds an election.
+/// The holder of an election, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HolderStatus {
-    /// It is held, as far as the record tells.
+    /// The record names a holder.
     Held(Holder),
-    /// Its holder has left, with the cause where it is told, as in `stopped`.
+    /// The holder released the lock, with the cause if the record states it, as in `stopped`.
     Released(Option<String>),
-    /// Somebody emptied it who is not its holder.
+    /// A client other than the holder emptied the record.
     Evicted,
-    /// Nobody has held it yet.
+    /// The election had no holder yet.
     New,
 }
 
-/// Who is in office.
+/// The holder of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// The identity, without control characters.
     pub identity: Arc<str>,
-    /// The token; `None` for a campaigner that is not of this library.
+    /// The token; `None` for a candidate of another program.
     pub token: Option<Token>,
-    /// How long others wait for it when it does not renew.
+    /// How long others wait for the holder when it does not renew.
     pub lease: Duration,
-    /// Where it can be reached, if it says so.
+    /// The address that the holder advertises, if any.
     pub advertisement: Option<Arc<Advertisement>>,
-    /// The number of its last write; `None` as for the token. It tells renewals apart whose times are the same second.
+    /// The number of the holder's last write; `None` as for the token. It distinguishes renewals
+    /// within the same second.
     pub writes: Option<u64>,
 }
 
-/// What has happened to an object.
+/// A change of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElectionEvent {
-    /// It was written, or is how the watch has found it.
+    /// The object was written, or is reported as the watch found it.
     Written(ElectionStatus),
-    /// It was deleted. This is how it was.
+    /// The object was deleted. Contains its last state.
     Deleted(ElectionStatus),
 }
 
-/// A watch on one object, or on all of a namespace. It ends when the server says so, after minutes; then begin another one.
+/// A watch on one object, or on all objects of a namespace. It ends when the server ends it, after
+/// minutes; then begin another one.
 pub struct ElectionWatch {
     events: Events,
     objects: Objects,
@@ -88,16 +92,18 @@ pub struct ElectionWatch {
 }
 
 impl<C: ResourceKind> ResourceLock<C> {
-    /// Reads what the object `name` says. `None`: there is no such object, or no record in it.
+    /// Reads the state of the object `name`. Returns `None` if there is no such object, or no
+    /// record in it.
     ///
-    /// Takes the right to `get`. The object is named as it is, whatever [`object`](Self::object) says.
+    /// Requires the right to `get`. `name` is the object's own name, regardless of
+    /// [`object`](Self::object).
     ///
     /// # Errors
-    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) where no answer came within
-    /// `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured).
+    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) if no
+    /// response arrived within `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured).
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn status(
         &self,
         name: &str,
@@ -113,37 +119,38 @@ impl<C: ResourceKind> ResourceLock<C> {
         }
     }
 
-    /// Reads what all objects of the namespace say that have a record, in the order of their names.
+    /// Reads the state of all objects of the namespace that have a record, sorted by name.
     ///
-    /// Takes the right to `list`. Of ConfigMaps and Endpoints only the metadata are asked for.
+    /// Requires the right to `list`. Of ConfigMaps and Endpoints, only the metadata is requested.
     ///
     /// # Errors
     /// As [`status`](Self::status).
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn list(&self, timeout: Duration) -> Result<Vec<ElectionStatus>, LockError> {
         let objects = self.objects();
         let listed = objects.list(C::PLACE, deadline_after(timeout)).await;
         let listed =
             listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
-        let offices = items.into_iter().flatten();
-        let mut offices: Vec<ElectionStatus> =
-            offices.filter_map(|object| read(C::PLACE, object, self.default_lease())).collect();
-        offices.sort_unstable_by(|a, b| a.object.cmp(&b.object));
-        Ok(offices)
+        let statuses = items.into_iter().flatten();
+        let mut statuses: Vec<ElectionStatus> =
+            statuses.filter_map(|object| read(C::PLACE, object, self.default_lease())).collect();
+        statuses.sort_unstable_by(|a, b| a.object.cmp(&b.object));
+        Ok(statuses)
     }
 
-    /// Watches the object `only`, or all of the namespace. Everything that is there is told first.
+    /// Watches the object `only`, or all objects of the namespace. The watch first reports the
+    /// existing objects.
     ///
-    /// Takes the right to `watch`.
+    /// Requires the right to `watch`.
     ///
     /// # Errors
     /// As [`status`](Self::status).
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn watch(
         &self,
         only: Option<&str>,
@@ -167,22 +174,24 @@ impl<C: ResourceKind> ResourceLock<C> {
         })
     }
 
-    /// Takes the office from its holder: empties `holderIdentity` of the object `name`, if its version is still
-    /// `resource_version`. Answers the version that it has then.
+    /// Evicts the holder: empties `holderIdentity` of the object `name` if its version is still
+    /// `resource_version`. Returns the new version.
     ///
-    /// A leader of this library stands down when it hears of it, with the cause [`Evicted`](crate::Cause::Evicted), and the
-    /// next one waits out a lease. client-go's campaigners do not wait, and a leader among them takes the office back at
-    /// its next renewal.
+    /// A leader of this library steps down when it observes the change, with the cause
+    /// [`Evicted`](crate::Cause::Evicted), and its successor waits out a lease. client-go's
+    /// candidates do not wait, and a leader among them takes the lock back at its next renewal.
     ///
-    /// Takes the rights to `get` and `update`; with that to create Events it leaves one, for which it waits at most 2 s.
+    /// Requires the rights to `get` and `update`. With the right to create Events, writes an Event,
+    /// and waits for it at most 2 s.
     ///
     /// # Errors
-    /// [`Conflict`](LockErrorKind::Conflict) where the object was written meanwhile or is gone: nothing was done.
-    /// [`Unknown`](LockErrorKind::OutcomeUnknown) where it may have been done. [`Misconfigured`](LockErrorKind::Misconfigured)
-    /// where the API server chooses the holder (`spec.strategy`). Else as [`status`](Self::status).
+    /// [`Conflict`](LockErrorKind::Conflict) if the object was written meanwhile or is gone:
+    /// nothing was changed. [`OutcomeUnknown`](LockErrorKind::OutcomeUnknown) if the eviction may
+    /// have taken place. [`Misconfigured`](LockErrorKind::Misconfigured) if the API server chooses
+    /// the holder (`spec.strategy`). Otherwise as [`status`](Self::status).
     ///
     /// # Cancel safety
-    /// Dropped, it may have been done or not.
+    /// If dropped, the eviction may have taken place or not.
     pub async fn evict(
         &self,
         name: &str,
@@ -196,41 +205,41 @@ impl<C: ResourceKind> ResourceLock<C> {
             found.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;
         let mut object = found
             .filter(|object| self::resource_version(object) == Some(resource_version))
-            .ok_or_else(|| objects.written_by_somebody_else(name))?;
+            .ok_or_else(|| objects.written_by_another(name))?;
         let mut record = C::PLACE.read(&object).unwrap_or_default();
         if record.strategy.is_some() {
             return Err(objects.coordinated(name));
         }
         let holder = std::mem::take(&mut record.holder_identity);
-        // Another duration than that of a release, which nobody waits for.
+        // The duration differs from that of a release, which candidates of client-go do not wait
+        // for.
         record.lease_duration_seconds = record.lease_duration_seconds.max(RELEASED_SECONDS + 1);
         C::PLACE.write(&mut object, &record);
-        // Where nobody held it the record may be as it was, and what its last holder left behind would still count.
+        // If there was no holder, the record may be unchanged, and the mark of its last holder
+        // would still be valid.
         unannotate(&mut object, codec::ANNOTATION);
         match objects.replace(name, &object, by).await {
             Ok(object) => {
-                self.tell_eviction(name, &object, &holder).await;
+                self.record_eviction(name, &object, &holder).await;
                 Ok(self::resource_version(&object).unwrap_or(resource_version))
             }
-            Err(failure) if failure.is_change_of(name) => {
-                Err(objects.written_by_somebody_else(name))
-            }
+            Err(failure) if failure.is_change_of(name) => Err(objects.written_by_another(name)),
             Err(failure) => Err(objects.lock_error(failure, name, "write", "update", true)),
         }
     }
 }
 
 impl ElectionWatch {
-    /// The next change; `None` when the watch is over. Cancel safe.
+    /// Returns the next change; `None` when the watch has ended. Cancel safe.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) where the watch broke. It is over then.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the watch failed, which ends it.
     pub async fn next(&mut self) -> Option<Result<ElectionEvent, LockError>> {
         let lost = |failure| self.objects.lock_error(failure, EVERY, "watch", "watch", false);
         loop {
             let (object, deleted) = match self.events.next().await? {
                 Err(error) => return Some(Err(lost(ApiFailure::Lost(error)))),
-                Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // too old
+                Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // the version is too old
                 Ok(WatchEvent::Error(status)) => {
                     return Some(Err(lost(ApiFailure::Refused(status))));
                 }
@@ -238,9 +247,9 @@ impl ElectionWatch {
                 Ok(WatchEvent::Deleted(object)) => (object, true),
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
             };
-            let Some(office) = read(self.place, &object, self.default_lease) else { continue };
+            let Some(status) = read(self.place, &object, self.default_lease) else { continue };
             let change = if deleted { ElectionEvent::Deleted } else { ElectionEvent::Written };
-            return Some(Ok(change(office)));
+            return Some(Ok(change(status)));
         }
     }
 }
@@ -251,19 +260,19 @@ impl std::fmt::Debug for ElectionWatch {
     }
 }
 
-/// Refuses what is no name of an object: it would ask for something else.
+/// Validates an object's name: an invalid one would address another resource.
 fn check(name: &str) -> Result<(), LockError> {
     check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
 }
 
-/// `default_lease`: how long to wait for a holder that does not say.
+/// `default_lease`: how long to wait for a holder whose record states no duration.
 fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionStatus> {
     let record = place.read(object)?;
     let version = resource_version(object)?;
     let found = codec::read(place, object, default_lease);
     let holding = match found.content {
         Content::Held(entry) => HolderStatus::Held(Holder {
-            // The write that begins a term has no token yet: its version is it.
+            // The write that begins a term has no token yet: its version is the token.
             token: entry.mark.as_ref().map(|mark| mark.token.unwrap_or(Token(version))),
             writes: entry.mark.map(|mark| mark.write.number),
             identity: entry.identity,
@@ -290,7 +299,7 @@ fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Optio
 impl Objects {
     fn coordinated(&self, name: &str) -> LockError {
         let message = format!(
-            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election): delete the LeaseCandidate of the one that is to go",
+            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election): delete the LeaseCandidate of the holder to evict",
             self.describe(name)
         );
         LockError::new(LockErrorKind::Misconfigured, message)
@@ -315,7 +324,7 @@ mod tests {
             "holderIdentity": "theirs\u{1b}[2J", "leaseDurationSeconds": 5, "leaseTransitions": 3,
             "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:01:00.000000Z",
         }));
-        let office = read(RecordLocation::Spec, &object, LEASE).unwrap();
+        let status = read(RecordLocation::Spec, &object, LEASE).unwrap();
         let holder = Holder {
             identity: "theirs [2J".into(),
             token: None,
@@ -323,13 +332,13 @@ mod tests {
             advertisement: None,
             writes: None,
         };
-        assert_eq!((office.holding, office.transitions), (HolderStatus::Held(holder), 3));
-        let (acquired, renewed) = (office.acquired.unwrap(), office.renewed.unwrap());
+        assert_eq!((status.holding, status.transitions), (HolderStatus::Held(holder), 3));
+        let (acquired, renewed) = (status.acquired.unwrap(), status.renewed.unwrap());
         assert_eq!(renewed.duration_since(acquired).unwrap(), Duration::from_micros(59_999_999));
     }
 
     #[test]
-    fn what_is_vacant_says_why() {
+    fn vacant_records_state_the_cause() {
         let held_by = |holder: &str, duration: i32, renewed: Value| {
             let spec = json!({
                 "holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed,
@@ -343,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_a_record_is_no_office() {
+    fn an_object_without_a_record_has_no_status() {
         assert_eq!(read(RecordLocation::Annotation, &lease(json!({})), LEASE), None);
         assert_eq!(
             read(RecordLocation::Spec, &json!({ "metadata": { "name": "a" } }), LEASE),

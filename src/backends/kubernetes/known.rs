@@ -1,4 +1,4 @@
-//! What the lock knows of each election's object, and who wants to hear of it.
+//! Known state of each election's object, and its subscribers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::lock::{Content, Record, Revision, Tombstone};
 /// An object as last seen.
 #[derive(Debug, Clone)]
 pub(super) struct KnownObject {
-    /// All of it, to be written back.
+    /// The complete object, to be written back.
     pub(super) object: Arc<Value>,
-    /// Of the object.
+    /// The resourceVersion of the object.
     pub(super) version: u64,
-    /// Of the record: the version at which it was first seen as it is. Others may write to the rest of the object, which
-    /// renews nobody's lease.
+    /// The resourceVersion at which the record was first seen in its present form. Other clients
+    /// may write to the rest of the object, which renews no lease.
     pub(super) revision: Revision,
     pub(super) record: ElectionRecord,
     pub(super) content: Content,
@@ -31,13 +31,13 @@ impl KnownObject {
     }
 }
 
-/// One election.
+/// State of one election.
 #[derive(Debug)]
 pub(super) struct ObjectState {
     state: Mutex<State>,
-    /// Who wants to hear of it.
+    /// The subscribers to its hints.
     pub(super) hub: HintHub<()>,
-    /// The newest revision that was read, for the watch to compare.
+    /// The newest revision that was read, for comparison with the watch.
     read: watch::Sender<Revision>,
 }
 
@@ -46,7 +46,7 @@ struct State {
     known: Option<KnownObject>,
     /// The number of the last term that was seen, and how long its holder must be waited for.
     last_term: Option<(i32, Duration)>,
-    /// A version that was shown to be older than a lease.
+    /// The API server remembers everything after this version, which is older than a lease.
     remembered_since: Option<u64>,
 }
 
@@ -89,29 +89,30 @@ impl ObjectState {
         known
     }
 
-    /// Notes since when everything is remembered, which is longer than a lease ago.
-    pub(super) fn is_remembered_since(&self, version: u64) {
+    /// Sets the version since which the API server remembers everything, which is more than a lease
+    /// ago.
+    pub(super) fn set_remembered_since(&self, version: u64) {
         self.state().remembered_since = Some(version);
     }
 
-    /// That, if it was ever told.
+    /// Returns the version set by `set_remembered_since`, if any.
     pub(super) fn remembered_since(&self) -> Option<u64> {
         self.state().remembered_since
     }
 
-    /// Takes what is known for an object that nobody has held yet.
-    pub(super) fn is_unused(&self, known: KnownObject) -> KnownObject {
+    /// Replaces the known content by [`UNUSED`]: no candidate has held this object yet.
+    pub(super) fn set_unused(&self, known: KnownObject) -> KnownObject {
         let known = KnownObject { content: UNUSED, ..known };
         self.state().known = Some(known.clone());
         known
     }
 
-    /// Whether an object of this version is no news.
+    /// Whether this version is older than the known one.
     pub(super) fn is_old(&self, version: u64) -> bool {
         self.state().known.as_ref().is_some_and(|known| version < known.version)
     }
 
-    pub(super) fn was_read(&self, revision: Revision) {
+    pub(super) fn record_read(&self, revision: Revision) {
         self.read.send_if_modified(|read| {
             let newer = revision > *read;
             *read = revision.max(*read);
@@ -137,7 +138,8 @@ mod tests {
 
     const OURS: Duration = Duration::from_secs(15);
 
-    /// What is left to wait when a record of this term was emptied as client-go does it.
+    /// Returns the remaining wait after a record of this term was emptied the way client-go empties
+    /// it.
     fn left(election: &ObjectState, version: u64, term: i32) -> Duration {
         let released = json!({ "spec": {
             "holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "leaseTransitions": term,
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn a_foreign_release_is_waited_for_as_long_as_its_holders_lease() {
         let election = ObjectState::default();
-        assert_eq!(left(&election, 1, 3), OURS, "nobody knows whose it was");
+        assert_eq!(left(&election, 1, 3), OURS, "its holder is unknown");
         holds(&election, 2, 3, 5);
         assert_eq!(left(&election, 3, 3), Duration::from_secs(5));
         assert_eq!(left(&election, 3, 3), Duration::from_secs(5), "seen again");

@@ -1,4 +1,4 @@
-//! The trait `Lock` on objects.
+//! `Lock` for `ResourceLock`.
 
 use std::time::Duration;
 
@@ -67,10 +67,10 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.release(name, release).boxed()
     }
 
-    /// Of the objects that have a record. Takes the right to `list`.
+    /// Returns the names of the objects that have a record. Requires the right to `list`.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        let names = |offices: Vec<ElectionStatus>| {
-            offices.into_iter().map(|office| office.object).collect()
+        let names = |statuses: Vec<ElectionStatus>| {
+            statuses.into_iter().map(|status| status.object).collect()
         };
         self.list(timeout).map_ok(names).boxed()
     }

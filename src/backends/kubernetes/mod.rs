@@ -1,7 +1,8 @@
-//! Elections on Kubernetes: a Lease, or an annotation as older campaigners wrote it.
+//! Elections on Kubernetes, in a Lease or in the annotation that older clients use.
 //!
-//! An election is an object, and its record is client-go's, field by field: campaigners of this library and of client-go
-//! stand in one election, each by its own rules, and `kubectl get lease` shows who leads.
+//! An election is an object, and its record is client-go's, field by field. Candidates of this
+//! library and of client-go take part in the same election, each by its own rules, and
+//! `kubectl get lease` shows the leader.
 //!
 //! ```no_run
 //! use incumbent::kubernetes::Cluster;
@@ -16,27 +17,32 @@
 //! ```
 //!
 //! # Expiry
-//! The API server frees nothing. A holder has lost its office when the record has not changed for as long as the *holder's*
-//! `leaseDurationSeconds`, on the candidate's own clock, from when the candidate first saw it. No two wall clocks are
-//! compared. A change to anything else of the object, by whomever, renews nothing.
+//! The API server expires nothing. A holder has lost the lease when its record has not changed for
+//! the *holder's* `leaseDurationSeconds`, measured on the candidate's own clock from when the
+//! candidate first saw the record. No two wall clocks are compared. A change to any other part of
+//! the object, by any client, renews nothing.
 //!
 //! # Tokens
-//! A token is the resourceVersion of the write that began the term. The store of a cluster counts all of its writes
-//! together, so it grows from term to term, also when the object is deleted and made again. `leaseTransitions` is kept
-//! as client-go keeps it, but is no token: it begins again with each new object, and a client-go campaigner that comes back under
-//! its old identity does not raise it. Where an operator sets the store back to a backup, both are set back.
+//! A token is the resourceVersion of the write that began the term. The store of a cluster counts
+//! all of its writes together, so the token grows from term to term, also when the object is
+//! deleted and created again. `leaseTransitions` is maintained as client-go maintains it, but is
+//! not a token: it starts again with each new object, and a client-go candidate that returns under
+//! its old identity does not raise it. When an operator restores the store from a backup, both are
+//! set back.
 //!
 //! # Deleting the object
-//! Nothing stays of an object that was deleted. So whoever makes it anew waits out a full lease before it leads, also
-//! where there has never been one; client-go's campaigners do not wait. To move a leader, release the office
-//! instead, or empty `holderIdentity`: whoever hears of that stands down, and the next one waits out a lease.
+//! A deleted object leaves nothing behind. The candidate that creates it again therefore waits out
+//! a full lease before it leads, also when there has never been a leader; client-go's candidates do
+//! not wait. To move the leadership, release the lock instead, or empty `holderIdentity`: a leader
+//! that observes the change steps down, and its successor waits out a lease.
 //!
 //! # Leader for life
-//! [`leader_for_life`] is another thing: an object that the leader's pod owns, without a lease. See [`life`].
+//! [`leader_for_life`] is a different mechanism: an object that the leader's pod owns, without a
+//! lease. See [`life`].
 //!
 //! # Rights
-//! `docs/kubernetes.md` in the repository has the least Role. Without `watch` a campaigner polls; without the right to
-//! create Events none are written.
+//! `docs/kubernetes.md` in the repository lists the minimal Role. Without `watch`, a candidate
+//! polls. Without the right to create Events, none are written.
 
 mod answers;
 mod api;
@@ -61,8 +67,9 @@ mod timing;
 mod watch;
 mod witness;
 
+pub use crate::backends::health::Severity;
 pub use cluster::{Cluster, ClusterError};
-pub use health::{Finding, Severity};
+pub use health::Finding;
 pub use inspect::{ElectionEvent, ElectionStatus, ElectionWatch, Holder, HolderStatus};
 pub use life::{
     LeaderForLife, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks, LifeOwner,

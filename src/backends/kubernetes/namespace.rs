@@ -1,21 +1,21 @@
-//! What can be the name of a namespace.
+//! Validation of namespace names.
 
-/// The longest name of a namespace.
-const LONGEST: usize = 63;
+/// The maximum length of a namespace's name.
+const MAX_LEN: usize = 63;
 
-/// Refuses what can be no namespace, with the rule: a name that is none would ask for another path of the API server.
+/// Validates a namespace's name: an invalid name would address another path of the API server.
 ///
 /// # Errors
-/// The rule, in one line.
+/// Returns the rule in one line if the name is invalid.
 pub fn check_namespace(name: &str) -> Result<(), String> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let ends = name.starts_with('-') || name.ends_with('-');
-    if (1..=LONGEST).contains(&name.len()) && !ends && name.bytes().all(fits) {
+    if (1..=MAX_LEN).contains(&name.len()) && !ends && name.bytes().all(fits) {
         return Ok(());
     }
-    let shown = crate::util::text::escape_line(name, LONGEST);
+    let shown = crate::util::text::escape_line(name, MAX_LEN);
     Err(format!(
-        "{shown:?} cannot be the name of a namespace: up to {LONGEST} of the letters a-z, 0-9 and '-', which stands at neither end"
+        "{shown:?} cannot be the name of a namespace: up to {MAX_LEN} of the letters a-z, 0-9 and '-', with no '-' at either end"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What the API server says of itself, and of what we may do.
+//! Facts about the API server, and about the rights of the present credentials.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,40 +12,40 @@ use super::cluster::Cluster;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
-/// What the API server says of itself.
+/// Facts that the API server reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// Its version, as in `v1.36.2`. `None` where we may not know.
+    /// Its version, as in `v1.36.2`. `None` if the right to read it is missing.
     pub version: Option<String>,
-    /// Its clock, in whole seconds, as of its answer.
+    /// Its clock, in whole seconds, at the time of its response.
     pub date: Option<SystemTime>,
 }
 
-/// Something that a Role allows.
+/// A right that a Role grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Right<'a> {
     /// As in `get`.
     pub verb: &'a str,
-    /// The API group of the resource: empty for the oldest.
+    /// The API group of the resource: empty for the core group.
     pub group: &'a str,
     /// As in `leases`.
     pub resource: &'a str,
-    /// The name of the object; `None`: any.
+    /// The name of the object; `None`: any object.
     pub name: Option<&'a str>,
-    /// Whether the resource is in no namespace.
+    /// Whether the resource is cluster-wide.
     pub cluster_wide: bool,
 }
 
 impl Cluster {
-    /// Asks the API server for its version and its time.
+    /// Reads the API server's version and time.
     ///
     /// # Errors
-    /// [`Denied`](LockErrorKind::Denied) where it does not accept our credentials, and
-    /// [`Unavailable`](LockErrorKind::Unavailable) where no answer came within `timeout`.
+    /// [`Denied`](LockErrorKind::Denied) if it does not accept the credentials, and
+    /// [`Unavailable`](LockErrorKind::Unavailable) if no response arrived within `timeout`.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn server(&self, timeout: Duration) -> Result<ServerFacts, LockError> {
         let server = Objects::new(self.access().clone(), "/version".to_owned(), "API server's", "");
         let by = deadline_after(timeout);
@@ -61,13 +61,14 @@ impl Cluster {
         Ok(ServerFacts { version, date: date.map(SystemTime::from) })
     }
 
-    /// Asks whether we have a right. Nothing is done with it.
+    /// Returns whether the present credentials have a right. The right is not used.
     ///
     /// # Errors
-    /// As [`server`](Self::server); also [`Denied`](LockErrorKind::Denied) where we may not ask.
+    /// As [`server`](Self::server); also [`Denied`](LockErrorKind::Denied) if the request for a
+    /// review is not allowed.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn may(&self, right: &Right<'_>, timeout: Duration) -> Result<bool, LockError> {
         let reviews = SelfSubjectAccessReview::url_path(&(), None);
         let reviews = Objects::new(self.access().clone(), reviews, "SelfSubjectAccessReview", "");
@@ -87,7 +88,7 @@ impl Cluster {
         let answer = answer
             .map_err(|failure| reviews.lock_error(failure, name, "create", "create", false))?;
         answer.pointer("/status/allowed").and_then(Value::as_bool).ok_or_else(|| {
-            let message = "the API server answered nothing to the question what we may do";
+            let message = "the API server returned no result of the access review";
             LockError::new(LockErrorKind::Unavailable, message)
         })
     }

@@ -1,4 +1,4 @@
-//! client-go's election record, and where it stands in an object.
+//! client-go's election record, and its location in an object.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,11 +11,12 @@ use crate::lock::codec::MAX_DURATION;
 /// Where client-go keeps the record on a ConfigMap or an Endpoints object.
 pub(super) const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// How long a released record says that its lease lasts: client-go's number, which its server-side checks ask for.
+/// The lease duration of a released record: client-go's value, since its server-side validation
+/// requires a positive one.
 pub(super) const RELEASED_SECONDS: i32 = 1;
 
-/// What client-go's campaigners write and read, wherever it stands. Times are kept as they were written: they are for
-/// people, and compared for sameness only.
+/// The record that client-go's candidates write and read, in either location. Times stay as they
+/// were written: they are for people, and are compared for equality only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ElectionRecord {
@@ -30,7 +31,8 @@ pub(super) struct ElectionRecord {
 }
 
 impl ElectionRecord {
-    /// How long the holder has said that it must be waited for, up to the longest that is believed; `None` where it has not.
+    /// Returns how long the record states that the holder must be waited for, bounded by the
+    /// maximum that is accepted; `None` if it states no duration.
     pub(super) fn lease(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.lease_duration_seconds).ok()?;
         (seconds > 0).then(|| Duration::from_secs(seconds).min(MAX_DURATION))
@@ -44,19 +46,19 @@ impl ElectionRecord {
 /// Where an object carries the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordLocation {
-    /// `spec` of a Lease.
+    /// The `spec` of a Lease.
     Spec,
     /// An annotation.
     Annotation,
 }
 
 impl RecordLocation {
-    /// The record; `None` where there is none that can be read.
+    /// Returns the record; `None` if there is no readable one.
     pub(super) fn read(self, object: &Value) -> Option<ElectionRecord> {
         serde_json::from_value(without_nulls(&self.raw(object)?)).ok()
     }
 
-    /// What stands where the record does, whatever it is; `None` also where that is no JSON.
+    /// Returns the value at the location of the record, of any form; `None` also if it is not JSON.
     pub(super) fn raw(self, object: &Value) -> Option<Value> {
         match self {
             Self::Spec => object.get("spec").filter(|spec| !spec.is_null()).cloned(),
@@ -64,7 +66,8 @@ impl RecordLocation {
         }
     }
 
-    /// Writes the record. Of a Lease everything else in `spec` stays, as the server alone gives it a meaning.
+    /// Writes the record. All other fields in the `spec` of a Lease stay, as only the server gives
+    /// them a meaning.
     pub(super) fn write(self, object: &mut Value, record: &ElectionRecord) {
         match self {
             Self::Spec => {
@@ -86,7 +89,8 @@ impl RecordLocation {
         }
     }
 
-    /// This instant as the record writes it: client-go keeps microseconds on a Lease and seconds elsewhere.
+    /// Formats the current time for the record: client-go writes microseconds on a Lease and
+    /// seconds elsewhere.
     pub(super) fn now(self) -> String {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.time(since_epoch)
@@ -102,12 +106,12 @@ impl RecordLocation {
     }
 }
 
-/// A time that somebody has written into a record.
+/// Parses a time from a record that any client may have written.
 pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     text.parse::<Timestamp>().ok().map(SystemTime::from)
 }
 
-/// One of an object's annotations.
+/// Returns one of an object's annotations.
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
@@ -130,11 +134,11 @@ pub(super) fn unannotate(object: &mut Value, key: &str) {
     }
 }
 
-/// Edits the object under `key`, which is made where there is none.
+/// Edits the object under `key`, and creates it if absent.
 fn edit(object: &mut Value, key: &str, act: impl FnOnce(&mut Map<String, Value>)) {
     let mut fields = match object.take() {
         Value::Object(fields) => fields,
-        _ => Map::new(), // no object of the API is anything else
+        _ => Map::new(), // in objects of the API the value is always an object
     };
     let mut member = match fields.remove(key) {
         Some(Value::Object(member)) => member,
@@ -156,7 +160,8 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// An object's version. Kubernetes lets it be compared as a number since 1.35, and etcd has always counted so.
+/// Returns an object's version. Kubernetes has allowed comparing it as a number since 1.35, and
+/// etcd has always counted in this way.
 pub(super) fn resource_version(object: &Value) -> Option<u64> {
     object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }

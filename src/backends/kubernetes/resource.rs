@@ -6,8 +6,8 @@ use kube::Resource;
 
 use super::record::RecordLocation;
 
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
+/// The maximum length of an object's name.
+const MAX_NAME_LEN: usize = 253;
 
 /// Marks the lock on a Lease.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ impl sealed::ResourceKind for EndpointsKind {
     }
 }
 
-/// Refuses what is no name of an object, with the rule.
+/// Returns the naming rule if `name` is not a valid object name.
 pub(super) fn check_object_name(name: &str) -> Result<(), String> {
     let letters = name
         .bytes()
@@ -73,12 +73,12 @@ pub(super) fn check_object_name(name: &str) -> Result<(), String> {
     let parts = name
         .split('.')
         .all(|part| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-'));
-    if letters && parts && (1..=LONGEST_NAME).contains(&name.len()) {
+    if letters && parts && (1..=MAX_NAME_LEN).contains(&name.len()) {
         return Ok(());
     }
     let shown: String = name.chars().take(64).collect();
     Err(format!(
-        "{shown:?} is no name of a Kubernetes object: up to {LONGEST_NAME} of the letters a-z, 0-9, '-' and '.', where every part between dots begins and ends with a letter or digit; name the object with object(), or the election otherwise"
+        "{shown:?} is not a valid name of a Kubernetes object: up to {MAX_NAME_LEN} of the letters a-z, 0-9, '-' and '.', where every part between dots begins and ends with a letter or digit; set the object with object(), or rename the election"
     ))
 }
 

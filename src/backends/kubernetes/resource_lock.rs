@@ -1,4 +1,4 @@
-//! The lock on objects of one kind, and how it is described.
+//! The lock on objects of one kind, and its configuration.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,16 +20,17 @@ use crate::util::text::truncate;
 /// The lock on a Lease of `coordination.k8s.io/v1`.
 pub type LeaseLock = ResourceLock<LeaseKind>;
 
-/// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of a ConfigMap, as client-go wrote it until 0.23.
+/// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of a ConfigMap, as
+/// client-go wrote it until 0.23.
 pub type ConfigMapLock = ResourceLock<ConfigMapKind>;
 
-/// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of an Endpoints object, as client-go wrote it
-/// until 0.23.
+/// The lock in the annotation `control-plane.alpha.kubernetes.io/leader` of an Endpoints object, as
+/// client-go wrote it until 0.23.
 pub type EndpointsLock = ResourceLock<EndpointsKind>;
 
-/// The lock on one object an election: [`LeaseLock`], [`ConfigMapLock`], [`EndpointsLock`].
+/// The lock on one object per election: [`LeaseLock`], [`ConfigMapLock`], [`EndpointsLock`].
 ///
-/// Cheap to clone; clones share what they know and one watch an election.
+/// Cheap to clone. Clones share their knowledge of the objects, and one watch per election.
 pub struct ResourceLock<C: ResourceKind> {
     pub(super) inner: Arc<ResourceLockState>,
     carrier: PhantomData<fn() -> C>,
@@ -51,18 +52,19 @@ impl<C: ResourceKind> ResourceLock<C> {
         Self { inner: Arc::new(inner), carrier: PhantomData }
     }
 
-    /// Another timing than client-go's defaults. Everybody in the election should have the same.
+    /// Sets the timing. Default: client-go's. All candidates of the election should use the same.
     pub fn timing(self, timing: LeaseTiming) -> Self {
         self.change(|inner| inner.timing = timing)
     }
 
-    /// The object that carries the election, where that is not the election's own name: for a name that is none of an
-    /// object, such as `my_app`. Then the lock serves one election, whatever it is called.
+    /// Sets the object that carries the election. Default: the object with the election's name. Use
+    /// it for an election name that is not a valid object name, such as `my_app`. The lock then
+    /// serves one election, under any name.
     pub fn object(self, name: impl Into<String>) -> Self {
         self.change(|inner| inner.object = Some(name.into()))
     }
 
-    /// Writes no Events. The right to create them is then not needed.
+    /// Writes no Events, so the right to create them is not needed.
     pub fn without_events(self) -> Self {
         self.change(|inner| inner.recorder = None)
     }
@@ -71,19 +73,19 @@ impl<C: ResourceKind> ResourceLock<C> {
         &self.inner.objects
     }
 
-    pub(super) async fn tell_eviction(&self, name: &str, object: &Value, holder: &str) {
+    pub(super) async fn record_eviction(&self, name: &str, object: &Value, holder: &str) {
         if let Some(recorder) = &self.inner.recorder {
             let reference = self.inner.objects.reference(self.inner.api_version, name, object);
-            recorder.tell_eviction(reference, truncate(holder, MAX_IDENTITY_LEN / 2)).await;
+            recorder.record_eviction(reference, truncate(holder, MAX_IDENTITY_LEN / 2)).await;
         }
     }
 
-    /// How long a holder is waited for that does not say.
+    /// Returns how long to wait for a holder whose record states no duration.
     pub(super) fn default_lease(&self) -> Duration {
         self.inner.timing.lease()
     }
 
-    /// The same lock, differently described, which shares nothing with this one any more.
+    /// Returns the same lock with another configuration. The two share nothing.
     fn change(self, change: impl FnOnce(&mut ResourceLockState)) -> Self {
         let mut inner = self.inner.another();
         change(&mut inner);
@@ -92,17 +94,17 @@ impl<C: ResourceKind> ResourceLock<C> {
 }
 
 impl Cluster {
-    /// The lock on Leases, for any number of elections.
+    /// Returns the lock on Leases, for any number of elections.
     pub fn lease_lock(&self) -> LeaseLock {
         LeaseLock::new(self)
     }
 
-    /// The lock on ConfigMaps, for any number of elections.
+    /// Returns the lock on ConfigMaps, for any number of elections.
     pub fn config_map_lock(&self) -> ConfigMapLock {
         ConfigMapLock::new(self)
     }
 
-    /// The lock on Endpoints, for any number of elections.
+    /// Returns the lock on Endpoints, for any number of elections.
     pub fn endpoints_lock(&self) -> EndpointsLock {
         EndpointsLock::new(self)
     }

@@ -1,4 +1,4 @@
-//! What the clones of a lock share.
+//! State shared by the clones of a lock.
 
 use super::api::Objects;
 use super::events::Recorder;
@@ -13,7 +13,7 @@ pub(super) struct ResourceLockState {
     pub(super) place: RecordLocation,
     pub(super) api_version: &'static str,
     pub(super) timing: LeaseTiming,
-    /// The object of every election, where it is not named after the election.
+    /// The object of every election; `None`: each object is named after its election.
     pub(super) object: Option<String>,
     pub(super) identity: Option<String>,
     pub(super) elections: PerKey<ObjectState>,
@@ -21,12 +21,12 @@ pub(super) struct ResourceLockState {
 }
 
 impl ResourceLockState {
-    /// The object that carries an election.
+    /// Returns the name of the object that carries an election.
     pub(super) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
         self.object.as_deref().unwrap_or(name)
     }
 
-    /// The same description, with nothing known yet.
+    /// Returns the same configuration without any known object.
     pub(super) fn another(&self) -> Self {
         Self {
             objects: self.objects.clone(),

@@ -1,4 +1,4 @@
-//! Reading and writing what an object says of its election.
+//! Reads and writes the election record of an object.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision,
 use crate::time::timer::deadline_after;
 
 impl ResourceLockState {
-    /// Takes in an object that the server has shown, and answers what it says.
+    /// Records an object that the server returned, and returns the resulting state.
     pub(super) fn learn(
         &self,
         election: &ObjectState,
@@ -24,13 +24,13 @@ impl ResourceLockState {
         object: Value,
     ) -> Result<KnownObject, LockError> {
         let Some(version) = resource_version(&object) else {
-            return Err(self.misconfigured(name, "its resourceVersion is no number"));
+            return Err(self.misconfigured(name, "its resourceVersion is not a number"));
         };
         let found = codec::read(self.place, &object, self.timing.lease());
         if found.record.strategy.is_some() {
             return Err(self.misconfigured(
                 name,
-                "it has spec.strategy, so the API server chooses its holder (coordinated leader election): stand in another Lease, or remove spec.strategy",
+                "it has spec.strategy, so the API server chooses its holder (coordinated leader election): use another Lease, or remove spec.strategy",
             ));
         }
         Ok(election.learn(version, object, found))
@@ -41,7 +41,7 @@ impl ResourceLockState {
         LockError::new(LockErrorKind::Misconfigured, message)
     }
 
-    async fn look(
+    async fn fetch(
         &self,
         election: &ObjectState,
         name: &str,
@@ -50,9 +50,9 @@ impl ResourceLockState {
         match self.objects.get(name, by).await {
             Ok(Some(object)) => {
                 let unused = claims_to_be_new(self.place, &object)
-                    && self.objects.is_without_a_past(self.place, name, &object, by).await;
+                    && self.objects.has_no_past(self.place, name, &object, by).await;
                 let known = self.learn(election, name, object)?;
-                Ok(Some(if unused { election.is_unused(known) } else { known }))
+                Ok(Some(if unused { election.set_unused(known) } else { known }))
             }
             Ok(None) => {
                 election.forget();
@@ -65,17 +65,17 @@ impl ResourceLockState {
     pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         let (by, name) = (deadline_after(timeout), self.object_of(name));
         let election = self.elections.get(name);
-        match self.look(&election, name, by).await? {
+        match self.fetch(&election, name, by).await? {
             Some(known) => {
-                election.was_read(known.revision);
+                election.record_read(known.revision);
                 Ok(Reading::Found(known.record()))
             }
-            // Nothing stays of an object that was deleted, so its absence alone shows nothing.
+            // A deleted object leaves nothing behind, so its absence alone proves nothing.
             None => {
                 let lease = self.timing.lease();
                 let since = self.objects.remembers(name, lease + lease / 100, by).await;
-                since.into_iter().for_each(|since| election.is_remembered_since(since));
-                // Whether nobody came before it is seen when it is made.
+                since.into_iter().for_each(|since| election.set_remembered_since(since));
+                // The write that creates the object checks that no other object came before it.
                 Ok(Reading::Empty { proof: since.is_some() })
             }
         }
@@ -88,7 +88,7 @@ impl ResourceLockState {
             let old_record = old.map(|known| &known.record);
             let transitions = old_record.map_or(0, |old| old.leader_transitions);
             let acquired = old_record.and_then(|old| old.acquire_time.clone());
-            // A create that was thought lost has begun no term: the next one begins the same.
+            // A create that was believed lost began no term: the next write begins the same one.
             let again = old.is_some_and(|known| known.is_unbegun_term_of(write.mark.write.nonce));
             let begins_anew = begins && old.is_some() && !again;
             ElectionRecord {
@@ -110,32 +110,35 @@ impl ResourceLockState {
             && let Some(since) = self.elections.get(name).remembered_since()
             && !self.objects.is_the_first_since(since, name, &known.object, by).await
         {
-            // The protocol finds it, and waits for whoever may have been there.
-            let message = format!("create of {name}: another one may have been deleted just now");
+            // The protocol finds the object, and waits for a possible earlier holder.
+            let message =
+                format!("create of {name}: another object of this name may just have been deleted");
             return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
         }
         if write.expected.is_some_and(|replaced| known.revision <= replaced) {
-            // A write that replaced another cannot come before it: the server's store was set back.
-            let message = format!("write of {name}: acknowledged as older than what it replaced");
+            // A write that replaced another one cannot precede it: the server's store was set back.
+            let message =
+                format!("write of {name}: acknowledged as older than the replaced record");
             return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
         }
         if begins && let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);
-            recorder.tell(object, &format!("{} became leader", write.identity));
+            recorder.record_event(object, &format!("{} became leader", write.identity));
         }
         Ok(known.revision)
     }
 
-    /// The version of the object, where its record is still the one of this revision: others may have changed the rest of it.
+    /// Returns the version of the object if its record still has this revision. Other clients may
+    /// have changed the rest of the object.
     pub(super) async fn version_of(
         &self,
         name: &str,
         revision: Revision,
         by: Instant,
     ) -> Result<u64, LockError> {
-        let known = self.look(&self.elections.get(name), name, by).await?;
+        let known = self.fetch(&self.elections.get(name), name, by).await?;
         let known = known.filter(|known| known.revision == revision);
-        known.map(|known| known.version).ok_or_else(|| self.objects.written_by_somebody_else(name))
+        known.map(|known| known.version).ok_or_else(|| self.objects.written_by_another(name))
     }
 
     pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
@@ -145,7 +148,8 @@ impl ResourceLockState {
         let describe = |old: Option<&KnownObject>, now: String| {
             let old = old.map(|known| known.record.clone()).unwrap_or_default();
             identity.clone_from(&old.holder_identity);
-            // client-go's campaigners do not read what is left to wait, but do wait for a holder that does not renew.
+            // client-go's candidates do not read the remaining wait, but wait for a holder that
+            // does not renew.
             let keep = !left.is_zero();
             ElectionRecord {
                 holder_identity: if keep { old.holder_identity } else { String::new() },
@@ -160,13 +164,14 @@ impl ResourceLockState {
         let known = self.put(name, Some(expected), by, describe, &says).await?;
         if let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);
-            recorder.tell(object, &format!("{identity} stopped leading"));
+            recorder.record_event(object, &format!("{identity} stopped leading"));
         }
         Ok(())
     }
 
-    /// Writes a record over the expected one. Others may change the rest of the object meanwhile: as long as the record
-    /// is the expected one, it is tried again over what they wrote.
+    /// Writes a record over the expected one. Other clients may change the rest of the object
+    /// meanwhile: as long as the record is the expected one, the write is repeated over their
+    /// changes.
     async fn put(
         &self,
         name: &str,
@@ -177,13 +182,13 @@ impl ResourceLockState {
     ) -> Result<KnownObject, LockError> {
         let election = self.elections.get(name);
         let mut known = match (expected, election.known()) {
-            (Some(_), None) => self.look(&election, name, by).await?,
+            (Some(_), None) => self.fetch(&election, name, by).await?,
             (Some(_), known) => known,
             (None, _) => None,
         };
         loop {
             if known.as_ref().map(|known| known.revision) != expected {
-                return Err(self.objects.written_by_somebody_else(name));
+                return Err(self.objects.written_by_another(name));
             }
             let record = describe(known.as_ref(), self.place.now());
             let answer = match &known {
@@ -210,8 +215,8 @@ impl ResourceLockState {
                 None => {
                     return Err(self.objects.lock_error(refused, name, "create", "create", true));
                 }
-                // Of the object, or of a part of it that is none of ours.
-                Some(_) if refused.is_change_of(name) => self.look(&election, name, by).await?,
+                // The object changed, or a part of it that this library does not write.
+                Some(_) if refused.is_change_of(name) => self.fetch(&election, name, by).await?,
                 Some(_) => {
                     return Err(self.objects.lock_error(refused, name, "write", "update", true));
                 }
@@ -225,7 +230,7 @@ fn whole_seconds(span: Duration) -> i32 {
 }
 
 impl KnownObject {
-    /// Whether this is the first write of a term that its writer does not know of.
+    /// Whether this is the first write of a term, and its writer does not know that it succeeded.
     fn is_unbegun_term_of(&self, nonce: crate::lock::Nonce) -> bool {
         matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(
             |mark| mark.write.nonce == nonce && mark.token.is_none()

@@ -1,4 +1,4 @@
-//! client-go's timing, and its checks.
+//! client-go's timing, and its validation.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use crate::protocol::{DRIFT_DIVISOR, TimingOptions};
 
-/// How long a lease lasts and how it is renewed, in client-go's words, with its defaults and its checks.
+/// Lease duration and renewal in client-go's terms, with its defaults and its validation.
 ///
-/// Each duration counts on the campaigner's own clock.
+/// Each duration is measured on the candidate's own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseTiming {
     lease: Duration,
@@ -17,13 +17,14 @@ pub struct LeaseTiming {
 }
 
 impl LeaseTiming {
-    /// `lease`: how long others wait for a holder that does not renew, a whole number of seconds. `renew_deadline`: how
-    /// long after its last renewal that succeeded a leader is told to stop. `retry_period`: how long after a renewal the
-    /// next one is sent.
+    /// `lease`: how long others wait for a holder that does not renew, a whole number of seconds.
+    /// `renew_deadline`: how long after its last successful renewal a leader is asked to stop.
+    /// `retry_period`: how long after a renewal the next one is sent.
     ///
     /// # Errors
-    /// The first of client-go's inequalities that does not hold: the lease must be longer than the renew deadline, which
-    /// must be longer than 1.2 times the retry period; and a lease that is no whole number of seconds.
+    /// Returns the first of client-go's inequalities that does not hold: the lease must be longer
+    /// than the renew deadline, which must be longer than 1.2 times the retry period. Also fails if
+    /// the lease is not a whole number of seconds.
     pub fn new(
         lease: Duration,
         renew_deadline: Duration,
@@ -35,7 +36,7 @@ impl LeaseTiming {
         if lease <= renew_deadline {
             return Err(LeaseTimingError::RenewDeadlineTooLong { renew_deadline, lease });
         }
-        // client-go lets a retry period grow by a fifth at random.
+        // client-go extends a retry period by up to a fifth at random.
         let least = retry_period.saturating_add(retry_period / 5);
         if renew_deadline <= least {
             return Err(LeaseTimingError::RenewDeadlineTooShort { renew_deadline, least });
@@ -46,7 +47,8 @@ impl LeaseTiming {
         Ok(Self { lease, renew_deadline, retry_period })
     }
 
-    /// A lease of that many whole seconds, and the rest in client-go's proportions: two thirds and two fifteenths of it.
+    /// Uses a lease of whole seconds, and client-go's proportions for the rest: two thirds and two
+    /// fifteenths of it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -54,7 +56,7 @@ impl LeaseTiming {
         Self::new(lease, lease / 3 * 2, lease / 15 * 2)
     }
 
-    /// How long others wait for a holder that does not renew.
+    /// Returns how long others wait for a holder that does not renew.
     pub fn lease(&self) -> Duration {
         self.lease
     }
@@ -70,7 +72,7 @@ impl LeaseTiming {
     }
 }
 
-/// client-go's: 15 s, 10 s and 2 s.
+/// client-go's defaults: 15 s, 10 s and 2 s.
 impl Default for LeaseTiming {
     fn default() -> Self {
         Self {
@@ -81,17 +83,17 @@ impl Default for LeaseTiming {
     }
 }
 
-/// Which durations do not go together.
+/// Durations that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LeaseTimingError {
-    /// A Lease cannot say it.
+    /// A Lease cannot express the duration.
     #[error("a lease of {lease:?} is not a whole number of seconds, at least one")]
     LeaseNotMillis {
         /// As given.
         lease: Duration,
     },
-    /// The leader would be told to stop after others may lead.
+    /// The leader would be asked to stop after others may lead.
     #[error("a renew deadline of {renew_deadline:?} is not shorter than the lease, {lease:?}")]
     RenewDeadlineTooLong {
         /// As given.
@@ -99,17 +101,17 @@ pub enum LeaseTimingError {
         /// As given.
         lease: Duration,
     },
-    /// The leader would be told to stop before it has tried to renew.
+    /// The leader would be asked to stop before its first attempt to renew.
     #[error(
         "a renew deadline of {renew_deadline:?} is not longer than 1.2 times the retry period, {least:?}"
     )]
     RenewDeadlineTooShort {
         /// As given.
         renew_deadline: Duration,
-        /// What it must be longer than.
+        /// The bound that it must exceed.
         least: Duration,
     },
-    /// Renewals without a pause.
+    /// Renewals would follow each other without a pause.
     #[error("a retry period must be longer than zero")]
     NoRetryPeriod,
 }

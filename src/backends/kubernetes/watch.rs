@@ -1,4 +1,4 @@
-//! Hints: a watch on the object of an election.
+//! Hints from a watch on the object of an election.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::util::retry::Pauses;
 
 /// How long the server may take to begin a watch.
 pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
-/// How long after a write was read the watch may still tell of it.
+/// How long the watch may take to report a write that was already read.
 const HINT_DELAY: Duration = Duration::from_secs(2);
 
-/// One election of a lock, as its subscribers share a watch on its object.
+/// One election of a lock. Its subscribers share a watch on its object.
 struct Watched {
     lock: Arc<ResourceLockState>,
     election: Arc<ObjectState>,
@@ -43,7 +43,7 @@ impl Listen for Watched {
             election: Arc::clone(&self.election),
             name: self.name.clone(),
             from: None,
-            heard: Revision(0),
+            delivered: Revision(0),
         };
         watcher.run()
     }
@@ -59,22 +59,22 @@ struct Watcher {
     lock: Arc<ResourceLockState>,
     election: Arc<ObjectState>,
     name: String,
-    /// The resourceVersion that was seen last; `None`: begin with what is there.
+    /// The resourceVersion that was seen last; `None`: begin with the existing object.
     from: Option<String>,
-    /// The newest revision that was heard.
-    heard: Revision,
+    /// The newest revision that the watch delivered.
+    delivered: Revision,
 }
 
-/// Why a watch is over.
+/// The reason why a watch ended.
 enum Over {
-    /// Its time was up: the next one goes on where it ended.
+    /// The watch timed out: the next one continues where it ended.
     InTime,
-    /// It failed, or has left something out.
+    /// The watch failed, or omitted an event.
     Failed,
 }
 
 impl Watcher {
-    /// Watches until it is dropped, with the last subscription.
+    /// Watches until dropped, with the last subscription.
     async fn run(mut self) {
         let mut pauses = Pauses::new();
         loop {
@@ -85,7 +85,7 @@ impl Watcher {
                     let fresh = self.from.is_none();
                     self.election.hub.announce(Coverage::Full);
                     if fresh {
-                        self.election.hub.send_all(&Hint::Recheck); // what happened before, nobody has told
+                        self.election.hub.send_all(&Hint::Recheck); // for changes before the watch began
                     }
                     let began = Instant::now();
                     let over = self.listen(events, fresh).await;
@@ -97,7 +97,7 @@ impl Watcher {
                     over
                 }
                 Err(failure) => {
-                    debug!(object = %self.name, ?failure, "no watch");
+                    debug!(object = %self.name, ?failure, "watch cannot begin");
                     Over::Failed
                 }
             };
@@ -112,13 +112,13 @@ impl Watcher {
     async fn listen(&mut self, mut events: Events, fresh: bool) -> Over {
         let mut reads = self.election.reads();
         if fresh {
-            // What was read before stands there still, and is told now, or is gone.
-            self.heard = self.heard.max(*reads.borrow());
+            // A revision that was read before is still present and is reported now, or is gone.
+            self.delivered = self.delivered.max(*reads.borrow());
         }
         loop {
-            let unheard = *reads.borrow_and_update() > self.heard;
+            let undelivered = *reads.borrow_and_update() > self.delivered;
             let next = async {
-                if unheard {
+                if undelivered {
                     timeout(HINT_DELAY, events.next()).await
                 } else {
                     Ok(events.next().await)
@@ -126,61 +126,61 @@ impl Watcher {
             };
             let event = tokio::select! {
                 event = next => event,
-                // Somebody has read, perhaps what no hint has told.
-                changed = reads.changed(), if !unheard => match changed {
+                // A read completed, perhaps of a revision that the watch did not deliver.
+                changed = reads.changed(), if !undelivered => match changed {
                     Ok(()) => continue,
                     Err(_) => return Over::Failed,
                 },
             };
             let object = match event {
                 Err(_) => {
-                    debug!(object = %self.name, "the watch is silent: beginning it anew");
+                    debug!(object = %self.name, "watch is silent: restarting it");
                     return Over::Failed;
                 }
                 Ok(None) => return Over::InTime,
                 Ok(Some(Err(error))) => {
-                    debug!(object = %self.name, %error, "the watch broke");
+                    debug!(object = %self.name, %error, "watch failed");
                     return Over::Failed;
                 }
                 Ok(Some(Ok(WatchEvent::Error(status)))) => {
-                    debug!(object = %self.name, code = status.code, "the watch was ended");
-                    return Over::Failed; // 410: what follows what we saw last is forgotten
+                    debug!(object = %self.name, code = status.code, "watch ended by the server");
+                    return Over::Failed; // 410: the server forgot what follows the last seen version
                 }
                 Ok(Some(Ok(WatchEvent::Bookmark(bookmark)))) => {
                     self.from = Some(bookmark.metadata.resource_version);
                     continue;
                 }
                 Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
-                    self.went_on_to(&object);
+                    self.advance_to(&object);
                     self.election.hub.send_all(&Hint::Recheck);
                     continue;
                 }
                 Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => object,
             };
-            self.hear(object);
+            self.on_object(object);
         }
     }
 
-    fn hear(&mut self, object: Value) {
-        let Some(version) = self.went_on_to(&object) else { return };
+    fn on_object(&mut self, object: Value) {
+        let Some(version) = self.advance_to(&object) else { return };
         if self.election.is_old(version) {
             return;
         }
         if claims_to_be_new(self.lock.place, &object) {
-            return self.election.hub.send_all(&Hint::Recheck); // which asks what came before it
+            return self.election.hub.send_all(&Hint::Recheck); // a read checks for earlier objects
         }
         match self.lock.learn(&self.election, &self.name, object) {
             Ok(known) => {
                 let hint = Hint::Stored { record: known.record(), previous: None, age: None };
                 self.election.hub.send_all(&hint);
             }
-            Err(_) => self.election.hub.send_all(&Hint::Recheck), // which says what is wrong
+            Err(_) => self.election.hub.send_all(&Hint::Recheck), // a read reports the error
         }
     }
 
-    fn went_on_to(&mut self, object: &Value) -> Option<u64> {
+    fn advance_to(&mut self, object: &Value) -> Option<u64> {
         let version = resource_version(object)?;
-        self.heard = self.heard.max(Revision(version));
+        self.delivered = self.delivered.max(Revision(version));
         self.from = Some(version.to_string());
         Some(version)
     }

@@ -1,10 +1,12 @@
-//! Evidence that no object of a name was deleted within a lease: what the API server remembers, and who shows for how long.
+//! Evidence that no object of a name was deleted within a lease: which changes the API server
+//! remembers, and renewals that show how old the first of them is.
 //!
-//! The server's watch cache remembers every change since some version, and says since which. How old that version is show
-//! the Leases that the control plane renews all the time: of three renewals by one holder the third was begun after the first
-//! was stored (the second may have been begun before, if the first hung), and tells the time by the holder's clock. So the first, and
-//! what lies before it, is at least as old as that clock says. That clock is believed as far as the clock of any other lock:
-//! it must not be stepped forward.
+//! The server's watch cache remembers every change since some version, and reports that version.
+//! The Leases that the control plane renews continuously show how old it is. Of three renewals by
+//! one holder, the third was begun after the first was stored (the second may have been begun
+//! before, if the first hung), and carries the time of the holder's clock. The first renewal, and
+//! everything before it, is therefore at least as old as that clock shows. That clock is trusted as
+//! much as the clock of any other lock: it must not be stepped forward.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -20,16 +22,17 @@ use super::api::{ApiFailure, Objects};
 use super::fresh::remembered;
 use super::record::{RecordLocation, parse_time, resource_version};
 
-/// Where the control plane keeps its Leases.
+/// The namespace of the control plane's Leases.
 const CONTROL_PLANE: &str = "kube-system";
-/// How long to wait for the next event of the past, which the server tells at once.
-const SILENCE: Duration = Duration::from_millis(100);
-/// How long a server that remembers everything is given to say that it does not. A refusal that comes later still counts: the
-/// next watch meets it too.
-const OBJECTION: Duration = Duration::from_millis(25);
+/// How long to wait for the next past event, which the server sends without delay.
+const EVENT_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long to wait for a server to report that it does not remember everything. A refusal that
+/// arrives later still counts: the next watch receives it too.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(25);
 
 impl Objects {
-    /// From which version on the API server remembers all that became of this name, if that version is older than `span`.
+    /// Returns the version since which the API server remembers all changes to this name, if that
+    /// version is older than `span`.
     pub(super) async fn remembers(&self, name: &str, span: Duration, by: Instant) -> Option<u64> {
         let from = self.oldest(name, by).await?;
         let path = Lease::url_path(&(), Some(CONTROL_PLANE));
@@ -37,7 +40,7 @@ impl Objects {
         let mut events = leases.watch_from(from, by).await.ok()?;
         let mut seen = Renewals::default();
         loop {
-            let event = timeout_at(by, timeout(SILENCE, events.next())).await.ok()?.ok()?;
+            let event = timeout_at(by, timeout(EVENT_TIMEOUT, events.next())).await.ok()?.ok()?;
             match event? {
                 Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
                     if seen.span(&lease).is_some_and(|seen| seen >= span) {
@@ -50,23 +53,23 @@ impl Objects {
         }
     }
 
-    /// The oldest version after which a watch of this name tells everything.
+    /// Returns the oldest version after which a watch of this name reports every change.
     async fn oldest(&self, name: &str, by: Instant) -> Option<u64> {
         let mut events = match self.watch(name, Some("1"), by).await {
             Ok(events) => events,
             Err(ApiFailure::Refused(status)) => return remembered(&status),
             Err(_) => return None,
         };
-        match timeout_at(by, timeout(OBJECTION, events.next())).await.ok()? {
+        match timeout_at(by, timeout(REFUSAL_TIMEOUT, events.next())).await.ok()? {
             Ok(Some(Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)))) => {
                 remembered(&status)
             }
             Ok(None | Some(Err(_))) => None,
-            Ok(Some(Ok(_))) | Err(_) => Some(1), // it remembers everything
+            Ok(Some(Ok(_))) | Err(_) => Some(1), // the server remembers everything
         }
     }
 
-    /// Whether this object is the first of its name since that version, and has just been made.
+    /// Whether this object is the first of its name since that version, and was just created.
     pub(super) async fn is_the_first_since(
         &self,
         from: u64,
@@ -95,14 +98,15 @@ struct Renewals(HashMap<String, Renewed>);
 
 struct Renewed {
     holder: String,
-    /// How many of its renewals were seen before.
+    /// How many of the holder's renewals came before.
     renewals: u64,
-    /// The time of the third.
+    /// The time of its third renewal.
     third: SystemTime,
 }
 
 impl Renewals {
-    /// Takes in a renewal. Answers how long ago its holder's third one was, by the holder's clock.
+    /// Records a renewal. Returns how long ago the holder's third renewal was, by the holder's
+    /// clock.
     fn span(&mut self, lease: &Value) -> Option<Duration> {
         let name = lease.pointer("/metadata/name")?.as_str()?;
         let record = RecordLocation::Spec.read(lease)?;

@@ -1,8 +1,9 @@
-//! The lock inside one process: for examples, and for the tests of programs that campaign.
+//! A lock in the memory of one process, for examples and for tests of programs that campaign.
 //!
-//! It keeps the same promises as a bucket on a server: revisions that grow, entries that expire, tombstones that
-//! outlive every lease, and hints of everything that it stores. Clones are handles of one lock, and only campaigners
-//! that share one stand in the same election, so it elects a leader among the tasks of a process, and no further.
+//! The lock has the same guarantees as a bucket on a server: growing revisions, expiring entries,
+//! tombstones that outlive every lease, and hints of every write. Clones are handles of one lock.
+//! Only candidates that share one lock are in the same election, so it elects a leader among the
+//! tasks of one process only.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -43,17 +44,18 @@ use crate::time::clock::{BootClock, Clock, Instant};
 use delivery::{Hints, Listener};
 use store::{Bucket, Stored};
 
-/// The longest lease of [`MemoryLock::new`], the same as that of a bucket made with the default settings.
-const LONGEST_LEASE: Duration = Duration::from_secs(60);
+/// The maximum lease of [`MemoryLock::new`], which is also that of a bucket with the default
+/// settings.
+const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(60);
 
 /// A lock in the memory of this process. Cheap to clone; every clone is the same lock.
 ///
-/// Entries expire by its [`Clock`]. The hint of an expiry comes from a task on the tokio runtime in which the lock was
-/// written to or subscribed to; where there is none, an expiry shows at the next request. The task ends with the last
-/// handle.
+/// Entries expire by the lock's [`Clock`]. A task on the tokio runtime of a write or a subscription
+/// sends the hint of an expiry; without a runtime, an expiry takes effect at the next request. The
+/// task ends with the last handle.
 ///
-/// The methods of this type itself are for whoever tests a program: they do what an administrator, a stranger or an
-/// outage would do to a real lock, and are answered while the lock is out of reach too.
+/// The methods of this type itself are for tests of programs: they act like an administrator, a
+/// foreign writer or an outage of a real lock, and also work while the lock is unreachable.
 #[derive(Clone)]
 pub struct MemoryLock(Arc<Shared>);
 
@@ -61,7 +63,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     max_lease: Duration,
     state: Mutex<State>,
-    /// Tells the task that expires entries that one is due earlier than it knows.
+    /// Notifies the expiry task that an entry expires earlier than the task expects.
     sooner: Arc<Notify>,
 }
 
@@ -73,18 +75,18 @@ struct State {
 }
 
 impl MemoryLock {
-    /// A lock whose longest lease is 60 s.
+    /// Creates a lock with a maximum lease of 60 s.
     pub fn new() -> Self {
-        Self::with_ttl(LONGEST_LEASE)
+        Self::with_ttl(DEFAULT_MAX_LEASE)
     }
 
-    /// A lock whose longest lease is `ttl`: so long it also remembers how an entry came to be gone.
+    /// Creates a lock with the maximum lease `ttl`. The lock keeps tombstones for the same time.
     pub fn with_ttl(ttl: Duration) -> Self {
         Self::with_clock(ttl, BootClock)
     }
 
-    /// The same on the clock of the elections that use it: for tests with [`TokioClock`](crate::time::clock::TokioClock) and
-    /// paused time.
+    /// Creates a lock on the clock of the elections that use it: for tests with
+    /// [`TokioClock`](crate::time::clock::TokioClock) and paused time.
     pub fn with_clock(ttl: Duration, clock: impl Clock) -> Self {
         Self(Arc::new(Shared {
             clock: Arc::new(clock),
@@ -99,61 +101,63 @@ impl MemoryLock {
         }))
     }
 
-    /// Deletes what stands under a name as an administrator would, without a holder's mark. Whether somebody held it.
+    /// Deletes an entry as an administrator would, without a holder's mark. Returns whether the
+    /// election had a holder.
     pub fn evict(&self, name: &str) -> bool {
-        self.request(|state, now| {
+        self.admin_request(|state, now| {
             let held = state.bucket.holder(name).is_some();
             state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
             held
         })
     }
 
-    /// Writes an entry as a stranger would who knows nothing of this library: over whatever stands there, without a
-    /// mark, to live for the longest lease.
+    /// Writes an entry as a foreign program would: over any existing entry, without a mark, with
+    /// the maximum lease.
     pub fn overwrite(&self, name: &str, identity: &str) -> Revision {
         let life = self.0.max_lease;
         let entry = Entry { identity: identity.into(), mark: None, ttl: life, advertisement: None };
-        self.request(|state, now| state.store(name, Content::Held(entry), life, now))
+        self.admin_request(|state, now| state.store(name, Content::Held(entry), life, now))
     }
 
-    /// Who holds an election.
+    /// Returns the holder of an election.
     pub fn holder(&self, name: &str) -> Option<String> {
-        self.request(|state, _| state.bucket.holder(name).map(str::to_owned))
+        self.admin_request(|state, _| state.bucket.holder(name).map(str::to_owned))
     }
 
-    /// Puts the lock out of reach, or back. Meanwhile every request of a campaigner is answered
-    /// [`Unavailable`](LockErrorKind::Unavailable), and no hints come; entries expire all the same.
+    /// Makes the lock unreachable, or reachable again. While it is unreachable, every request of a
+    /// candidate returns [`Unavailable`](LockErrorKind::Unavailable), and no hints arrive; entries
+    /// still expire.
     pub fn set_reachable(&self, reachable: bool) {
-        self.request(|state, _| {
+        self.admin_request(|state, _| {
             if state.reachable == reachable {
                 return;
             }
             state.reachable = reachable;
             if reachable {
-                state.hints.tell_everybody(&Hint::Coverage(Coverage::Full));
-                state.hints.tell_everybody(&Hint::Recheck); // at what was missed
+                state.hints.queue_for_all(&Hint::Coverage(Coverage::Full));
+                state.hints.queue_for_all(&Hint::Recheck); // the missed changes
             } else {
-                state.hints.tell_everybody(&Hint::Coverage(Coverage::None));
+                state.hints.queue_for_all(&Hint::Coverage(Coverage::None));
             }
         });
     }
 
-    /// What an administrator asks, which is answered during an outage too.
-    fn request<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+    /// Performs a request of an administrator, which also works during an outage.
+    fn admin_request<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let answer = self.0.act(act);
-        self.0.keep_expiring();
+        self.0.ensure_expiry_task();
         answer
     }
 
-    /// What a campaigner asks.
-    fn requested<T>(
+    /// Performs a request of a candidate.
+    fn candidate_request<T>(
         &self,
         act: impl FnOnce(&mut State, Instant) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
-        self.request(|state, now| match state.reachable {
+        self.admin_request(|state, now| match state.reachable {
             true => act(state, now),
             false => {
-                Err(LockError::new(LockErrorKind::Unavailable, "the lock was put out of reach"))
+                Err(LockError::new(LockErrorKind::Unavailable, "the lock was made unreachable"))
             }
         })
     }
@@ -171,7 +175,7 @@ impl fmt::Debug for MemoryLock {
     }
 }
 
-/// Every request is answered at once, so no outcome is ever unknown and no `timeout` is reached.
+/// Every request completes at once, so no outcome is ever unknown and no `timeout` is reached.
 impl Lock for MemoryLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -194,8 +198,9 @@ impl Lock for MemoryLock {
         _timeout: Duration,
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
         Box::pin(async move {
-            self.requested(|state, _| {
-                // A tombstone lives as long as any lease, so nothing is left of nobody only.
+            self.candidate_request(|state, _| {
+                // A tombstone lives as long as any lease, so an empty slot proves that there is no
+                // holder.
                 Ok(state.bucket.last(name).map_or(Reading::Empty { proof: true }, Reading::Found))
             })
         })
@@ -207,7 +212,7 @@ impl Lock for MemoryLock {
         write: Write,
     ) -> BoxFuture<'a, Result<Revision, LockError>> {
         Box::pin(async move {
-            self.requested(|state, now| {
+            self.candidate_request(|state, now| {
                 state.expect(name, write.expected)?;
                 let Write { identity, mark, ttl: life, advertisement, .. } = write;
                 let entry = Entry { identity, mark: Some(mark), ttl: life, advertisement };
@@ -222,7 +227,7 @@ impl Lock for MemoryLock {
         release: Release,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         Box::pin(async move {
-            self.requested(|state, now| {
+            self.candidate_request(|state, now| {
                 state.expect(name, Some(release.expected))?;
                 let Release { by, left, .. } = release;
                 let released = Content::Vacant(Tombstone::Released { by, left });
@@ -238,15 +243,15 @@ impl Lock for MemoryLock {
         notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         Box::pin(async move {
-            self.requested(|state, _| {
-                state.hints.tell(name, &Hint::SteppedDown(notice));
+            self.candidate_request(|state, _| {
+                state.hints.queue(name, &Hint::SteppedDown(notice));
                 Ok(())
             })
         })
     }
 
     fn names(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        Box::pin(async move { self.requested(|state, _| Ok(state.bucket.names())) })
+        Box::pin(async move { self.candidate_request(|state, _| Ok(state.bucket.names())) })
     }
 
     fn evict<'a>(
@@ -256,7 +261,7 @@ impl Lock for MemoryLock {
         _timeout: Duration,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         Box::pin(async move {
-            self.requested(|state, now| {
+            self.candidate_request(|state, now| {
                 state.expect(name, Some(expected))?;
                 state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
                 Ok(())
@@ -265,68 +270,68 @@ impl Lock for MemoryLock {
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        let listener = self.request(|state, _| {
-            let listener = state.hints.listen(name, sink);
+        let listener = self.admin_request(|state, _| {
+            let listener = state.hints.subscribe(name, sink);
             if state.reachable {
-                state.hints.tell_one(&listener, Hint::Coverage(Coverage::Full));
+                state.hints.queue_for_one(&listener, Hint::Coverage(Coverage::Full));
             }
             listener
         });
-        Subscription::new(Listening { lock: self.0.clone(), name: name.into(), listener })
+        Subscription::new(SubscriptionGuard { lock: self.0.clone(), name: name.into(), listener })
     }
 }
 
-/// Held by a subscription; its drop ends the hints.
-struct Listening {
+/// The guard of a subscription; its drop ends the hints.
+struct SubscriptionGuard {
     lock: Arc<Shared>,
     name: Arc<str>,
     listener: Arc<Listener>,
 }
 
-impl Drop for Listening {
+impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
-        self.lock.state().hints.forget(&self.name, &self.listener);
+        self.lock.state().hints.unsubscribe(&self.name, &self.listener);
     }
 }
 
 impl State {
-    /// Refuses where the last revision is another than the expected one.
+    /// Returns a conflict if the last revision is not the expected one.
     fn expect(&self, name: &str, expected: Option<Revision>) -> Result<(), LockError> {
         let last = self.bucket.last(name).map(|record| record.revision);
         if last == expected {
             return Ok(());
         }
-        let say = |revision: Option<Revision>| {
+        let text = |revision: Option<Revision>| {
             revision.map_or_else(|| "nothing".to_owned(), |revision| format!("revision {revision}"))
         };
-        let message = format!("expected {}, found {}", say(expected), say(last));
+        let message = format!("expected {}, found {}", text(expected), text(last));
         Err(LockError::new(LockErrorKind::Conflict, message))
     }
 
     fn store(&mut self, name: &str, content: Content, life: Duration, now: Instant) -> Revision {
         let stored = self.bucket.store(name, content, now, life);
         let revision = stored.record.revision;
-        self.tell_stored(stored);
+        self.queue_stored(stored);
         revision
     }
 
-    fn tell_stored(&mut self, stored: Stored) {
+    fn queue_stored(&mut self, stored: Stored) {
         if self.reachable {
             let Stored { name, record, previous } = stored;
             let age = Some(Duration::ZERO);
-            self.hints.tell(&name, &Hint::Stored { record, previous: Some(previous), age });
+            self.hints.queue(&name, &Hint::Stored { record, previous: Some(previous), age });
         }
     }
 }
 
 impl Shared {
-    /// Expires what is due, does what is asked, and then delivers the hints of both.
+    /// Expires due entries, performs `act`, and then delivers the hints of both.
     fn act<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.clock.now();
         let answer = {
             let mut state = self.state();
             for stored in state.bucket.expire(now) {
-                state.tell_stored(stored);
+                state.queue_stored(stored);
             }
             let due = state.bucket.next_due();
             let answer = act(&mut state, now);
@@ -339,11 +344,13 @@ impl Shared {
         answer
     }
 
-    /// Delivers waiting hints, in their order, unless somebody is at it, who then delivers these too.
+    /// Delivers waiting hints in order, unless another thread is delivering, which then delivers
+    /// these too.
     fn deliver(&self) {
         let Some(turn) = self.state().hints.take_turn() else { return };
         loop {
-            // Its own statement: a sink may use this very lock, so ours must not be held while it runs.
+            // A separate statement: a sink may use this lock, so the state must be unlocked while
+            // the sink runs.
             let next = self.state().hints.next(&turn);
             match next {
                 Some((listener, hint)) => listener.send(hint),
@@ -352,8 +359,9 @@ impl Shared {
         }
     }
 
-    /// Sees to it that a task expires entries, where there is a runtime for it: again if its runtime has ended.
-    fn keep_expiring(self: &Arc<Self>) {
+    /// Ensures that a task expires entries, if there is a runtime: starts it again if its runtime
+    /// has ended.
+    fn ensure_expiry_task(self: &Arc<Self>) {
         let mut state = self.state();
         if state.expiry.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -378,7 +386,7 @@ impl Drop for Shared {
     }
 }
 
-/// Expires entries when they are due, so that their hints come then.
+/// Expires entries when they are due, so that their hints are sent then.
 async fn expire(lock: Weak<Shared>, sooner: Arc<Notify>) {
     loop {
         let Some(lock) = lock.upgrade() else { return };

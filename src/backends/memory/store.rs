@@ -1,4 +1,4 @@
-//! What the lock has stored, and for how long: pure, the time is an argument.
+//! The stored entries and their lifetimes. Pure: the time is an argument.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) struct Bucket {
     max_lease: Duration,
     last: u64,
     slots: HashMap<Arc<str>, Slot>,
-    /// The slots by when they end.
+    /// The slots by their end.
     due: BTreeSet<(Instant, Arc<str>)>,
 }
 
@@ -37,7 +37,7 @@ impl Bucket {
         Self { max_lease, last: 0, slots: HashMap::new(), due: BTreeSet::new() }
     }
 
-    /// The last write to an election.
+    /// Returns the last write to an election.
     pub(super) fn last(&self, name: &str) -> Option<Record> {
         self.slots.get(name).map(|slot| slot.record.clone())
     }
@@ -46,7 +46,7 @@ impl Bucket {
         self.slots.keys().map(|name| (**name).to_owned()).collect()
     }
 
-    /// Who holds an election.
+    /// Returns the holder of an election.
     pub(super) fn holder(&self, name: &str) -> Option<&str> {
         match &self.slots.get(name)?.record.content {
             Content::Held(entry) => Some(&entry.identity),
@@ -54,9 +54,9 @@ impl Bucket {
         }
     }
 
-    /// Stores a write at the instant `at`. An entry lives for `life`; a tombstone for that, for the longest lease, and
-    /// for as long as what it replaces would have lived, so that nothing under a name shows that nobody can still be
-    /// leading there.
+    /// Stores a write at the instant `at`. An entry lives for `life`. A tombstone lives for the
+    /// longest of `life`, the maximum lease, and the remaining life of what it replaces, so that an
+    /// empty slot proves that no earlier holder can still be leading.
     pub(super) fn store(
         &mut self,
         name: &str,
@@ -83,13 +83,13 @@ impl Bucket {
         Stored { name, record, previous: before.map(|before| before.record.revision) }
     }
 
-    /// When something is to expire next.
+    /// Returns when the next slot expires.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(until, _)| *until)
     }
 
-    /// Turns the entries that are due into tombstones, and forgets the tombstones that are, in the order in which they
-    /// were due. The tombstones are what was stored.
+    /// Replaces due entries with tombstones, and removes due tombstones, in the order in which they
+    /// were due. Returns the new tombstones.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Stored> {
         let mut stored = Vec::new();
         while self.next_due().is_some_and(|due| due <= now) {

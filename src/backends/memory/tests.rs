@@ -62,13 +62,13 @@ fn subscribe(lock: &MemoryLock) -> (Subscription, Receiver<Hint>) {
     (subscription, hints)
 }
 
-/// The writes among the hints that came, with what each replaced.
+/// Returns the writes among the received hints, with what each replaced.
 fn stored(hints: &Receiver<Hint>) -> Vec<(Record, Option<u64>)> {
-    let told = hints.try_iter().filter_map(|hint| match hint {
+    let stored = hints.try_iter().filter_map(|hint| match hint {
         Hint::Stored { record, previous, .. } => Some((record, previous.unwrap().map(|r| r.0))),
         _ => None,
     });
-    told.collect()
+    stored.collect()
 }
 
 fn kind<T: fmt::Debug>(result: Result<T, LockError>) -> LockErrorKind {
@@ -100,7 +100,7 @@ async fn revisions_grow_over_all_elections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_lives_for_its_own_life_and_no_longer() {
+async fn entry_expires_after_its_ttl() {
     let lock = lock();
     let life = Duration::from_secs(3);
     create(&lock, life).await;
@@ -112,7 +112,7 @@ async fn an_entry_lives_for_its_own_life_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_counts_from_itself() {
+async fn renewal_restarts_the_ttl() {
     let lock = lock();
     create(&lock, TTL).await;
     advance(TTL - MILLISECOND).await;
@@ -122,7 +122,7 @@ async fn a_renewal_counts_from_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptiness_proves_that_nobody_wrote_for_the_longest_lease() {
+async fn emptiness_proves_no_write_within_the_maximum_lease() {
     let lock = lock();
     assert_eq!(read(&lock).await, Reading::Empty { proof: true });
     create(&lock, MILLISECOND).await;
@@ -133,7 +133,7 @@ async fn emptiness_proves_that_nobody_wrote_for_the_longest_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_leaves_its_mark_for_the_longest_lease() {
+async fn release_leaves_a_tombstone_for_the_maximum_lease() {
     let lock = lock();
     create(&lock, TTL).await;
     let left = Duration::from_secs(2);
@@ -149,7 +149,7 @@ async fn a_release_leaves_its_mark_for_the_longest_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tombstone_outlives_what_is_left_to_wait_and_what_it_replaces() {
+async fn tombstone_outlives_the_remaining_wait_and_the_replaced_entry() {
     let lock = lock();
     create(&lock, TTL).await;
     lock.release(ELECTION, release(1, 3 * TTL)).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_tombstone_outlives_what_is_left_to_wait_and_what_it_replaces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_is_heard_in_order_with_what_it_replaced() {
+async fn every_write_is_hinted_in_order_with_its_previous_revision() {
     let lock = lock();
     let (_subscription, hints) = subscribe(&lock);
     create(&lock, TTL).await;
@@ -182,22 +182,22 @@ async fn every_write_is_heard_in_order_with_what_it_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expiry_is_heard_when_it_is_due_though_nobody_asks() {
+async fn expiry_is_hinted_when_due_without_requests() {
     let clock = TokioClock::new();
     let lock = MemoryLock::with_clock(TTL, clock);
     lock.write("another", write(None, 5 * TTL)).await.unwrap();
-    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut hints) = tokio::sync::mpsc::unbounded_channel();
     let sink = HintSink::new(move |hint| drop(sender.send((clock.now(), hint))));
     let _subscription = lock.subscribe(ELECTION, sink);
 
-    // Sooner than what the task already waits for, and put off by a renewal.
+    // Sooner than the expiry that the task already waits for, and then delayed by a renewal.
     sleep(MILLISECOND).await;
     create(&lock, Duration::from_secs(2)).await;
     sleep(Duration::from_secs(1)).await;
     lock.write(ELECTION, write(Some(2), Duration::from_secs(2))).await.unwrap();
     let due = clock.now() + Duration::from_secs(2);
     let (at, expiry) = loop {
-        let (at, hint) = heard.recv().await.unwrap();
+        let (at, hint) = hints.recv().await.unwrap();
         if matches!(&hint, Hint::Stored { record, .. } if record.revision == Revision(4)) {
             break (at, hint);
         }
@@ -208,7 +208,7 @@ async fn an_expiry_is_heard_when_it_is_due_though_nobody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_concession_reaches_those_who_listen_to_its_election() {
+async fn step_down_notice_reaches_subscribers_of_its_election() {
     let lock = lock();
     let (_subscription, hints) = subscribe(&lock);
     let notice = StepDownNotice {
@@ -234,7 +234,7 @@ async fn hints_end_with_their_subscription() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_may_use_the_lock_and_hears_of_it_afterwards() {
+async fn sink_may_use_the_lock_and_receives_its_hints_afterwards() {
     let lock = lock();
     let (sender, hints) = channel();
     let sink = HintSink::new({
@@ -248,12 +248,12 @@ async fn a_sink_may_use_the_lock_and_hears_of_it_afterwards() {
     });
     let _subscription = lock.subscribe(ELECTION, sink);
     create(&lock, TTL).await;
-    let told: Vec<_> = stored(&hints).into_iter().map(|(record, _)| record).collect();
-    assert_eq!(told, [held(1, TTL), vacant(2, Tombstone::Deleted)]);
+    let writes: Vec<_> = stored(&hints).into_iter().map(|(record, _)| record).collect();
+    assert_eq!(writes, [held(1, TTL), vacant(2, Tombstone::Deleted)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_panics_does_not_silence_the_others() {
+async fn panicking_sink_does_not_stop_other_sinks() {
     let lock = lock();
     let bad = lock.subscribe(
         ELECTION,
@@ -268,7 +268,7 @@ async fn a_sink_that_panics_does_not_silence_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_told_and_answers_nobody() {
+async fn outage_is_reported_and_requests_fail() {
     let lock = lock();
     let (_subscription, hints) = subscribe(&lock);
     create(&lock, MILLISECOND).await;
@@ -283,9 +283,9 @@ async fn an_outage_is_told_and_answers_nobody() {
     lock.overwrite("another", "stranger");
     lock.set_reachable(true);
     assert_eq!(read(&lock).await, Reading::Found(vacant(2, Tombstone::Expired)));
-    let told: Vec<_> = hints.try_iter().skip(1).collect(); // the first is the create
+    let received: Vec<_> = hints.try_iter().skip(1).collect(); // the first is the create
     assert_eq!(
-        told,
+        received,
         [Hint::Coverage(Coverage::None), Hint::Coverage(Coverage::Full), Hint::Recheck]
     );
 }
@@ -339,7 +339,7 @@ fn the_task_moves_on_when_its_runtime_ends() {
 }
 
 #[test]
-fn without_a_runtime_it_is_a_lock_all_the_same() {
+fn lock_works_without_a_runtime() {
     let lock = MemoryLock::with_ttl(TTL);
     lock.overwrite(ELECTION, "stranger");
     assert_eq!(lock.clone().holder(ELECTION).as_deref(), Some("stranger"));

@@ -1,4 +1,4 @@
-//! Requests to JetStream, and what their answers mean.
+//! Requests to JetStream, and their responses.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use crate::util::text::escape_line;
 
 const DEFAULT_PREFIX: &str = "$JS.API";
 
-/// The most bytes of a server's words that an error repeats.
+/// The maximum length in bytes of a server's text in an error.
 const MAX_QUOTE: usize = 256;
 
-/// JetStream error codes, which decide what an answer means; texts differ between servers.
+/// JetStream error codes. They decide the meaning of a response, because texts differ between
+/// servers.
 pub(super) mod code {
     pub(crate) const NO_MESSAGE: u64 = 10037;
     pub(crate) const MESSAGE_TOO_LARGE: u64 = 10054;
@@ -31,40 +32,41 @@ pub(super) mod code {
     pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10071;
     pub(crate) const REPLICAS_NOT_SUPPORTED: u64 = 10074;
     pub(crate) const STREAM_SEALED: u64 = 10109;
-    /// Another write to the key is in flight: somebody else wrote.
+    /// Another client's write to the key is in flight.
     pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
     pub(crate) const TTL_INVALID: u64 = 10165;
     pub(crate) const TTL_DISABLED: u64 = 10166;
 }
 
-/// One bucket's subjects, and the connection to reach them.
+/// The subjects of a bucket, and the connection to send requests on.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) connection: Connection,
     bucket: String,
     prefix: String,
-    /// Where keys are written, ending with a dot.
+    /// The prefix of the subjects of keys, ending with a dot.
     keys: String,
 }
 
-/// Why a request did not do what it asked.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) enum ApiFailure {
-    /// No answer.
+    /// No response.
     Request(RequestFailure),
     /// The server's own error.
     Server(ApiError),
-    /// An answer that is not of JetStream.
+    /// The response is not one of JetStream.
     Malformed(Malformed),
 }
 
-/// What is wrong with an answer that is not of JetStream. The words of serde_json quote the answer, however long.
+/// The problem with a response that is not one of JetStream. Truncated, because serde_json's error
+/// quotes the response, however long.
 #[derive(Debug)]
 pub(super) struct Malformed(String);
 
 impl Malformed {
-    fn new(words: &str) -> Self {
-        Self(escape_line(words, MAX_QUOTE).into_owned())
+    fn new(text: &str) -> Self {
+        Self(escape_line(text, MAX_QUOTE).into_owned())
     }
 }
 
@@ -101,7 +103,7 @@ impl fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-/// The answer to a write.
+/// The acknowledgement of a write.
 #[derive(Debug, Deserialize)]
 pub(super) struct Ack {
     stream: String,
@@ -109,13 +111,14 @@ pub(super) struct Ack {
 }
 
 impl Ack {
-    /// The sequence, if it is one of the stream behind the bucket: whoever else listens to the key may answer, too.
+    /// Returns the sequence, if it is one of the bucket's stream: any subscriber of the key may
+    /// respond, too.
     pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, ApiFailure> {
         if self.stream.strip_prefix("KV_") == Some(bucket) && self.seq > 0 {
             Ok(self.seq)
         } else {
-            let words = format!("sequence {} of stream {}", self.seq, self.stream);
-            Err(ApiFailure::Malformed(Malformed::new(&words)))
+            let text = format!("sequence {} of stream {}", self.seq, self.stream);
+            Err(ApiFailure::Malformed(Malformed::new(&text)))
         }
     }
 }
@@ -136,12 +139,12 @@ impl Api {
         &self.bucket
     }
 
-    /// Whether the bucket's JetStream is the one of the server that we are connected to.
+    /// Returns whether the bucket's JetStream is that of the connected server.
     pub(super) fn is_local(&self) -> bool {
         self.prefix == DEFAULT_PREFIX
     }
 
-    /// A conditional write; answers the new sequence.
+    /// Sends a conditional write, and returns the new sequence.
     pub(super) async fn publish(
         &self,
         key: &str,
@@ -158,7 +161,8 @@ impl Api {
         decode::<Ack>(&message)?.sequence_in(&self.bucket)
     }
 
-    /// The last message of a key, from the leader of the stream, which alone is never stale.
+    /// Returns the last message of a key, from the leader of the stream: only the leader is never
+    /// stale.
     pub(super) async fn last_message(
         &self,
         key: &str,
@@ -180,7 +184,7 @@ impl Api {
         self.call("STREAM.INFO", &serde_json::json!({}), timeout).await
     }
 
-    /// The same with the subjects of all keys.
+    /// Returns the same with the subjects of all keys.
     pub(super) async fn info_with_keys(&self, timeout: Duration) -> Result<StreamInfo, ApiFailure> {
         let filter = serde_json::json!({ "subjects_filter": format!("$KV.{}.>", self.bucket) });
         self.call("STREAM.INFO", &filter, timeout).await
@@ -201,7 +205,7 @@ impl Api {
         timeout: Duration,
     ) -> Result<T, ApiFailure> {
         let subject = format!("{}.{verb}.KV_{}", self.prefix, self.bucket);
-        let body = serde_json::to_vec(body).map_err(garbled)?;
+        let body = serde_json::to_vec(body).map_err(malformed)?;
         let message = self
             .connection
             .request(subject, None, body.into(), timeout)
@@ -210,7 +214,7 @@ impl Api {
         decode(&message)
     }
 
-    /// A failed request, in the words of a bucket's user.
+    /// Converts a failed request into the error of a bucket.
     pub(super) fn bucket_error(&self, failure: ApiFailure, doing: &str) -> BucketError {
         use BucketErrorKind::{Denied, Missing, Unavailable, Unusable};
         let name = &self.bucket;
@@ -229,7 +233,7 @@ impl Api {
                 }
             }
             ApiFailure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
-                BucketError::new(Missing, format!("bucket {name} does not exist; make it first"))
+                BucketError::new(Missing, format!("bucket {name} does not exist; create it first"))
             }
             ApiFailure::Server(error) => {
                 let kind = match error.code {
@@ -239,24 +243,26 @@ impl Api {
                 BucketError::new(kind, format!("bucket {name}: {doing}: {error}"))
             }
             ApiFailure::Malformed(error) => {
-                let message = format!("bucket {name}: {doing}: the answer is not one of JetStream");
+                let message =
+                    format!("bucket {name}: {doing}: the response is not one of JetStream");
                 BucketError::new(Unavailable, message).with_source(error)
             }
         }
     }
 
-    /// A failed request, in the words of a campaigner. `writes`: whether it may have changed something.
+    /// Converts a failed request into the error of a lock. `writes`: whether the request may have
+    /// changed something.
     pub(super) fn lock_error(&self, failure: ApiFailure, doing: &str, writes: bool) -> LockError {
         use LockErrorKind::{Conflict, Denied, Misconfigured, OutcomeUnknown, Unavailable};
         let name = &self.bucket;
-        let unanswered = if writes { OutcomeUnknown } else { Unavailable };
+        let no_response = if writes { OutcomeUnknown } else { Unavailable };
         match failure {
             ApiFailure::Request(failure) => {
                 let kind = match failure {
                     RequestFailure::Denied => Denied,
                     RequestFailure::Malformed(_) => Misconfigured,
                     RequestFailure::Disconnected | RequestFailure::NoResponders => Unavailable,
-                    RequestFailure::TimedOut(_) | RequestFailure::Broken(_) => unanswered,
+                    RequestFailure::TimedOut(_) | RequestFailure::Broken(_) => no_response,
                 };
                 let (reason, source) = self.reason(failure);
                 let message = format!("{doing} in bucket {name}: {reason}");
@@ -273,23 +279,25 @@ impl Api {
                         return LockError::new(Unavailable, message);
                     }
                     code::TTL_DISABLED => {
-                        let message =
-                            format!("bucket {name} no longer takes TTLs; looking at it again");
+                        let message = format!(
+                            "bucket {name} no longer accepts message TTLs; reading its settings again"
+                        );
                         return LockError::new(Unavailable, message);
                     }
                     code::MESSAGE_TOO_LARGE
                     | code::TTL_INVALID
                     | code::STREAM_MISMATCH
                     | code::STREAM_SEALED => Misconfigured,
-                    // Anything else was not applied, and may pass: no leader, no room, no quorum.
+                    // Any other error means that the request was not applied. It may be temporary:
+                    // no leader, no space, no quorum.
                     _ => Unavailable,
                 };
                 LockError::new(kind, format!("{doing} in bucket {name}: {error}"))
             }
             ApiFailure::Malformed(error) => {
                 let message =
-                    format!("{doing} in bucket {name}: the answer is not one of JetStream");
-                LockError::with_source(unanswered, message, error)
+                    format!("{doing} in bucket {name}: the response is not one of JetStream");
+                LockError::with_source(no_response, message, error)
             }
         }
     }
@@ -301,22 +309,23 @@ impl Api {
         match failure {
             RequestFailure::Disconnected => ("not connected to NATS".to_owned(), None),
             RequestFailure::NoResponders => (
-                "nobody answers: the bucket is missing, or JetStream is off or without a leader"
+                "no responders: the bucket is missing, or JetStream is off or has no leader"
                     .to_owned(),
                 None,
             ),
-            RequestFailure::Denied => {
-                ("the server refuses the right to publish to it; grant it".to_owned(), None)
-            }
+            RequestFailure::Denied => (
+                "the server denies the permission to publish to its subject; grant it".to_owned(),
+                None,
+            ),
             RequestFailure::Malformed(error) => {
-                ("the client refuses to send it".to_owned(), Some(error.into()))
+                ("the client cannot send the request".to_owned(), Some(error.into()))
             }
             RequestFailure::TimedOut(timeout) if self.connection.sees_refusals() => {
-                (format!("no answer in {timeout:?}"), None)
+                (format!("no response within {timeout:?}"), None)
             }
             RequestFailure::TimedOut(timeout) => (
                 format!(
-                    "no answer in {timeout:?} (a missing right to publish would look the same)"
+                    "no response within {timeout:?} (a missing permission to publish looks the same)"
                 ),
                 None,
             ),
@@ -325,7 +334,8 @@ impl Api {
     }
 }
 
-/// Reads an answer. A refused publish carries `"seq":0` beside its error, so the error comes first.
+/// Parses a response. A refused publish has `"seq":0` beside its error, so the error is parsed
+/// first.
 fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, ApiFailure> {
     decode_bytes(&message.payload)
 }
@@ -336,13 +346,13 @@ pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Api
         #[serde(default)]
         error: Option<ApiError>,
     }
-    match serde_json::from_slice::<Refusal>(payload).map_err(garbled)?.error {
+    match serde_json::from_slice::<Refusal>(payload).map_err(malformed)?.error {
         Some(error) => Err(ApiFailure::Server(error)),
-        None => serde_json::from_slice(payload).map_err(garbled),
+        None => serde_json::from_slice(payload).map_err(malformed),
     }
 }
 
-fn garbled(error: serde_json::Error) -> ApiFailure {
+fn malformed(error: serde_json::Error) -> ApiFailure {
     ApiFailure::Malformed(error.into())
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 fn api() -> Api {
-    // Connects to nothing: only its words are wanted.
+    // Never connects: the tests use only its error texts.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
     let client = runtime.block_on(options.connect("nats://127.0.0.1:1")).unwrap();
@@ -31,7 +31,7 @@ fn error_10164_is_a_conflict() {
 }
 
 #[test]
-fn an_answer_that_is_not_one_leaves_the_outcome_unknown() {
+fn malformed_response_leaves_the_outcome_unknown() {
     let api = api();
     let ack = decode_bytes::<Ack>(br#"{"stream":"KV_B","seq":7,"later":{"words":[]}}"#).unwrap();
     assert_eq!(ack.sequence_in("B").unwrap(), 7);
@@ -45,7 +45,7 @@ fn an_answer_that_is_not_one_leaves_the_outcome_unknown() {
 }
 
 #[test]
-fn a_server_cannot_flood_the_log() {
+fn long_server_texts_are_truncated() {
     let junk = "\u{1b}\n".repeat(1 << 19);
     let error = serde_json::json!({ "error": { "description": junk } });
     for answer in [error, serde_json::json!({ "seq": junk })] {
@@ -58,7 +58,7 @@ fn a_server_cannot_flood_the_log() {
 }
 
 #[test]
-fn an_acknowledgement_of_another_stream_is_none() {
+fn acknowledgement_of_another_stream_is_malformed() {
     for (stream, seq) in [("KV_C", 7), ("B", 7), ("KV_B", 0)] {
         let ack = Ack { stream: stream.to_owned(), seq };
         let failure = ack.sequence_in("B").unwrap_err();

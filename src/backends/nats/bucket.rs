@@ -1,4 +1,4 @@
-//! A bucket: opened, made, or promised for later.
+//! The public handle of a bucket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::health::Finding;
 use super::lock::NatsLock;
 use super::state::BucketState;
 
-/// How long opening and making a bucket wait for an answer.
+/// The timeout of opening and creating a bucket.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A key-value bucket that carries elections. Cheap to clone; clones share one subscription.
+/// A key-value bucket for elections. Cheap to clone; clones share one subscription.
 #[derive(Clone)]
 pub struct Bucket(pub(super) Arc<BucketState>);
 
@@ -22,9 +22,9 @@ impl Bucket {
     /// Opens a bucket that exists.
     ///
     /// # Errors
-    /// [`BucketErrorKind::Missing`], [`Denied`](BucketErrorKind::Denied) and
-    /// [`Unavailable`](BucketErrorKind::Unavailable) as they say; [`Unusable`](BucketErrorKind::Unusable) where its
-    /// settings cannot carry an election: no TTL, or one that is not within 1 s and 1 h.
+    /// [`BucketErrorKind::Missing`], [`Denied`](BucketErrorKind::Denied),
+    /// [`Unavailable`](BucketErrorKind::Unavailable); [`Unusable`](BucketErrorKind::Unusable) if
+    /// elections cannot use its settings: no TTL, or one that is not within 1 s and 1 h.
     ///
     /// # Cancel safety
     /// Nothing is left behind.
@@ -35,7 +35,8 @@ impl Bucket {
         Self::open_with(connection, BucketConfig::new(name)).await
     }
 
-    /// Opens a bucket that exists, in a domain or below an API prefix. Of `config` only these and the name are used.
+    /// Opens a bucket that exists, in a domain or below an API prefix. Only these and the name of
+    /// `config` are used.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -47,15 +48,16 @@ impl Bucket {
         config: BucketConfig,
     ) -> Result<Self, BucketError> {
         let bucket = Self::unopened(connection, config)?;
-        let info = bucket.0.ask(TIMEOUT).await?;
+        let info = bucket.0.request_info(TIMEOUT).await?;
         bucket.0.learn(&info, false)?;
         Ok(bucket)
     }
 
-    /// Makes a bucket. One that exists with the same TTL, storage and replicas is opened.
+    /// Creates a bucket. If a bucket exists with the same TTL, storage and replicas, it is opened.
     ///
     /// # Errors
-    /// [`BucketErrorKind::Exists`] where it exists with other settings; else those of [`open`](Self::open).
+    /// [`BucketErrorKind::Exists`] if it exists with other settings; else those of
+    /// [`open`](Self::open).
     ///
     /// # Cancel safety
     /// A bucket may be left behind.
@@ -64,9 +66,9 @@ impl Bucket {
         config: BucketConfig,
     ) -> Result<Self, BucketError> {
         let bucket = Self::unopened(connection, config)?;
-        let (info, made) = bucket.0.make(TIMEOUT).await?;
-        let facts = bucket.0.learn(&info, made)?;
-        if !made && let Some(difference) = bucket.0.difference(&facts) {
+        let (info, created) = bucket.0.create(TIMEOUT).await?;
+        let facts = bucket.0.learn(&info, created)?;
+        if !created && let Some(difference) = bucket.0.difference(&facts) {
             let name = &bucket.0.config.name;
             return Err(BucketError::new(
                 BucketErrorKind::Exists,
@@ -78,7 +80,8 @@ impl Bucket {
         Ok(bucket)
     }
 
-    /// Opens a bucket, and makes it if it does not exist. Never alters one that does, whatever its settings.
+    /// Opens a bucket, and creates it if it does not exist. Never alters an existing bucket,
+    /// whatever its settings.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -96,47 +99,50 @@ impl Bucket {
         Ok(bucket)
     }
 
-    /// A bucket that is opened (or made, with [`BucketConfig::create_if_missing`]) at its first use, and at each later
-    /// use until that succeeds. Does no I/O.
+    /// Returns a bucket that is opened (or created, with [`BucketConfig::create_if_missing`]) at
+    /// its first use, and at each later use until that succeeds. Does no I/O.
     ///
-    /// Elections here are timed by the TTL of `config`; a bucket that turns out to have a shorter one is refused.
+    /// The TTL of `config` times the elections of this bucket. If the bucket turns out to have a
+    /// shorter TTL, it is refused.
     ///
     /// # Errors
-    /// [`BucketErrorKind::Unusable`] where `config` cannot be.
+    /// [`BucketErrorKind::Unusable`] if `config` is invalid.
     pub fn deferred(
         connection: impl Into<Connection>,
         config: BucketConfig,
     ) -> Result<Self, BucketError> {
         let bucket = Self::unopened(connection, config)?;
-        bucket.0.promise(bucket.0.config.ttl);
+        bucket.0.promise_ttl(bucket.0.config.ttl);
         Ok(bucket)
     }
 
-    /// A lock on this bucket, for any number of elections.
+    /// Returns a lock on this bucket, for any number of elections.
     pub fn lock(&self) -> NatsLock {
         NatsLock::new(Arc::clone(&self.0))
     }
 
-    /// The bucket's name.
+    /// Returns the bucket's name.
     pub fn name(&self) -> &str {
         &self.0.config.name
     }
 
-    /// The bucket's TTL, which is the longest lease: as told in its configuration until it was opened.
+    /// Returns the bucket's TTL, which is the maximum lease: that of its configuration until the
+    /// bucket was opened.
     pub fn ttl(&self) -> Duration {
         self.0.known_facts().map_or(self.0.config.ttl, |facts| facts.lease)
     }
 
-    /// Looks for what is dangerous or missing, the worst first. An empty list is the best answer.
+    /// Checks the bucket for dangerous or missing settings, most severe first. An empty list means
+    /// no problems.
     ///
-    /// Reads up to 100 keys, where there is the right to read.
+    /// Reads up to 100 keys, if permitted.
     ///
     /// # Errors
     /// [`BucketErrorKind::Missing`], [`Denied`](BucketErrorKind::Denied),
     /// [`Unavailable`](BucketErrorKind::Unavailable). Settings are findings, not errors.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn health(&self) -> Result<Vec<Finding>, BucketError> {
         super::health::check(&self.0).await
     }
@@ -157,7 +163,7 @@ impl fmt::Debug for Bucket {
 }
 
 impl NatsLock {
-    /// The bucket.
+    /// Returns the bucket.
     pub fn bucket(&self) -> Bucket {
         Bucket(Arc::clone(self.state()))
     }

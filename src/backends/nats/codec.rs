@@ -1,7 +1,7 @@
-//! Entries as messages: the identity is the value, all else rides in headers.
+//! Entries as messages: the identity is the value, all else is in headers.
 //!
-//! Reading is total: whatever stands in a bucket, it means something, and what cannot be read is taken for somebody
-//! else's.
+//! Decoding never fails: any message of a bucket has a meaning, and an entry that cannot be decoded
+//! counts as another writer's.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const STEPPED_DOWN: &str = "Incumbent-Stepped-Down";
 /// The version of these headers.
 const CURRENT: &str = "1";
 
-/// Headers, live ones or stored ones.
+/// The headers of a delivered or a stored message.
 pub(super) trait Headers {
     fn value(&self, name: &str) -> Option<&str>;
 }
@@ -53,13 +53,13 @@ impl<H: Headers> Headers for Option<H> {
     }
 }
 
-/// A block of headers as it is stored: a line `NATS/1.0`, then `name: value` lines.
+/// A stored block of headers: a line `NATS/1.0`, then `name: value` lines.
 #[derive(Debug)]
 pub(super) struct Block(String);
 
 impl Block {
-    /// A value may go on in lines that begin with white space. Joined as the client joins them in what it hears, so that
-    /// both mean the same.
+    /// A value may continue in lines that begin with white space. They are joined as the client
+    /// joins them in delivered messages, so that both mean the same.
     fn new(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut joined = String::with_capacity(text.len());
@@ -82,7 +82,7 @@ impl Headers for Block {
     }
 }
 
-/// What a stored message says.
+/// Decodes a stored message.
 pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content {
     let decode = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or_default();
@@ -91,7 +91,7 @@ pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content
     content(&Block::new(&decode(&message.hdrs)), &decode(&message.data), expiry)
 }
 
-/// What a message says.
+/// Decodes a message.
 pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> Content {
     if let Some(reason) = headers.value(MARKER) {
         let expired = reason == "MaxAge";
@@ -101,7 +101,8 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
         return Content::Vacant(released(headers).unwrap_or(Tombstone::Deleted));
     }
     let own = headers.value(TTL).filter(|_| expiry.own).and_then(lifetime);
-    // A TTL of its own ends no later than the bucket's age, unless it is `never`: that outlives it.
+    // A message TTL ends no later than the bucket's age, unless it is `never`, which outlives the
+    // bucket's age.
     let bucket = expiry.max_age.unwrap_or(FOREVER);
     let life = own.map_or(bucket, |own| if own == FOREVER { own } else { own.min(bucket) });
     Content::Held(Entry {
@@ -112,7 +113,7 @@ pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> C
     })
 }
 
-/// Whether a key-value write is one of this library, a release included.
+/// Returns whether a key-value write is one of this library, including a release.
 pub(super) fn is_ours(content: &Content) -> bool {
     match content {
         Content::Held(entry) => entry.mark.is_some(),
@@ -120,13 +121,13 @@ pub(super) fn is_ours(content: &Content) -> bool {
     }
 }
 
-/// Whether a message that is about to be stored may change who holds the key, as seen before the server decides: a
-/// delete, or a write that expects nothing.
+/// Returns whether a message that is not stored yet may change the holder of the key: a delete, or
+/// a write without an expected revision.
 pub(super) fn is_forced(headers: &impl Headers) -> bool {
     headers.value(OPERATION).is_some() || headers.value(EXPECTED).is_none()
 }
 
-/// The headers of an entry.
+/// Returns the headers of an entry.
 pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
     let mut headers = expecting(write.expected);
     if ttl {
@@ -147,14 +148,17 @@ pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
     headers
 }
 
-/// The bytes that an advertisement takes in the headers of an entry.
-pub(super) fn advertised(write: &Write) -> usize {
+/// Returns the length in bytes of an advertisement in the headers of an entry.
+pub(super) fn advertisement_len(write: &Write) -> usize {
     let separators = ": \r\n".len();
-    let line = |said: &Arc<Advertisement>| ADVERTISEMENT.len() + separators + said.to_json().len();
+    let line = |advertisement: &Arc<Advertisement>| {
+        ADVERTISEMENT.len() + separators + advertisement.to_json().len()
+    };
     write.advertisement.as_ref().map_or(0, line)
 }
 
-/// The headers of a delete by an operator. `ttl`: how long the tombstone is to stay, where the bucket has no age.
+/// Returns the headers of a delete by an operator. `ttl`: how long the tombstone must stay, if the
+/// bucket has no age.
 pub(super) fn delete_headers(expected: Revision, ttl: Option<Duration>) -> HeaderMap {
     let mut headers = expecting(Some(expected));
     if let Some(ttl) = ttl {
@@ -164,7 +168,7 @@ pub(super) fn delete_headers(expected: Revision, ttl: Option<Duration>) -> Heade
     headers
 }
 
-/// The headers of a delete by the holder.
+/// Returns the headers of a delete by the holder.
 pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
     let mut headers = delete_headers(release.expected, ttl);
     put(&mut headers, VERSION, CURRENT);
@@ -174,7 +178,7 @@ pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> Heade
     headers
 }
 
-/// The headers of a notice, a message that is not stored.
+/// Returns the headers of a step-down notice, a message that is not stored.
 pub(super) fn step_down_headers(notice: &StepDownNotice) -> HeaderMap {
     let StepDownNotice { by, token, revision, left } = notice;
     let mut headers = HeaderMap::new();
@@ -182,7 +186,7 @@ pub(super) fn step_down_headers(notice: &StepDownNotice) -> HeaderMap {
     headers
 }
 
-/// Reads a notice.
+/// Decodes a step-down notice.
 pub(super) fn notice(headers: &impl Headers) -> Option<StepDownNotice> {
     let mut parts = headers.value(STEPPED_DOWN)?.split('-');
     let notice = StepDownNotice {
@@ -194,22 +198,23 @@ pub(super) fn notice(headers: &impl Headers) -> Option<StepDownNotice> {
     parts.next().is_none().then_some(notice)
 }
 
-/// The headers that the server adds to a message it repeats.
+/// The headers that the server adds to a republished message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Repeated {
+pub(super) struct Republished {
     pub(super) revision: Revision,
     pub(super) previous: Option<Option<Revision>>,
     pub(super) stored_at: Option<Duration>,
 }
 
-/// Reads them; `None` where the message is not one that the server has stored in `stream`.
-pub(super) fn repeated(headers: &impl Headers, stream: &str) -> Option<Repeated> {
+/// Decodes the headers of a republished message; `None` if the server did not store the message in
+/// `stream`.
+pub(super) fn republished(headers: &impl Headers, stream: &str) -> Option<Republished> {
     if headers.value("Nats-Stream")? != stream {
         return None;
     }
     let revision = Revision(number(headers.value("Nats-Sequence")?)?);
     let previous = headers.value("Nats-Last-Sequence").and_then(number);
-    Some(Repeated {
+    Some(Republished {
         revision,
         previous: previous.map(|n| (n > 0).then_some(Revision(n))),
         stored_at: headers.value("Nats-Time-Stamp").and_then(super::time::since_epoch),
@@ -222,7 +227,8 @@ fn expecting(expected: Option<Revision>) -> HeaderMap {
     headers
 }
 
-/// A value that no header can hold is left out; none of ours is.
+/// Adds a header. A value that is not valid in a header is omitted; this library writes no such
+/// value.
 fn put(headers: &mut HeaderMap, name: &'static str, value: impl AsRef<str>) {
     if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
         headers.insert(name, value);
@@ -268,11 +274,12 @@ fn span(text: &str) -> Option<Duration> {
     number(text).map(bounded_duration)
 }
 
-/// Control characters, which no identity of ours has, are replaced as what is not UTF-8 is: people will see it.
+/// Decodes an identity for display. Control characters, which no identity of this library has, are
+/// replaced as invalid UTF-8 is.
 fn identity(value: &[u8]) -> Arc<str> {
     let head = value.get(..MAX_IDENTITY_LEN).unwrap_or(value);
     let text = String::from_utf8_lossy(head).replace(char::is_control, "\u{fffd}");
-    // What is not UTF-8 grows when it is replaced.
+    // A replaced character may be longer than its invalid bytes.
     Arc::from(crate::util::text::truncate(&text, MAX_IDENTITY_LEN))
 }
 

@@ -21,9 +21,15 @@ fn block(headers: &HeaderMap) -> Block {
 
 fn writes() -> impl Strategy<Value = Write> {
     let mark = (any::<u64>(), any::<u64>(), 0_u64..=7_200_000, any::<Option<u64>>(), any::<u64>());
-    let said = proptest::option::of(("[!-~]{1,80}", "\\PC{1,40}", "\\PC{0,200}"));
-    (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000, said).prop_map(
-        |(expected, identity, (nonce, number, lease, token, since_unix_ms), life, said)| Write {
+    let advertisement = proptest::option::of(("[!-~]{1,80}", "\\PC{1,40}", "\\PC{0,200}"));
+    (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000, advertisement).prop_map(
+        |(
+            expected,
+            identity,
+            (nonce, number, lease, token, since_unix_ms),
+            life,
+            advertisement,
+        )| Write {
             expected: expected.map(Revision),
             identity: identity.into(),
             mark: Mark {
@@ -33,7 +39,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 since_unix_ms,
             },
             ttl: Duration::from_millis(life),
-            advertisement: said.map(|(address, key, value)| {
+            advertisement: advertisement.map(|(address, key, value)| {
                 Arc::new(Advertisement::new(address).with(key, value))
             }),
             timeout: Duration::from_secs(1),
@@ -43,7 +49,7 @@ fn writes() -> impl Strategy<Value = Write> {
 
 proptest! {
     #[test]
-    fn an_entry_comes_back_as_it_was_written(write in writes(), ttl in any::<bool>()) {
+    fn entry_round_trips(write in writes(), ttl in any::<bool>()) {
         let headers = entry_headers(&write, ttl);
         for read in [
             content(&headers, write.identity.as_bytes(), EXPIRY),
@@ -59,11 +65,11 @@ proptest! {
                 prop_assert_eq!(entry.ttl, Duration::from_millis(60_250));
             }
         }
-        prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN + advertised(&write));
+        prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN + advertisement_len(&write));
     }
 
     #[test]
-    fn a_release_comes_back_as_it_was_written(
+    fn release_round_trips(
         expected in any::<u64>(), by in any::<u64>(), left in 0_u64..=7_200_000,
         ttl in proptest::option::of(0_u64..100_000),
     ) {
@@ -80,14 +86,14 @@ proptest! {
     }
 
     #[test]
-    fn a_concession_comes_back_as_it_was_written(
+    fn step_down_notice_round_trips(
         by in any::<u64>(), token in any::<u64>(), revision in any::<u64>(), left in 0_u64..=7_200_000,
     ) {
-        let said = StepDownNotice {
+        let written = StepDownNotice {
             by: Nonce(by), token: Token(token), revision: Revision(revision),
             left: Duration::from_millis(left),
         };
-        prop_assert_eq!(notice(&step_down_headers(&said)), Some(said));
+        prop_assert_eq!(notice(&step_down_headers(&written)), Some(written));
     }
 
     #[test]
@@ -116,7 +122,7 @@ proptest! {
             prop_assert!(entry.identity.len() <= MAX_IDENTITY_LEN);
             prop_assert!(entry.mark.is_none_or(|mark| mark.lease <= MAX_DURATION));
         }
-        let _ = (notice(&headers), repeated(&headers, "KV_B"), is_forced(&headers));
+        let _ = (notice(&headers), republished(&headers, "KV_B"), is_forced(&headers));
     }
 }
 
@@ -133,9 +139,9 @@ fn writes_of_others_have_no_mark() {
     assert!(!is_ours(&content(&later, b"x", EXPIRY)));
 }
 
-/// A server without message TTLs stores the header and does not know it.
+/// A server without message TTLs stores the header, but ignores it.
 #[test]
-fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
+fn message_ttl_counts_if_the_bucket_allows_it() {
     let minute = EXPIRY.max_age;
     for (ttl, own, max_age, life) in [
         ("never", true, None, FOREVER),
@@ -155,7 +161,7 @@ fn a_life_of_its_own_counts_where_the_bucket_grants_it() {
 }
 
 #[test]
-fn a_value_may_go_on_in_the_next_line() {
+fn value_may_continue_in_the_next_line() {
     let block = Block::new(b"NATS/1.0\r\nA: 1\r\n 2\r\nB: 3\r\n\r\n");
     assert_eq!((block.value("A"), block.value("B")), (Some("1 2"), Some("3")));
 }
@@ -173,9 +179,9 @@ fn tombstones_of_others() {
     assert_eq!(with(OPERATION, "PURGE"), Content::Vacant(Tombstone::Deleted));
 }
 
-/// Refused, it would count as somebody else's, its own writer's included.
+/// If the span were refused, the entry would count as another writer's, also for its own writer.
 #[test]
-fn a_span_that_cannot_be_is_taken_for_the_longest() {
+fn excessive_durations_are_capped() {
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, "1");
     headers.insert(WRITE, "0000000000000001-1");
@@ -190,7 +196,7 @@ fn a_span_that_cannot_be_is_taken_for_the_longest() {
 }
 
 #[test]
-fn a_value_that_is_not_text_is_shown_as_far_as_it_goes() {
+fn invalid_text_is_truncated_and_escaped() {
     let Content::Held(entry) = content(&None::<HeaderMap>, &[0xff; 5_000], EXPIRY) else {
         panic!("not held")
     };

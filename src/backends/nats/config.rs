@@ -1,4 +1,4 @@
-//! How a bucket is made, and where it is.
+//! The configuration of a bucket.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ pub const DEFAULT_BUCKET: &str = "CHORIA_LEADER_ELECTION";
 /// The TTL that Choria's elections use.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(60);
 
-/// The least TTL of a bucket that carries elections.
+/// The minimum TTL of a bucket for elections.
 pub const MIN_TTL: Duration = Duration::from_secs(1);
 
-/// The greatest TTL of a bucket that carries elections.
+/// The maximum TTL of a bucket for elections.
 pub const MAX_TTL: Duration = Duration::from_secs(3600);
 
-/// Where a bucket keeps its entries.
+/// Where a bucket stores its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Storage {
-    /// On disk: elections outlive a restart of the server.
+    /// On disk: elections survive a restart of the server.
     #[default]
     File,
     /// In memory: a restart of a single server ends every term at its deadline.
@@ -39,10 +39,10 @@ impl Storage {
     }
 }
 
-/// How a bucket is made, and where it is.
+/// The configuration of a bucket.
 ///
-/// Only the name, the domain and the prefix matter for a bucket that exists: its own settings hold, and are never
-/// altered.
+/// Only the name, the domain and the prefix matter for a bucket that exists: its own settings
+/// apply, and are never altered.
 ///
 /// ```
 /// use std::time::Duration;
@@ -70,8 +70,8 @@ impl Default for BucketConfig {
 }
 
 impl BucketConfig {
-    /// A bucket of this name with Choria's settings: a TTL of 60 s, three replicas on a clustered server and one
-    /// elsewhere, on disk.
+    /// Creates a configuration with Choria's settings: a TTL of 60 s, three replicas on a clustered
+    /// server and one elsewhere, on disk.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -85,62 +85,62 @@ impl BucketConfig {
         }
     }
 
-    /// How long an entry lives that nobody renews: the longest lease. 1 s to 1 h, measured by the server's wall clock
-    /// from each write.
+    /// Sets how long an entry lives without a renewal, which is the maximum lease: 1 s to 1 h,
+    /// measured by the server's wall clock from each write.
     ///
-    /// On a cluster choose 10 s or more: electing a new leader for the bucket's stream takes 4 to 9 s, during which
-    /// nothing can be renewed.
+    /// On a cluster choose 10 s or more: electing a new leader of the bucket's stream takes 4 to 9
+    /// s, during which no renewal succeeds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How many servers keep the bucket. Unless told, three on a clustered server, else one.
+    /// Sets how many servers store the bucket. Default: three on a clustered server, else one.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = Some(replicas);
         self
     }
 
-    /// Where entries are kept. Unless told, on disk.
+    /// Sets where entries are stored. Default: on disk.
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
     }
 
-    /// What people read about the bucket.
+    /// Sets the description of the bucket.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The JetStream domain of the bucket. The same as the API prefix `$JS.DOMAIN.API`.
+    /// Sets the JetStream domain of the bucket. The same as the API prefix `$JS.DOMAIN.API`.
     pub fn domain(self, domain: impl AsRef<str>) -> Self {
         let prefix = format!("$JS.{}.API", domain.as_ref());
         self.api_prefix(prefix)
     }
 
-    /// The prefix of the JetStream API, `$JS.API` unless told. With any other the bucket's keys are written below it
-    /// too, at `PREFIX.$KV.BUCKET.KEY`, as every client of NATS does it.
+    /// Sets the prefix of the JetStream API. Default: `$JS.API`. With any other prefix the bucket's
+    /// keys are also written below it, at `PREFIX.$KV.BUCKET.KEY`, as every NATS client does.
     pub fn api_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.api_prefix = Some(prefix.into());
         self
     }
 
-    /// Whether [`Bucket::deferred`](super::Bucket::deferred) makes the bucket if it does not exist. Unless told, it
-    /// does not.
+    /// Sets whether [`Bucket::deferred`](super::Bucket::deferred) creates the bucket if it does not
+    /// exist. Default: no.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Whether Choria's candidates take part in the elections of the bucket: see
-    /// [`ElectionBuilder::with_choria`](crate::ElectionBuilder::with_choria), which this stands for. Default: they do not.
+    /// Sets whether Choria's candidates take part in the elections of the bucket, as
+    /// [`ElectionBuilder::with_choria`](crate::ElectionBuilder::with_choria) does. Default: no.
     pub fn with_choria(mut self, with_choria: bool) -> Self {
         self.with_choria = with_choria;
         self
     }
 
-    /// Refuses what no server would take, and what no election could use.
+    /// Refuses settings that servers or elections do not accept.
     pub(super) fn check(&self) -> Result<(), BucketError> {
         let refuse = |message| Err(BucketError::new(BucketErrorKind::Unusable, message));
         let name_fits = !self.name.is_empty()
@@ -172,9 +172,10 @@ impl BucketConfig {
         check_ttl(self.ttl, "TTL")
     }
 
-    /// The stream behind the bucket, as the server is asked to make it.
+    /// Returns the stream configuration of the bucket, for creation.
     ///
-    /// Servers before 2.11 ignore the settings that they do not know: what was granted is in the answer.
+    /// Servers before 2.11 ignore settings that they do not know: the response contains the
+    /// effective ones.
     pub(super) fn stream(&self, replicas: usize, first_seq: u64) -> NewStream<'_> {
         let name = &self.name;
         NewStream {
@@ -206,22 +207,23 @@ impl BucketConfig {
     }
 }
 
-/// Refuses a TTL that is not within a second and an hour, with both numbers.
+/// Refuses a TTL that is not within a second and an hour; the error contains both numbers.
 pub(super) fn check_ttl(ttl: Duration, what: &str) -> Result<(), BucketError> {
     let message = if ttl < MIN_TTL {
-        format!("{what} of {ttl:?} is shorter than the least an election can use, {MIN_TTL:?}")
+        format!("{what} of {ttl:?} is shorter than the minimum for elections, {MIN_TTL:?}")
     } else if ttl > MAX_TTL {
-        format!("{what} of {ttl:?} is longer than the most an election can use, {MAX_TTL:?}")
+        format!("{what} of {ttl:?} is longer than the maximum for elections, {MAX_TTL:?}")
     } else {
         return Ok(());
     };
     Err(BucketError::new(BucketErrorKind::Unusable, message))
 }
 
-/// The first sequence of a bucket made now: the wall clock in microseconds.
+/// Returns the first sequence of a bucket that is created now: the wall clock in microseconds.
 ///
-/// Tokens are sequences. A bucket that is deleted and made again would count them from 1 again; from the wall clock,
-/// they go on growing, as long as the bucket took fewer than a million writes a second all its life.
+/// Tokens are sequences. If a bucket is deleted and created again, a server would count them from 1
+/// again. From the wall clock they keep growing, as long as the bucket stored fewer than a million
+/// writes per second over its whole life.
 pub(super) fn first_sequence() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.ok().and_then(|d| u64::try_from(d.as_micros()).ok()).unwrap_or(1).max(1)
@@ -263,8 +265,8 @@ struct NewRepublish {
     dest: String,
 }
 
-/// How long `from` is before `to`, both written by one server; `None` where either is no time, zero where it is not
-/// before.
+/// Returns how long `from` is before `to`, both written by one server; `None` if either is not a
+/// time, zero if `from` is not before `to`.
 pub(super) fn elapsed(from: &str, to: Option<&str>) -> Option<Duration> {
     Some(since_epoch(to?)?.saturating_sub(since_epoch(from)?))
 }

@@ -1,4 +1,4 @@
-//! A client that is told what its server refuses.
+//! A NATS client that observes the permissions that its server denies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,18 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
 
-use super::reply_inbox::{Replies, Unanswered};
+use super::reply_inbox::{NoReply, Replies};
 
-/// How many refusals may be waiting to be read; with more at once, some requests run into their timeout instead.
-const NEWS: usize = 256;
+/// The capacity of the event channel. With more events at once, some denied requests time out
+/// instead.
+const EVENT_CAPACITY: usize = 256;
 
-/// A NATS client, and, where it has one, the watch over what the server refuses it.
+/// A NATS client, optionally with a [`PermissionWatch`].
 ///
-/// Every function of this module takes a plain [`async_nats::Client`] as well. The difference shows when rights are
-/// missing: the server reports that apart from the request, to the connection's event callback only, so with a plain
-/// client a refused request looks like one that is never answered.
+/// Every function of this module accepts a plain [`async_nats::Client`] as well. The difference
+/// matters when permissions are missing: the server reports a denied request separately, only to
+/// the connection's event callback, so with a plain client a denied request looks like a request
+/// without a response.
 #[derive(Debug, Clone)]
 pub struct Connection {
     client: Client,
@@ -29,12 +31,14 @@ pub struct Connection {
     replies: Arc<Replies>,
 }
 
-/// Connects with `options`, watching what the server refuses.
+/// Connects with `options`, and watches for denied permissions.
 ///
-/// A user and password in a server's URL, or a token there in place of both, are used, which [`ConnectOptions::connect`] does not do.
+/// Uses a user and password, or a token in place of both, from a server's URL, which
+/// [`ConnectOptions::connect`] does not do.
 ///
-/// This sets the event callback of `options`. A callback that was set before is **replaced**: where you need your own,
-/// call [`PermissionWatch::observe`] from it and make the [`Connection`] by [`Connection::new`].
+/// Sets the event callback of `options`. A callback that was set before is **replaced**: to use
+/// your own callback, call [`PermissionWatch::observe`] from it and create the [`Connection`] with
+/// [`Connection::new`].
 ///
 /// # Errors
 /// Those of [`ConnectOptions::connect`].
@@ -48,10 +52,10 @@ pub async fn connect(
     let mut options = options;
     let addresses: Vec<ServerAddr> = match servers.to_server_addrs() {
         Ok(addresses) => addresses.collect(),
-        Err(_) => return options.connect(servers).await.map(Connection::from), // which tells what is wrong
+        Err(_) => return options.connect(servers).await.map(Connection::from), // returns the error
     };
     if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
-        // The client gives them as the URL has them.
+        // The client would send them percent-encoded.
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let user = decoded(address.username().unwrap_or_default());
         options = match address.password() {
@@ -69,25 +73,27 @@ pub async fn connect(
     Ok(Connection::new(options.connect(bare).await?, watch))
 }
 
-/// An address without the user and password, which the client would write into its log.
+/// Removes the user and password from an address, because the client would log them.
 fn without_user(address: ServerAddr) -> Option<ServerAddr> {
     let mut url = address.into_inner();
-    let _ = url.set_username("").and_then(|()| url.set_password(None)); // an error: it cannot have a user
+    // An error means that the URL cannot have a user.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
     ServerAddr::from_url(url).ok()
 }
 
 impl Connection {
-    /// A client whose event callback calls [`PermissionWatch::observe`] on `watch`.
+    /// Creates a connection from a client whose event callback calls [`PermissionWatch::observe`]
+    /// on `watch`.
     pub fn new(client: Client, watch: PermissionWatch) -> Self {
         Self { client, watch: Some(watch), replies: Arc::default() }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether refusals are seen.
+    /// Returns whether denied permissions are observed.
     pub(super) fn sees_refusals(&self) -> bool {
         self.watch.is_some()
     }
@@ -96,12 +102,12 @@ impl Connection {
         self.client.connection_state() == State::Connected
     }
 
-    /// Whether the server belongs to a cluster.
+    /// Returns whether the server belongs to a cluster.
     pub(super) fn is_clustered(&self) -> bool {
         self.client.server_info().cluster.is_some()
     }
 
-    /// How often the connection was made: a different number means another connection.
+    /// Returns how often the client has connected: a different number means another connection.
     pub(super) fn epoch(&self) -> u64 {
         self.client.statistics().connects.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -110,9 +116,10 @@ impl Connection {
         ConnectionEvents(self.watch.as_ref().map(|watch| watch.0.subscribe()))
     }
 
-    /// One request and its answer. Nothing is sent, and nothing queued, while the client is not connected.
+    /// Sends a request, and returns its response. Nothing is sent or queued while the client is not
+    /// connected.
     ///
-    /// Dropped before it ends, the request may have been sent.
+    /// If the future is dropped, the request may have been sent.
     pub(super) async fn request(
         &self,
         subject: String,
@@ -131,14 +138,14 @@ impl Connection {
                     Err(RequestFailure::NoResponders)
                 }
                 Ok(Ok(message)) => Ok(message),
-                Ok(Err(Unanswered::Unpublished(error))) => Err(match error.kind() {
+                Ok(Err(NoReply::Unpublished(error))) => Err(match error.kind() {
                     PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
                         RequestFailure::Malformed(error)
                     }
                     PublishErrorKind::Send => RequestFailure::Broken(error.into()),
                 }),
-                Ok(Err(Unanswered::Unsubscribed(error))) => Err(RequestFailure::Broken(error.into())),
-                Ok(Err(Unanswered::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
+                Ok(Err(NoReply::Unsubscribed(error))) => Err(RequestFailure::Broken(error.into())),
+                Ok(Err(NoReply::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
                 Err(_) => Err(RequestFailure::TimedOut(timeout)),
             },
             () = events.publish_denied(&subject) => Err(RequestFailure::Denied),
@@ -164,24 +171,24 @@ impl From<&Connection> for Connection {
     }
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Debug)]
 pub(super) enum RequestFailure {
     /// Not sent: there is no connection.
     Disconnected,
-    /// Not delivered: nobody listens to the subject.
+    /// Not delivered: the subject has no subscribers.
     NoResponders,
-    /// Not delivered: the server refuses the right to publish to the subject.
+    /// Not delivered: the server denies the permission to publish to the subject.
     Denied,
-    /// Not sent: too large, or not a subject.
+    /// Not sent: too large, or an invalid subject.
     Malformed(PublishError),
-    /// Sent, perhaps.
+    /// Possibly sent.
     TimedOut(Duration),
-    /// Sent, perhaps.
+    /// Possibly sent.
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Remembers nothing, and passes on what the server refuses to the requests that wait for an answer.
+/// Forwards denied permissions to the requests in flight. Keeps no history.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), async_nats::ConnectError> {
@@ -192,7 +199,7 @@ pub(super) enum RequestFailure {
 /// let client = async_nats::ConnectOptions::new()
 ///     .event_callback(move |event| {
 ///         observer.observe(&event);
-///         async move { eprintln!("{event}") } // what your own callback does
+///         async move { eprintln!("{event}") } // the work of your own callback
 ///     })
 ///     .connect("nats://127.0.0.1:4222")
 ///     .await?;
@@ -204,12 +211,12 @@ pub(super) enum RequestFailure {
 pub struct PermissionWatch(broadcast::Sender<ConnectionEvent>);
 
 impl PermissionWatch {
-    /// A watch over one connection.
+    /// Creates a watch for one connection.
     pub fn new() -> Self {
-        Self(broadcast::Sender::new(NEWS))
+        Self(broadcast::Sender::new(EVENT_CAPACITY))
     }
 
-    /// Takes note of an event of the connection. To be called from its event callback; does not block.
+    /// Handles an event of the connection. Call this from its event callback; it does not block.
     pub fn observe(&self, event: &Event) {
         let notice = match event {
             Event::Connected | Event::Disconnected | Event::Closed => ConnectionEvent::Link,
@@ -222,7 +229,7 @@ impl PermissionWatch {
             },
             _ => return,
         };
-        let _ = self.0.send(notice); // an error: nobody waits
+        let _ = self.0.send(notice); // an error means that no request is in flight
     }
 }
 
@@ -232,16 +239,16 @@ impl Default for PermissionWatch {
     }
 }
 
-/// What happened to the connection.
+/// An event of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConnectionEvent {
-    /// The right to publish to a subject is missing.
+    /// The permission to publish to a subject is missing.
     PublishDenied(Arc<str>),
-    /// The right to subscribe to a subject is missing.
+    /// The permission to subscribe to a subject is missing.
     SubscribeDenied(Arc<str>),
-    /// It was made or lost.
+    /// The client connected or disconnected.
     Link,
-    /// What came was dropped: messages, or notices.
+    /// Messages or events were dropped.
     Missed,
 }
 
@@ -265,7 +272,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
     if head.eq_ignore_ascii_case(prefix) { text.get(prefix.len()..) } else { None }
 }
 
-/// What happens to the connection from now on; silent for ever where nobody watches.
+/// Events of the connection from now on; none without a watch.
 #[derive(Debug)]
 pub(super) struct ConnectionEvents(Option<broadcast::Receiver<ConnectionEvent>>);
 
@@ -296,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_read() {
+    fn denials_are_parsed() {
         assert_eq!(
             denied_subject("Permissions Violation for Publish to \"$KV.B.k\""),
             Some(ConnectionEvent::PublishDenied("$KV.B.k".into())),

@@ -1,27 +1,27 @@
-//! Why a bucket cannot be had.
+//! Errors of opening, creating and checking buckets.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::lock::{LockError, LockErrorKind};
 
-/// What stands in the way of using a bucket.
+/// The kind of a [`BucketError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BucketErrorKind {
-    /// There is no such bucket.
+    /// The bucket does not exist.
     Missing,
-    /// The bucket exists with other settings than those told.
+    /// The bucket exists with settings other than the configured ones.
     Exists,
-    /// The server refuses us a right.
+    /// The server denies a permission.
     Denied,
-    /// No answer, or one that asks to try again.
+    /// No response, or a temporary error.
     Unavailable,
-    /// The settings told, or those of the bucket, cannot carry an election.
+    /// Elections cannot use the configured settings, or those of the bucket.
     Unusable,
 }
 
-/// Why a bucket could not be opened, made or examined.
+/// The error of opening, creating or checking a bucket.
 #[derive(Debug, Clone)]
 pub struct BucketError {
     kind: BucketErrorKind,
@@ -42,12 +42,12 @@ impl BucketError {
         self
     }
 
-    /// What stands in the way.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> BucketErrorKind {
         self.kind
     }
 
-    /// The same as the answer to a campaigner's request, which was not sent.
+    /// Converts the error into that of a lock request, which was not sent.
     pub(super) fn into_lock_error(self) -> LockError {
         let kind = match self.kind {
             BucketErrorKind::Missing | BucketErrorKind::Unavailable => LockErrorKind::Unavailable,
@@ -73,7 +73,7 @@ impl Error for BucketError {
     }
 }
 
-/// An error that several waiters got.
+/// An error that several waiting requests share.
 #[derive(Debug)]
 struct Shared(std::sync::Arc<dyn Error + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! What is dangerous or missing in a bucket.
+//! Checks of a bucket's settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,88 +10,67 @@ use super::connection::RequestFailure;
 use super::message::Expiry;
 use super::state::BucketState;
 use super::stream::StreamInfo;
+use crate::backends::health::Severity;
 use crate::lock::codec::ceil_seconds;
 
-/// How long each question may take.
+/// The timeout of each request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most keys that are read.
-const MOST_KEYS: usize = 100;
+/// The maximum number of keys to read.
+const MAX_KEYS: usize = 100;
 
 /// The TTL on a cluster below which the crash of one server can end a term.
 const SAFE_CLUSTER_TTL: Duration = Duration::from_secs(10);
 
-/// The message size that a Choria broker sets, and that leaves room for any host name.
-const ROOMY: i64 = 1_024;
+/// The message size that a Choria broker sets. It fits any host name.
+const ROOMY_MESSAGE_SIZE: i64 = 1_024;
 
-/// How bad a [`Finding`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Severity {
-    /// Elections work, slower or costlier than they could.
-    ConnectionEvent,
-    /// Elections work until something happens that one must expect.
-    Warning,
-    /// Elections do not work, or cannot keep what they promise.
-    Critical,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ConnectionEvent => "notice",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        })
-    }
-}
-
-/// Something dangerous or missing in a bucket. Its `Display` says how to mend it.
+/// A dangerous or missing setting of a bucket. `Display` suggests a fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Entries of dead leaders would stay for ever.
+    /// Entries of dead leaders would never expire.
     NoTtl,
-    /// The TTL is not one that elections can use.
+    /// Elections cannot use the TTL.
     TtlOutOfRange {
         /// The TTL.
         ttl: Duration,
     },
-    /// Mirrors answer reads, with values that may be old.
+    /// Mirrors serve reads, and may return old values.
     MirrorReads,
-    /// One server of a cluster keeps the bucket: without it nobody can lead.
+    /// Only one server of a cluster stores the bucket: without it there is no leader.
     OneReplica,
-    /// A TTL that the election of a new stream leader can outlast.
+    /// The election of a new stream leader may take longer than the TTL.
     ShortTtlOnCluster {
         /// The TTL.
         ttl: Duration,
     },
-    /// More than the last value of a key is kept, which shortens the life of markers.
+    /// The bucket stores more than the last value of a key, which shortens the life of markers.
     History {
-        /// How many values.
+        /// The number of stored values.
         kept: i64,
     },
-    /// Markers of expiry vanish before the longest lease has passed.
+    /// Expiry markers vanish before the maximum lease has passed.
     ShortMarkers {
-        /// How long markers stay.
+        /// How long markers are kept.
         markers: Duration,
-        /// The longest lease.
+        /// The maximum lease.
         ttl: Duration,
     },
-    /// Room for few identities.
+    /// Messages are too small for long identities.
     SmallMessages {
-        /// The most bytes of a message.
+        /// The maximum size of a message in bytes.
         bytes: i64,
     },
-    /// Entries kept in memory, which a restart loses.
+    /// Entries are stored in memory, and a restart loses them.
     InMemory,
-    /// No marker tells that an entry expired.
+    /// The server sends no marker when an entry expires.
     NoMarkers,
-    /// No entry can have a life of its own.
+    /// Entries cannot have a TTL of their own.
     NoMessageTtl,
-    /// No change is told: stand-bys must poll, or hear only some of them.
+    /// The bucket does not republish changes: standbys poll, or receive only some of the changes.
     NoRepublish,
-    /// Entries without this library's mark: another program's, or junk.
+    /// Entries without this library's mark: of another program, or invalid.
     ForeignValues {
         /// Some of their keys.
         keys: Vec<String>,
@@ -101,7 +80,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Returns the severity of the finding.
     pub fn severity(&self) -> Severity {
         match self {
             Self::NoTtl | Self::TtlOutOfRange { .. } => Severity::Critical,
@@ -114,7 +93,7 @@ impl Finding {
             | Self::InMemory
             | Self::ForeignValues { .. } => Severity::Warning,
             Self::NoMarkers | Self::NoMessageTtl | Self::NoRepublish | Self::Unread => {
-                Severity::ConnectionEvent
+                Severity::Notice
             }
         }
     }
@@ -123,49 +102,49 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoTtl => f.write_str("no TTL: a dead leader would lead for ever; set max_age to between 1s and 1h"),
+            Self::NoTtl => f.write_str("no TTL: the entry of a dead leader would never expire; set max_age to between 1s and 1h"),
             Self::TtlOutOfRange { ttl } => write!(
                 f,
                 "a TTL of {ttl:?}: elections need {:?} to {:?}; set max_age",
                 config::MIN_TTL,
                 config::MAX_TTL
             ),
-            Self::MirrorReads => f.write_str("mirrors answer reads, with values that may be old; turn mirror_direct off"),
-            Self::OneReplica => f.write_str("one replica on a cluster: without that server nobody leads; set num_replicas to 3"),
+            Self::MirrorReads => f.write_str("mirrors serve reads, and may return old values; set mirror_direct to false"),
+            Self::OneReplica => f.write_str("one replica on a cluster: without that server there is no leader; set num_replicas to 3"),
             Self::ShortTtlOnCluster { ttl } => write!(
                 f,
                 "a TTL of {ttl:?} on a cluster: one crashed server can stop renewals for 9s; set max_age to {SAFE_CLUSTER_TTL:?} or more"
             ),
-            Self::History { kept } => write!(f, "{kept} values kept of each key; set max_msgs_per_subject to 1"),
+            Self::History { kept } => write!(f, "{kept} values are stored per key; set max_msgs_per_subject to 1"),
             Self::ShortMarkers { markers, ttl } => write!(
                 f,
-                "markers stay {markers:?}, shorter than the longest lease of {ttl:?}; set subject_delete_marker_ttl to {}s",
+                "markers stay {markers:?}, less than the maximum lease of {ttl:?}; set subject_delete_marker_ttl to {}s",
                 ceil_seconds(*ttl)
             ),
             Self::SmallMessages { bytes } => {
-                write!(f, "messages of at most {bytes} bytes: long identities do not fit; set max_msg_size to {ROOMY} or more")
+                write!(f, "messages of at most {bytes} bytes: long identities do not fit; set max_msg_size to {ROOMY_MESSAGE_SIZE} or more")
             }
-            Self::InMemory => f.write_str("entries are kept in memory: a restart of the server ends every term; make the bucket with file storage"),
-            Self::NoMarkers => f.write_str("no markers of expiry: stand-bys wait longer after a crash; on nats-server 2.11 or later set allow_msg_ttl and subject_delete_marker_ttl"),
-            Self::NoMessageTtl => f.write_str("no TTL a message: every election has the bucket's; on nats-server 2.11 or later set allow_msg_ttl"),
-            Self::NoRepublish => f.write_str("no republish: stand-bys poll; set republish from $KV.BUCKET.> to incumbent.BUCKET.>"),
+            Self::InMemory => f.write_str("entries are kept in memory: a restart of the server ends every term; create the bucket with file storage"),
+            Self::NoMarkers => f.write_str("no expiry markers: standbys wait longer after a crash; on nats-server 2.11 or later set allow_msg_ttl and subject_delete_marker_ttl"),
+            Self::NoMessageTtl => f.write_str("no message TTLs: every election uses the bucket's TTL; on nats-server 2.11 or later set allow_msg_ttl"),
+            Self::NoRepublish => f.write_str("no republish: standbys poll; set republish from $KV.BUCKET.> to incumbent.BUCKET.>"),
             Self::ForeignValues { keys } => write!(
                 f,
-                "values of another kind at {}: campaigners there are not of this library, or somebody wrote junk; see who writes, and delete what nobody does",
+                "values of another kind at {}: another library's candidates take part there, or the values are invalid; find their writers, and delete values without one",
                 keys.join(", ")
             ),
-            Self::Unread => f.write_str("the keys could not be read; grant publishing to STREAM.MSG.GET to have them checked"),
+            Self::Unread => f.write_str("the keys could not be read; grant publishing to STREAM.MSG.GET to check them"),
         }
     }
 }
 
-/// Looks for all of them, the worst first.
+/// Runs all checks, and returns the findings, most severe first.
 pub(super) async fn check(bucket: &BucketState) -> Result<Vec<Finding>, super::BucketError> {
     let info = bucket
         .api
         .info_with_keys(TIMEOUT)
         .await
-        .map_err(|e| bucket.api.bucket_error(e, "cannot be looked at"))?;
+        .map_err(|e| bucket.api.bucket_error(e, "cannot be read"))?;
     let mut findings = settings(&info, bucket);
     findings.extend(values(&info, bucket).await);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
@@ -196,7 +175,7 @@ fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
     if config.max_msgs_per_subject != 1 {
         findings.push(Finding::History { kept: config.max_msgs_per_subject });
     }
-    if (0..ROOMY).contains(&config.max_msg_size) {
+    if (0..ROOMY_MESSAGE_SIZE).contains(&config.max_msg_size) {
         findings.push(Finding::SmallMessages { bytes: config.max_msg_size });
     }
     if config.storage == config::Storage::Memory.as_str() {
@@ -226,12 +205,12 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
         .collect();
     names.sort_unstable();
     let mut keys = Vec::new();
-    for name in names.into_iter().take(MOST_KEYS) {
+    for name in names.into_iter().take(MAX_KEYS) {
         match bucket.api.last_message(name, TIMEOUT).await {
             Ok(message) if !codec::is_ours(&codec::stored_content(&message, expiry)) => {
                 keys.push(name.to_owned());
             }
-            Ok(_) | Err(ApiFailure::Server(_)) => {} // gone meanwhile
+            Ok(_) | Err(ApiFailure::Server(_)) => {} // deleted in the meantime
             Err(ApiFailure::Request(RequestFailure::Denied | RequestFailure::TimedOut(_))) => {
                 return Some(Finding::Unread);
             }

@@ -1,4 +1,4 @@
-//! The one subscription that serves all elections of a bucket.
+//! The subscription of a bucket, which receives hints for all its elections.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,36 +19,37 @@ use super::stream::StreamFacts;
 use crate::backends::hint_hub::Interest;
 use crate::lock::{Coverage, Hint, LockError, LockErrorKind, Record, StepDownNotice};
 
-/// How long a notice may take to leave.
+/// The timeout of sending a step-down notice.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often the connection is looked at; a client without a watch does not tell when it changes.
-const TICK: Duration = Duration::from_millis(500);
+/// How often to check the connection; a client without a watch does not report changes.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long the server may take to confirm a subscription.
-const CONFIRM: Duration = Duration::from_secs(5);
+/// The timeout of the confirmation of a subscription.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait before another attempt.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before the next attempt.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long after everybody looked they do so again, at the least, where messages go on being dropped.
-const RECHECK: Duration = Duration::from_secs(5);
+/// The minimum time between two rechecks of all elections, while messages keep being dropped.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long after a message that is not stored yet one looks what became of it.
-const STORING: Duration = Duration::from_millis(25);
+/// How long after a message that is not stored yet to read its outcome.
+const STORE_DELAY: Duration = Duration::from_millis(25);
 
-/// What to subscribe to, and what that is worth.
+/// The subjects to subscribe to, and the resulting coverage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SubscriptionPlan {
     wanted: Interest,
-    /// Below it the server repeats what it has stored, and former leaders send step-down notices.
-    told: Option<String>,
-    /// Below it writers write.
-    written: Option<String>,
+    /// The prefix of subjects on which the server republishes stored messages, and former leaders
+    /// send step-down notices.
+    hints: Option<String>,
+    /// The prefix of subjects on which candidates write.
+    writes: Option<String>,
     coverage: Coverage,
 }
 
-/// The subject, ending with a dot, below which an election is told about.
+/// Returns the prefix of the subjects of hints, ending with a dot.
 pub(super) fn hint_prefix(bucket: &BucketState, facts: &StreamFacts) -> String {
     let name = bucket.api.bucket();
     facts.config.republished_under(name).unwrap_or_else(|| format!("incumbent.{name}."))
@@ -62,26 +63,26 @@ impl SubscriptionPlan {
         denied: &HashSet<String>,
     ) -> Self {
         let name = bucket.api.bucket();
-        let repeats = facts.config.republished_under(name).is_some();
+        let republishes = facts.config.republished_under(name).is_some();
         let allowed = |under: &String| !denied.contains(&subject(under, &wanted));
-        let told = Some(hint_prefix(bucket, facts)).filter(allowed);
-        let full = repeats && told.is_some();
-        let written = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
+        let hints = Some(hint_prefix(bucket, facts)).filter(allowed);
+        let full = republishes && hints.is_some();
+        let writes = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
         let coverage = if full {
             Coverage::Full
-        } else if written.is_some() {
+        } else if writes.is_some() {
             Coverage::Partial
         } else {
             Coverage::None
         };
-        Self { wanted, told, written, coverage }
+        Self { wanted, hints, writes, coverage }
     }
 
     fn subjects(&self) -> impl Iterator<Item = String> {
-        [&self.told, &self.written].into_iter().flatten().map(|under| subject(under, &self.wanted))
+        [&self.hints, &self.writes].into_iter().flatten().map(|under| subject(under, &self.wanted))
     }
 
-    /// Whether an election that joins is heard already.
+    /// Returns whether the plan already covers the elections of `wanted`.
     fn covers(&self, wanted: &Interest) -> bool {
         self.wanted == Interest::All || self.wanted == *wanted
     }
@@ -94,7 +95,7 @@ fn subject(under: &str, wanted: &Interest) -> String {
     }
 }
 
-/// Hears for a bucket until it is dropped.
+/// Receives the hints of a bucket until the future is dropped.
 pub(super) async fn listen(bucket: Arc<BucketState>) {
     let bucket = &bucket;
     let mut listener = Listener {
@@ -113,7 +114,7 @@ pub(super) async fn listen(bucket: Arc<BucketState>) {
             continue;
         };
         match listener.establish(wanted).await {
-            Some(plan) => listener.hear(&plan).await,
+            Some(plan) => listener.run(&plan).await,
             None => {
                 bucket.announce(Coverage::None, Interest::All);
                 listener.messages = SelectAll::new();
@@ -127,20 +128,21 @@ struct Listener<'a> {
     bucket: &'a Arc<BucketState>,
     events: ConnectionEvents,
     messages: SelectAll<Subscriber>,
-    /// Subjects that we may not subscribe to on this connection, or that stay silent on it.
+    /// Subjects without permission to subscribe on this connection, or without messages on it.
     denied: HashSet<String>,
-    /// The connection.
+    /// The epoch of the connection.
     epoch: u64,
-    /// Elections to look at, and when.
+    /// Elections to recheck, and when.
     due: Vec<(Instant, Arc<str>)>,
-    /// When everybody is to look, as messages were lost, and when they did so last.
+    /// When to recheck all elections because messages were lost, and when that was done last.
     recheck: Option<Instant>,
     rechecked: Option<Instant>,
 }
 
 impl Listener<'_> {
-    /// Subscribes, and waits until the server has taken it: it answers in order, so an answer to anything asked later
-    /// shows it, and the leader of the stream, whose answer this is, has been told as well.
+    /// Subscribes, and waits until the server has processed the subscription. The server responds
+    /// in order, so the response to a later request proves it; the leader of the stream, which
+    /// sends this response, then knows the subscription as well.
     async fn establish(&mut self, wanted: Interest) -> Option<SubscriptionPlan> {
         let connection = &self.bucket.api.connection;
         if !connection.is_connected() {
@@ -151,55 +153,57 @@ impl Listener<'_> {
             self.denied.clear();
             self.epoch = epoch;
         }
-        let facts = match self.bucket.facts(CONFIRM).await {
+        let facts = match self.bucket.facts(CONFIRM_TIMEOUT).await {
             Ok(facts) => facts,
             Err(error) => {
-                debug!(bucket = %self.bucket.api.bucket(), %error, "no hints");
+                debug!(bucket = %self.bucket.api.bucket(), %error, "reading the bucket failed: no hints");
                 return None;
             }
         };
         let plan = SubscriptionPlan::new(self.bucket, &facts, wanted.clone(), &self.denied);
         let mut messages = SelectAll::new();
         for subject in plan.subjects() {
-            let subscribed = tokio::time::timeout(CONFIRM, connection.client().subscribe(subject));
+            let subscribed =
+                tokio::time::timeout(CONFIRM_TIMEOUT, connection.client().subscribe(subject));
             messages.push(subscribed.await.ok()?.ok()?);
         }
-        let info = self.bucket.ask(CONFIRM).await;
+        let info = self.bucket.request_info(CONFIRM_TIMEOUT).await;
         let facts = match info {
             Ok(info) => self.bucket.learn(&info, false).ok()?,
-            Err(error) if error.kind() == BucketErrorKind::Denied => facts, // an answer, too
+            Err(error) if error.kind() == BucketErrorKind::Denied => facts, // also a response
             Err(_) => return None,
         };
-        // The new subscription is in force: what the old one still holds is passed on before it goes.
+        // The new subscription is active: forward the remaining messages of the old one before it
+        // is dropped.
         while let Some(Some(message)) = futures_util::FutureExt::now_or_never(self.messages.next())
         {
-            self.pass_on(&plan, &facts, message);
+            self.forward(&plan, &facts, message);
         }
         self.messages = messages;
         if SubscriptionPlan::new(self.bucket, &facts, wanted, &self.denied) != plan {
-            return None; // the bucket was made again with other settings, just now
+            return None; // the bucket was just created again with other settings
         }
         self.bucket.announce(plan.coverage, plan.wanted.clone());
         Some(plan)
     }
 
-    /// Hears until something must be subscribed anew.
-    async fn hear(&mut self, plan: &SubscriptionPlan) {
+    /// Receives hints until a new subscription is necessary.
+    async fn run(&mut self, plan: &SubscriptionPlan) {
         let bucket = self.bucket;
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = tokio::time::interval(CHECK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 message = self.messages.next(), if !self.messages.is_empty() => match message {
                     Some(message) => match bucket.known_facts() {
-                        Some(facts) => self.pass_on(plan, &facts, message),
+                        Some(facts) => self.forward(plan, &facts, message),
                         None => return,
                     },
                     None => return,
                 },
                 notice = self.events.next() => match notice {
                     ConnectionEvent::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
-                        warn!(bucket = %bucket.api.bucket(), %subject, "no right to subscribe");
+                        warn!(bucket = %bucket.api.bucket(), %subject, "permission to subscribe denied");
                         self.denied.insert(subject.to_string());
                         return bucket.announce(Coverage::None, Interest::All);
                     }
@@ -208,7 +212,7 @@ impl Listener<'_> {
                     _ => {}
                 },
                 _ = tick.tick() => if self.connection_changed() { return self.lost() },
-                () = look_due(&self.due) => {
+                () = election_due(&self.due) => {
                     let now = Instant::now();
                     let (due, later) = self.due.drain(..).partition(|(at, _)| *at <= now);
                     self.due = later;
@@ -222,12 +226,12 @@ impl Listener<'_> {
                 }
                 () = bucket.hints_lost() => {
                     warn!(bucket = %bucket.api.bucket(), "no hints received: check the permission to subscribe");
-                    self.denied.extend(plan.told.iter().map(|under| subject(under, &plan.wanted)));
+                    self.denied.extend(plan.hints.iter().map(|under| subject(under, &plan.wanted)));
                     return bucket.announce(Coverage::None, Interest::All);
                 }
                 () = bucket.hub.interest_changed() => match bucket.hub.interest() {
                     Some(wanted) if plan.covers(&wanted) => {}
-                    _ => return, // the old subscription stays until the new one is in force
+                    _ => return, // the old subscription stays until the new one is active
                 }
             }
         }
@@ -238,12 +242,14 @@ impl Listener<'_> {
         !connection.is_connected() || connection.epoch() != self.epoch
     }
 
-    /// Messages came faster than they were taken, and so some were dropped: of which election nobody knows.
+    /// Handles dropped messages, which arrived faster than they were processed: the affected
+    /// elections are unknown.
     fn missed(&mut self) {
         if self.recheck.is_none() {
-            debug!(bucket = %self.bucket.api.bucket(), "hints were dropped: everybody looks");
+            debug!(bucket = %self.bucket.api.bucket(), "hints were dropped: all elections recheck");
             let now = Instant::now();
-            self.recheck = Some(self.rechecked.map_or(now, |last| now.max(last + RECHECK)));
+            self.recheck =
+                Some(self.rechecked.map_or(now, |last| now.max(last + RECHECK_INTERVAL)));
         }
     }
 
@@ -252,49 +258,49 @@ impl Listener<'_> {
         self.bucket.announce(Coverage::None, Interest::All);
     }
 
-    /// Waits before another attempt; less long where something changes.
+    /// Waits before the next attempt, or until something changes.
     async fn pause(&mut self) {
         let connected = self.bucket.api.connection.is_connected();
         tokio::select! {
-            () = tokio::time::sleep(if connected { PAUSE } else { TICK }) => {}
+            () = tokio::time::sleep(if connected { RETRY_DELAY } else { CHECK_INTERVAL }) => {}
             () = self.bucket.hub.interest_changed() => {
-                // Many may join while there is no connection: they share one attempt.
+                // Many elections may join while there is no connection: they share one attempt.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             _ = self.events.next() => {}
         }
     }
 
-    fn pass_on(&mut self, plan: &SubscriptionPlan, facts: &StreamFacts, message: Message) {
+    fn forward(&mut self, plan: &SubscriptionPlan, facts: &StreamFacts, message: Message) {
         let bucket = self.bucket;
-        let told = plan.told.as_deref().and_then(|under| message.subject.strip_prefix(under));
-        if let Some(name) = told {
+        let hinted = plan.hints.as_deref().and_then(|under| message.subject.strip_prefix(under));
+        if let Some(name) = hinted {
             if bucket.hub.note(name, |_| ()).is_none() {
                 return;
             }
             let stream = format!("KV_{}", self.bucket.api.bucket());
-            if let Some(repeated) = codec::repeated(&message.headers, &stream) {
+            if let Some(republished) = codec::republished(&message.headers, &stream) {
                 let content = codec::content(&message.headers, &message.payload, facts.expiry());
-                let record = Record { revision: repeated.revision, content };
-                let age = repeated.stored_at.and_then(|at| self.bucket.age(at));
-                bucket.send(name, &Hint::Stored { record, previous: repeated.previous, age });
+                let record = Record { revision: republished.revision, content };
+                let age = republished.stored_at.and_then(|at| self.bucket.age(at));
+                bucket.send(name, &Hint::Stored { record, previous: republished.previous, age });
             } else if let Some(notice) = codec::notice(&message.headers) {
                 bucket.send(name, &Hint::SteppedDown(notice));
             }
             return;
         }
-        let written = plan.written.as_deref().and_then(|under| message.subject.strip_prefix(under));
+        let written = plan.writes.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = written
             && codec::is_forced(&message.headers)
             && bucket.hub.note(name, |_| ()).is_some()
             && !self.due.iter().any(|(_, due)| **due == *name)
         {
-            self.due.push((Instant::now() + STORING, Arc::from(name)));
+            self.due.push((Instant::now() + STORE_DELAY, Arc::from(name)));
         }
     }
 }
 
-/// Waits until everybody is to look; for ever where nothing was lost.
+/// Waits until all elections must recheck; for ever if nothing was lost.
 async fn recheck_due(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -302,8 +308,8 @@ async fn recheck_due(at: Option<Instant>) {
     }
 }
 
-/// Waits until the first election is to be looked at; for ever where none is.
-async fn look_due(due: &[(Instant, Arc<str>)]) {
+/// Waits until the first election must recheck; for ever if there is none.
+async fn election_due(due: &[(Instant, Arc<str>)]) {
     match due.iter().map(|(at, _)| *at).min() {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
@@ -323,7 +329,7 @@ pub(super) async fn notify_step_down(
     let subject = format!("{}{name}", hint_prefix(bucket, &facts));
     let headers = codec::step_down_headers(&notice);
     let client = bucket.api.connection.client();
-    let said = async {
+    let sent = async {
         let published = client.publish_with_headers(subject, headers, Bytes::new()).await;
         published.map_err(|e| {
             LockError::with_source(
@@ -341,8 +347,9 @@ pub(super) async fn notify_step_down(
             )
         })
     };
-    tokio::time::timeout(STEP_DOWN_TIMEOUT, said).await.unwrap_or_else(|_| {
-        let message = format!("notice in {name} did not leave in {STEP_DOWN_TIMEOUT:?}");
+    tokio::time::timeout(STEP_DOWN_TIMEOUT, sent).await.unwrap_or_else(|_| {
+        let message =
+            format!("the step-down notice in {name} was not sent within {STEP_DOWN_TIMEOUT:?}");
         Err(LockError::new(LockErrorKind::OutcomeUnknown, message))
     })
 }

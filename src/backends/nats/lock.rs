@@ -1,4 +1,4 @@
-//! The lock: conditional writes on one key an election.
+//! The lock: conditional writes to one key per election.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::connection::RequestFailure;
 use super::error::BucketError;
 use super::listener;
 use super::message::{self, StoredMessage};
-use super::state::{BucketState, Heard};
+use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{
@@ -25,13 +25,14 @@ use crate::lock::{
 };
 use crate::protocol::TimingOptions;
 
-/// The most bytes of an election's name.
+/// The maximum length of an election's name in bytes.
 const MAX_NAME_LEN: usize = 256;
 
 /// The lock on a [`Bucket`](super::Bucket).
 ///
-/// One request a write: never a client's key-value `create`, which asks twice over a tombstone and loses the TTL there,
-/// nor its `update`, which has none. Reads ask the leader of the stream, never a replica.
+/// Each write is one request: never a client's key-value `create`, which sends two over a tombstone
+/// and loses the TTL there, nor its `update`, which has no TTL. Reads go to the leader of the
+/// stream, never to a replica.
 #[derive(Clone)]
 pub struct NatsLock(Arc<BucketState>);
 
@@ -44,7 +45,7 @@ impl NatsLock {
         &self.0
     }
 
-    /// Checks a name and opens the bucket where that is still to be done; answers the time that is left, too.
+    /// Checks a name, and opens the bucket if it is not open yet. Also returns the remaining time.
     async fn prepare(
         &self,
         name: &str,
@@ -56,46 +57,49 @@ impl NatsLock {
         Ok((facts, timeout.saturating_sub(start.elapsed())))
     }
 
-    /// An error of a write.
+    /// Converts the failure of a write into an error.
     fn refused(&self, failure: ApiFailure, doing: &str) -> LockError {
         if shows_change(&failure) {
-            self.state().suspect();
+            self.state().mark_stale();
         }
         self.state().api.lock_error(failure, doing, true)
     }
 
     async fn write_entry(&self, name: &str, write: Write) -> Result<Revision, LockError> {
         let (facts, left) = self.prepare(name, write.timeout).await?;
-        let advertised = codec::advertised(&write);
-        let longest = facts.config.longest_identity_beside(advertised);
-        if write.identity.len() > longest {
-            let beside = match advertised {
+        let advertisement_len = codec::advertisement_len(&write);
+        let max_len = facts.config.max_identity_len_with(advertisement_len);
+        if write.identity.len() > max_len {
+            let beside = match advertisement_len {
                 0 => String::new(),
                 bytes => format!(" beside an advertisement of {bytes}"),
             };
             return Err(LockError::new(
                 LockErrorKind::Misconfigured,
                 format!(
-                    "identity of {} bytes{beside}: bucket {} takes {longest}",
+                    "identity of {} bytes{beside}: bucket {} accepts {max_len}",
                     write.identity.len(),
                     self.0.config.name
                 ),
             ));
         }
         let start = Instant::now();
-        if write.expected.is_none() && !self.state().may_read() {
-            // Who may not read takes the answer to a create for one, and asks `capabilities` what it is worth.
-            let weighing = Box::pin(self.state().proves_unused(left));
-            weighing.await.map_err(BucketError::into_lock_error)?;
+        if write.expected.is_none() && !self.state().can_read() {
+            // A candidate without permission to read takes the response to a create as its reading,
+            // and `capabilities` reports what an empty key proves.
+            let proof = Box::pin(self.state().proves_unused(left));
+            proof.await.map_err(BucketError::into_lock_error)?;
         }
         let left = left.saturating_sub(start.elapsed());
         let headers = codec::entry_headers(&write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.state().api.publish(name, headers, value, left).await {
-            // A write that replaced another cannot come before it: what answered is not the stream.
+            // A write cannot have a lower sequence than the one that it replaced: the response is
+            // not from the stream.
             Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
-                let message =
-                    format!("write of {name}: acknowledged as older than what it replaced");
+                let message = format!(
+                    "write of {name}: acknowledged with a lower sequence than that of the replaced entry"
+                );
                 Err(LockError::new(LockErrorKind::OutcomeUnknown, message))
             }
             Ok(sequence) => Ok(Revision(sequence)),
@@ -118,7 +122,8 @@ impl NatsLock {
         self.delete(name, headers, "eviction", timeout).await
     }
 
-    /// `headers`: of a delete whose tombstone is to stay for as long as told, where the bucket has no age.
+    /// Deletes an entry. `headers`: of a delete whose tombstone stays for the given time, if the
+    /// bucket has no age.
     async fn delete(
         &self,
         name: &str,
@@ -151,7 +156,7 @@ impl NatsLock {
         match self.last_message(name, left).await? {
             Some(message) => {
                 let revision = Revision(message.seq);
-                self.state().was_read(name, revision);
+                self.state().on_read(name, revision);
                 let content = codec::stored_content(&message, facts.expiry());
                 Ok(Reading::Found(Record { revision, content }))
             }
@@ -169,48 +174,50 @@ impl NatsLock {
         timeout: Duration,
     ) -> Result<Option<StoredMessage>, LockError> {
         let inner = self.state();
-        if !inner.may_read() {
+        if !inner.can_read() {
             return Err(self.unreadable(name));
         }
-        // Without a watch over refusals a read that is refused is one that is never answered: where none has been
-        // answered yet, another question tells the two apart.
-        let wary = !inner.has_read();
+        // Without a permission watch, a denied read looks like a read without a response: until one
+        // read has a response, a second request tells the two apart.
+        let unconfirmed = !inner.has_read();
         let turn = inner.first_read.lock();
-        let first = if wary { tokio::time::timeout(timeout / 4, turn).await.ok() } else { None };
-        let answer = if wary && !inner.has_read() {
-            Box::pin(self.wary_last_message(name, timeout * 3 / 4)).await
+        let first =
+            if unconfirmed { tokio::time::timeout(timeout / 4, turn).await.ok() } else { None };
+        let answer = if unconfirmed && !inner.has_read() {
+            Box::pin(self.last_message_or_denied(name, timeout * 3 / 4)).await
         } else {
-            drop(first); // the others need no turn
+            drop(first); // the other reads need no turn
             inner.api.last_message(name, timeout).await
         };
         match answer {
             Ok(message) => {
-                if wary {
-                    inner.note_readable(true);
+                if unconfirmed {
+                    inner.set_readable(true);
                 }
                 Ok(Some(message))
             }
             Err(ApiFailure::Server(error)) if error.err_code == code::NO_MESSAGE => {
-                if wary {
-                    inner.note_readable(true);
+                if unconfirmed {
+                    inner.set_readable(true);
                 }
                 Ok(None)
             }
             Err(ApiFailure::Request(RequestFailure::Denied)) => {
-                inner.note_readable(false);
+                inner.set_readable(false);
                 Err(self.unreadable(name))
             }
             Err(failure) => {
                 if shows_change(&failure) {
-                    inner.suspect();
+                    inner.mark_stale();
                 }
                 Err(inner.api.lock_error(failure, &format!("read of {name}"), false))
             }
         }
     }
 
-    /// The same; a read that is not answered while another question is counts as refused.
-    async fn wary_last_message(
+    /// Reads the last message. A read without a response, while another request has one, counts as
+    /// denied.
+    async fn last_message_or_denied(
         &self,
         name: &str,
         timeout: Duration,
@@ -223,19 +230,19 @@ impl NatsLock {
             inner.api.info(timeout - half).await.is_ok()
         };
         tokio::pin!(get, probe);
-        let mut others_answer = false;
+        let mut others_respond = false;
         loop {
             tokio::select! {
                 answer = &mut get => return match answer {
-                    Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if others_answer =>
+                    Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if others_respond =>
                         Err(ApiFailure::Request(RequestFailure::Denied)),
                     answer => answer,
                 },
-                answered = &mut probe, if !others_answer => {
+                answered = &mut probe, if !others_respond => {
                     if !answered {
                         return get.await;
                     }
-                    others_answer = true;
+                    others_respond = true;
                 }
             }
         }
@@ -245,14 +252,14 @@ impl NatsLock {
         LockError::new(
             LockErrorKind::Denied,
             format!(
-                "read of {name} in bucket {bucket}: the right is missing; grant publishing to STREAM.MSG.GET.KV_{bucket}",
+                "read of {name} in bucket {bucket}: permission denied; grant publishing to STREAM.MSG.GET.KV_{bucket}",
                 bucket = self.0.config.name
             ),
         )
     }
 }
 
-/// Whether a failure shows that the bucket is not what it was.
+/// Returns whether a failure shows that the bucket has changed.
 fn shows_change(failure: &ApiFailure) -> bool {
     match failure {
         ApiFailure::Request(failure) => matches!(failure, RequestFailure::NoResponders),
@@ -274,7 +281,7 @@ impl Lock for NatsLock {
         let facts = inner.known_facts();
         Capabilities {
             max_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
-            can_read: inner.may_read(),
+            can_read: inner.can_read(),
             empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),
             expires_entries: true,
             reads_are_durable: true,
@@ -297,14 +304,14 @@ impl Lock for NatsLock {
         name: &'a str,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        // Renewals never wait their turn; looks do, so that a process which starts thousands of elections at once
-        // neither floods the server nor holds thousands of requests in memory.
+        // Renewals need no permit; reads do, so that a process which starts thousands of elections
+        // at once neither floods the server nor holds thousands of requests in memory.
         let read_permits = &self.state().read_permits;
-        let look = async move {
+        let read = async move {
             let _turn = read_permits.acquire().await; // never closed
             Box::pin(self.read_entry(name, timeout)).await
         };
-        look.boxed()
+        read.boxed()
     }
 
     fn write<'a>(
@@ -331,7 +338,7 @@ impl Lock for NatsLock {
         listener::notify_step_down(self.state(), name, notice).boxed()
     }
 
-    /// Takes what an observer may ask.
+    /// Requires only the permissions of an observer.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         self.entry_names(timeout).boxed()
     }
@@ -351,9 +358,9 @@ impl Lock for NatsLock {
 }
 
 impl Listen for BucketState {
-    type Note = Heard;
+    type Note = HintNote;
 
-    fn hub(&self) -> &HintHub<Heard> {
+    fn hub(&self) -> &HintHub<HintNote> {
         &self.hub
     }
 
@@ -368,7 +375,7 @@ impl fmt::Debug for NatsLock {
     }
 }
 
-/// Refuses what is not the key of a key-value bucket, with the rule.
+/// Refuses a name that is not a valid key of a key-value bucket; the error contains the rule.
 fn check_key(name: &str) -> Result<(), String> {
     let letters = name
         .bytes()
@@ -388,7 +395,7 @@ mod tests {
     use super::check_key;
 
     #[test]
-    fn names_that_a_key_cannot_hold_are_refused_with_the_rule() {
+    fn invalid_keys_are_refused_with_the_rule() {
         for good in ["a", "my_app", "a.b/c=d-e_F9", &"x".repeat(256)] {
             assert_eq!(check_key(good), Ok(()));
         }

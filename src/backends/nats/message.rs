@@ -1,29 +1,29 @@
-//! A message as it is stored: its shape, its sizes, and when it expires.
+//! Stored messages: their format, size limits and expiry.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// The most bytes that the headers of an entry take, an advertisement apart.
+/// The maximum length in bytes of the headers of an entry, without an advertisement.
 pub(super) const MAX_HEADERS_LEN: usize = 288;
 
-/// The most bytes of an identity that are written or read.
+/// The maximum length in bytes of an identity.
 pub(super) const MAX_IDENTITY_LEN: usize = 1_024;
 
-/// The room for an identity below which a bucket is of no use.
+/// The minimum room in bytes for an identity that a bucket must have.
 pub(super) const MIN_IDENTITY_LEN: usize = 32;
 
-/// When a bucket frees an entry whose writer has not said so.
+/// When a bucket expires an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expiry {
     pub(super) max_age: Option<Duration>,
-    /// How late it may be.
+    /// How late the server may expire it.
     pub(super) slack: Duration,
-    /// Whether the bucket lets a writer say so.
+    /// Whether the bucket accepts a TTL per message.
     pub(super) own: bool,
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Debug, Deserialize)]
 pub(super) struct StoredMessage {
     pub(super) seq: u64,

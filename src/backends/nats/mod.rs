@@ -1,7 +1,7 @@
 //! Elections in a JetStream key-value bucket of NATS.
 //!
-//! An election is a key. The value is the leader's identity, as plain text, so any client shows who leads, and Choria's
-//! campaigners share the bucket. All else rides in headers of the message.
+//! An election is a key. The value is the leader's identity, as plain text, so any client displays
+//! the leader, and Choria's candidates can share the bucket. All else is in headers of the message.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -20,37 +20,40 @@
 //! # }
 //! ```
 //!
-//! # What it needs
-//! nats-server 2.10 or later with JetStream. From 2.11 on, an entry can have a life of its own, so one bucket serves
-//! elections of different leases, and the server says when it has expired one.
+//! # Requirements
+//! nats-server 2.10 or later with JetStream. From 2.11 on, an entry can have its own TTL, so one
+//! bucket can hold elections with different leases, and the server announces expired entries.
 //!
-//! # Rights
-//! A campaigner on bucket `B` publishes to these subjects and subscribes to its inbox:
+//! # Permissions
+//! A candidate on bucket `B` publishes to these subjects and subscribes to its inbox:
 //!
 //! | publish | for | without it |
 //! |---|---|---|
 //! | `$KV.B.KEY` | every write | it cannot lead |
 //! | `$JS.API.STREAM.INFO.KV_B` | opening the bucket | it cannot open it |
-//! | `$JS.API.STREAM.MSG.GET.KV_B` | reading | it cannot settle a write whose answer was lost |
-//! | `incumbent.B.KEY` | saying that it stopped | the next leader waits longer after an eviction |
-//! | `$JS.API.STREAM.CREATE.KV_B` | making the bucket | somebody else must |
+//! | `$JS.API.STREAM.MSG.GET.KV_B` | reading | it cannot verify a write whose response was lost |
+//! | `incumbent.B.KEY` | step-down notices | the next leader waits longer after an eviction |
+//! | `$JS.API.STREAM.CREATE.KV_B` | creating the bucket | the bucket must exist |
 //!
 //! | subscribe | for | without it |
 //! |---|---|---|
-//! | `incumbent.B.>`, or `incumbent.B.KEY` for a process with one election | hearing of changes | it polls |
-//! | `$KV.B.>`, or `$KV.B.KEY` | the same, less well, where the bucket does not republish | it polls |
+//! | `incumbent.B.>`, or `incumbent.B.KEY` for a process with one election | receiving changes | it polls |
+//! | `$KV.B.>`, or `$KV.B.KEY` | the same, less reliably, if the bucket does not republish | it polls |
 //!
-//! Whoever may publish to `incumbent.B.KEY` can say that a leader stopped, so grant that to campaigners only.
+//! A process that may publish to `incumbent.B.KEY` can announce that a leader stopped, so grant
+//! this permission to candidates only.
 //!
-//! # What an operator may do
-//! Deleting a key (`nats kv del`, `nats kv purge`) leaves a tombstone, which candidates wait out while the deposed leader
-//! learns of it. Purging the key's *stream* (`nats stream purge --subject`) leaves nothing: a campaigner that has never
-//! heard of the leader takes the key for one that was never used, and may lead beside it until its next renewal. Delete
-//! keys, never messages.
+//! # Operator actions
+//! Deleting a key (`nats kv del`, `nats kv purge`) leaves a tombstone: candidates wait until the
+//! former leader has noticed it. Purging the key's *stream* (`nats stream purge --subject`) leaves
+//! nothing: a candidate that has never observed the leader takes the key for an unused one, and may
+//! lead at the same time as the leader until the leader's next renewal. Delete keys, never
+//! messages.
 //!
 //! # Tokens
-//! A token is a sequence of the stream. A bucket made here starts them at the wall clock in microseconds, so that they
-//! go on growing when the bucket is deleted and made again (by this library).
+//! A token is a sequence of the stream. A bucket that this library creates starts its sequences at
+//! the wall clock in microseconds, so that tokens keep growing when this library deletes and
+//! creates the bucket again.
 
 mod api;
 mod bucket;
@@ -70,9 +73,10 @@ mod state;
 mod stream;
 mod time;
 
+pub use crate::backends::health::Severity;
 pub use bucket::Bucket;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
 pub use connection::{Connection, PermissionWatch, connect};
 pub use error::{BucketError, BucketErrorKind};
-pub use health::{Finding, Severity};
+pub use health::Finding;
 pub use lock::NatsLock;

@@ -1,8 +1,8 @@
-//! Requests and their answers, on one subscription a connection.
+//! Requests and their responses, on one subscription per connection.
 //!
-//! The client's own requests work alike, but keep what waits for an answer until one comes (async-nats 0.51): each
-//! reply that is lost takes a few hundred bytes for good, which adds up in a process that campaigns in many elections
-//! and outlives many restarts of servers.
+//! The client's own requests work alike, but keep the state of a request until its response arrives
+//! (async-nats 0.51): each lost reply leaks a few hundred bytes, which adds up in a process that
+//! campaigns in many elections and outlives many restarts of servers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +14,17 @@ use futures_util::StreamExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Who waits for an answer, by the last token of the subject that it comes on.
+/// Requests in flight, by the last token of their reply subject.
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
 
-/// The answers to one connection's requests.
+/// The responses to one connection's requests.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     inbox: tokio::sync::Mutex<Option<Inbox>>,
     next: AtomicU64,
 }
 
-/// A subscription, and the task that hands out what comes by it.
+/// A subscription, and the task that dispatches its messages.
 #[derive(Debug)]
 struct Inbox {
     subject: Arc<str>,
@@ -38,9 +38,9 @@ impl Drop for Inbox {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
-pub(super) enum Unanswered {
+pub(super) enum NoReply {
     Unsubscribed(SubscribeError),
     Unpublished(PublishError),
     /// The connection is closed.
@@ -48,17 +48,17 @@ pub(super) enum Unanswered {
 }
 
 impl Replies {
-    /// Sends a request and waits for its answer, for ever.
+    /// Sends a request, and waits for its response without a timeout.
     ///
-    /// Dropped before it ends, the request may have been sent.
+    /// If the future is dropped, the request may have been sent.
     pub(super) async fn request(
         &self,
         client: &Client,
         subject: String,
         headers: Option<HeaderMap>,
         payload: Bytes,
-    ) -> Result<Message, Unanswered> {
-        let (inbox, waiting) = self.inbox(client).await.map_err(Unanswered::Unsubscribed)?;
+    ) -> Result<Message, NoReply> {
+        let (inbox, waiting) = self.inbox(client).await.map_err(NoReply::Unsubscribed)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         lock(&waiting).insert(number, sender);
@@ -70,11 +70,12 @@ impl Replies {
             }
             None => client.publish_with_reply(subject, reply, payload).await,
         };
-        sent.map_err(Unanswered::Unpublished)?;
-        answer.await.map_err(|_| Unanswered::Closed)
+        sent.map_err(NoReply::Unpublished)?;
+        answer.await.map_err(|_| NoReply::Closed)
     }
 
-    /// Where answers come to. Subscribes at the first use, and again once the subscription has ended.
+    /// Returns the inbox for responses. Subscribes at the first use, and again after the
+    /// subscription has ended.
     async fn inbox(&self, client: &Client) -> Result<(Arc<str>, Waiting), SubscribeError> {
         let mut inbox = self.inbox.lock().await;
         let open = match inbox.take().filter(|inbox| !inbox.task.is_finished()) {
@@ -91,22 +92,22 @@ impl Inbox {
         let subject: Arc<str> = client.new_inbox().into();
         let mut answers = client.subscribe(format!("{subject}.*")).await?;
         let waiting = Waiting::default();
-        let hands_out = Arc::clone(&waiting);
+        let dispatched = Arc::clone(&waiting);
         let task = tokio::spawn(async move {
             while let Some(answer) = answers.next().await {
                 let number = answer.subject.rsplit('.').next().and_then(|token| token.parse().ok());
-                let waits = number.and_then(|number: u64| lock(&hands_out).remove(&number));
-                if let Some(waits) = waits {
-                    let _ = waits.send(answer); // an error: it waits no more
+                let request = number.and_then(|number: u64| lock(&dispatched).remove(&number));
+                if let Some(request) = request {
+                    let _ = request.send(answer); // an error means that the request was dropped
                 }
             }
-            lock(&hands_out).clear();
+            lock(&dispatched).clear();
         });
         Ok(Self { subject, waiting, task })
     }
 }
 
-/// Forgets a request that is over.
+/// Removes a request that has ended.
 struct Forget<'a> {
     waiting: &'a Waiting,
     number: u64,

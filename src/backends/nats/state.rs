@@ -1,4 +1,5 @@
-//! What the clones of a bucket share: its settings as last seen, rights, and subscribers.
+//! The state that the clones of a bucket share: its last known settings, permissions, and
+//! subscribers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,56 +19,57 @@ use crate::backends::hint_hub::{HintHub, Interest};
 use crate::lock::{Coverage, Hint, Revision};
 use crate::time::timer::deadline_after;
 
-/// After this long without an answer the bucket is asked about, or made, again: a stream that is being made has no leader yet,
-/// nor has a cluster that has just started, and what they are asked then is lost.
-pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long to wait before a request about the bucket, or its creation, is repeated: a new stream
+/// has no leader yet, nor has a cluster that has just started, and requests sent then are lost.
+pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a hint may be under way when the same change was read already.
+/// How long a hint may be in transit after the same change was read.
 const HINT_DELAY: Duration = Duration::from_secs(2);
 
-/// How many reads of a bucket may be under way at once.
+/// The maximum number of reads of a bucket in flight.
 const MAX_READS: usize = 256;
 
-/// What the clones of a bucket, its locks and its listener share.
+/// The state that the clones of a bucket, its locks and its listener share.
 pub(super) struct BucketState {
     pub(super) config: BucketConfig,
     pub(super) api: Api,
-    pub(super) hub: HintHub<Heard>,
-    /// Whether writes were read that no hint has told of.
+    pub(super) hub: HintHub<HintNote>,
+    /// Whether reads returned writes without a hint.
     hints_lost: AtomicBool,
     loss_found: Notify,
     known: Mutex<Known>,
-    /// What the server's clock showed, and when.
+    /// The time of the server's clock, and when it was read.
     server_time: Mutex<Option<(Instant, Duration)>>,
-    /// Held while somebody asks the server about the bucket.
-    asking: tokio::sync::Mutex<()>,
-    /// Whether a request showed that what is known is out of date.
+    /// Held during a request about the bucket.
+    opening: tokio::sync::Mutex<()>,
+    /// Whether a request showed that the known settings are out of date.
     stale: AtomicBool,
-    /// The connection, counted from 1, on which we found that we may not read; 0: none.
+    /// The connection, counted from 1, on which a read was denied; 0: none.
     unreadable: AtomicU64,
-    /// How many reads may be under way.
+    /// The permits of reads in flight.
     pub(super) read_permits: tokio::sync::Semaphore,
-    /// Held by who reads first on a connection: of thousands one finds out for all whether reads are answered.
+    /// Held by the first read on a connection: of thousands, one finds out for all whether reads
+    /// get responses.
     pub(super) first_read: tokio::sync::Mutex<()>,
-    /// The connection on which a read was answered; 0: none.
+    /// The connection on which a read got a response; 0: none.
     readable: AtomicU64,
 }
 
-/// What was heard of an election.
+/// The hints and reads of an election.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    /// The last write that a hint told.
-    heard: u64,
-    /// A write that was read and that no hint had told then.
-    unheard: Option<(u64, Instant)>,
+pub(super) struct HintNote {
+    /// The revision of the last hint.
+    hinted: u64,
+    /// A write that was read before its hint, and when.
+    missing_hint: Option<(u64, Instant)>,
 }
 
 #[derive(Default)]
 struct Known {
     facts: Option<Arc<StreamFacts>>,
-    /// The least TTL that campaigns here may have been timed by.
+    /// The minimum TTL that elections here may rely on.
     promised: Option<Duration>,
-    /// How many attempts to open have ended, and how the last one failed.
+    /// The number of finished attempts to open, and the error of the last one.
     attempts: u64,
     failure: Option<BucketError>,
 }
@@ -82,7 +84,7 @@ impl BucketState {
             loss_found: Notify::new(),
             known: Mutex::default(),
             server_time: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
             read_permits: tokio::sync::Semaphore::new(MAX_READS),
@@ -91,17 +93,18 @@ impl BucketState {
         }
     }
 
-    /// Elections are timed by the TTL that was told, and no shorter one is accepted.
-    pub(super) fn promise(&self, ttl: Duration) {
+    /// Promises a TTL to elections; no shorter one is accepted later.
+    pub(super) fn promise_ttl(&self, ttl: Duration) {
         self.known().promised = Some(ttl);
     }
 
-    /// What is known without asking.
+    /// Returns the known facts without a request.
     pub(super) fn known_facts(&self) -> Option<Arc<StreamFacts>> {
         self.known().facts.clone()
     }
 
-    /// What is known; asks the server where nothing is, or where it is out of date. Waits for `timeout` at the most.
+    /// Returns the known facts; requests them if there are none, or if they are out of date. Waits
+    /// for at most `timeout`.
     pub(super) async fn facts(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
         let known = self.known_facts();
         if let Some(facts) = &known
@@ -109,7 +112,7 @@ impl BucketState {
         {
             return Ok(facts.clone());
         }
-        // What is known may do: most of the time is left for the request that this is for.
+        // The known facts may suffice: leave most of the time for the request that needs them.
         let timeout_left = if known.is_some() { timeout / 3 } else { timeout };
         match (self.open(timeout_left).await, known) {
             (Err(error), Some(facts))
@@ -118,16 +121,17 @@ impl BucketState {
                     BucketErrorKind::Missing | BucketErrorKind::Unusable
                 ) =>
             {
-                debug!(bucket = %self.config.name, %error, "cannot look at the bucket");
+                debug!(bucket = %self.config.name, %error, "reading the bucket failed");
                 Ok(facts)
             }
             (answer, _) => answer,
         }
     }
 
-    /// Asks anew what an empty key shows. Where that cannot be found out, it shows nothing.
+    /// Requests the bucket, and returns whether an empty key proves that there is no leader.
+    /// Without a response it does not.
     pub(super) async fn proves_unused(&self, timeout: Duration) -> Result<bool, BucketError> {
-        match self.ask(timeout).await {
+        match self.request_info(timeout).await {
             Ok(info) => Ok(self.learn(&info, false)?.empty_is_proof),
             Err(error) => {
                 let mut known = self.known();
@@ -139,30 +143,33 @@ impl BucketState {
         }
     }
 
-    /// To be called when an answer shows that the bucket is not what it was.
-    pub(super) fn suspect(&self) {
+    /// Marks the known facts as out of date. Call this when a response shows that the bucket has
+    /// changed.
+    pub(super) fn mark_stale(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Takes in what the server says of the bucket.
+    /// Checks and records the server's information on the bucket.
     pub(super) fn learn(
         &self,
         info: &StreamInfo,
-        made: bool,
+        created: bool,
     ) -> Result<Arc<StreamFacts>, BucketError> {
         let mut facts = StreamFacts::check(&self.config, info)?;
         let mut known = self.known();
         match &known.facts {
             Some(old) if old.created == facts.created => facts.created_here = old.created_here,
-            Some(_) => warn!(bucket = %self.config.name, "the bucket was deleted and made again"),
-            None => facts.created_here = made && info.did_create,
+            Some(_) => {
+                warn!(bucket = %self.config.name, "the bucket was deleted and created again")
+            }
+            None => facts.created_here = created && info.did_create,
         }
         let promised = *known.promised.get_or_insert(facts.lease);
         if facts.lease < promised {
             return Err(BucketError::new(
                 BucketErrorKind::Unusable,
                 format!(
-                    "bucket {}: its TTL is {:?}, and campaigns here were timed by {promised:?}; give it that TTL again, or restart them",
+                    "bucket {}: its TTL is {:?}, but running elections rely on {promised:?}; restore that TTL, or restart them",
                     self.config.name, facts.lease,
                 ),
             ));
@@ -174,41 +181,43 @@ impl BucketState {
         Ok(facts)
     }
 
-    /// Asks the server about the bucket.
-    pub(super) async fn ask(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
+    /// Requests the bucket's information from the server.
+    pub(super) async fn request_info(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
         let deadline = deadline_after(timeout);
-        let (asked, answer) = loop {
-            let asked = Instant::now();
-            let left = deadline.saturating_duration_since(asked);
-            match self.api.info(left.min(ATTEMPT)).await {
-                Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT => {}
-                answer => break (asked, answer),
+        let (sent_at, answer) = loop {
+            let sent_at = Instant::now();
+            let left = deadline.saturating_duration_since(sent_at);
+            match self.api.info(left.min(ATTEMPT_TIMEOUT)).await {
+                Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT_TIMEOUT => {
+                }
+                answer => break (sent_at, answer),
             }
         };
-        let info = answer.map_err(|e| self.api.bucket_error(e, "cannot be looked at"))?;
-        if let Some(told) = info.ts.as_deref().and_then(since_epoch) {
-            let at = asked + asked.elapsed() / 2;
-            *self.server_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, told));
+        let info = answer.map_err(|e| self.api.bucket_error(e, "cannot be read"))?;
+        if let Some(time) = info.ts.as_deref().and_then(since_epoch) {
+            let at = sent_at + sent_at.elapsed() / 2;
+            *self.server_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, time));
         }
         Ok(info)
     }
 
-    /// How long ago the server's clock showed `time`, reckoned from when the server was last asked.
+    /// Returns how long ago the server's clock showed `time`, computed from its last known time.
     pub(super) fn age(&self, time: Duration) -> Option<Duration> {
         let known = *self.server_time.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, told) = known?;
-        Some((told + at.elapsed()).saturating_sub(time))
+        let (at, server) = known?;
+        Some((server + at.elapsed()).saturating_sub(time))
     }
 
-    /// Asks the server about the bucket, once for all who wait, and makes it if told so and it never was known.
+    /// Requests the bucket's information, once for all waiting callers, and creates the bucket if
+    /// configured and if it was never known.
     pub(super) async fn open(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
         let deadline = deadline_after(timeout);
         let before = self.known().attempts;
-        let waited = tokio::time::timeout_at(deadline, self.asking.lock()).await;
-        let Ok(_asking) = waited else {
+        let waited = tokio::time::timeout_at(deadline, self.opening.lock()).await;
+        let Ok(_opening) = waited else {
             return Err(self.known().failure.clone().unwrap_or_else(|| {
                 let message =
-                    format!("bucket {}: cannot be looked at in {timeout:?}", self.config.name);
+                    format!("bucket {}: cannot be read within {timeout:?}", self.config.name);
                 BucketError::new(BucketErrorKind::Unavailable, message)
             }));
         };
@@ -231,79 +240,80 @@ impl BucketState {
 
     async fn open_now(&self, deadline: Instant) -> Result<Arc<StreamFacts>, BucketError> {
         let left = || deadline.saturating_duration_since(Instant::now());
-        match self.ask(left()).await {
+        match self.request_info(left()).await {
             Ok(info) => self.learn(&info, false),
             Err(error)
                 if error.kind() == BucketErrorKind::Missing
                     && self.config.create
                     && self.known_facts().is_none() =>
             {
-                let (info, made) = self.make(left()).await?;
-                self.learn(&info, made)
+                let (info, created) = self.create(left()).await?;
+                self.learn(&info, created)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Whether we may read, as far as was seen on this connection.
-    pub(super) fn may_read(&self) -> bool {
+    /// Returns whether reads are permitted, as far as known on this connection.
+    pub(super) fn can_read(&self) -> bool {
         self.unreadable.load(Ordering::Relaxed) != self.api.connection.epoch().saturating_add(1)
     }
 
-    /// Whether a read was answered on this connection.
+    /// Returns whether a read got a response on this connection.
     pub(super) fn has_read(&self) -> bool {
         self.readable.load(Ordering::Relaxed) == self.api.connection.epoch().saturating_add(1)
     }
 
-    pub(super) fn note_readable(&self, readable: bool) {
+    pub(super) fn set_readable(&self, readable: bool) {
         let epoch = self.api.connection.epoch().saturating_add(1);
         let (set, clear) = if readable {
             (&self.readable, &self.unreadable)
         } else {
-            warn!(bucket = %self.config.name, "no right to read; unknown outcomes cannot be settled");
+            warn!(bucket = %self.config.name, "permission to read denied: unknown outcomes cannot be verified");
             (&self.unreadable, &self.readable)
         };
         set.store(epoch, Ordering::Relaxed);
         clear.store(0, Ordering::Relaxed);
     }
 
-    /// Passes a hint on to those who listen to `name`.
+    /// Sends a hint to the subscribers of `name`.
     pub(super) fn send(&self, name: &str, hint: &Hint) {
         if let Hint::Stored { record, .. } = hint {
-            self.hub.note(name, |note| note.heard = note.heard.max(record.revision.0));
+            self.hub.note(name, |note| note.hinted = note.hinted.max(record.revision.0));
         }
         self.hub.send(name, hint);
     }
 
-    /// Announces how much is heard from now on, and of what.
+    /// Announces the coverage from now on, and of which elections.
     pub(super) fn announce(&self, coverage: Coverage, covered: Interest) {
         self.hints_lost.store(false, Ordering::Relaxed);
         if self.hub.announce_of(coverage, covered) && coverage > Coverage::None {
-            self.hub.send_all(&Hint::Recheck); // what happened before, nobody has told
+            self.hub.send_all(&Hint::Recheck); // earlier changes had no hints
         }
     }
 
-    /// Takes note of a write that was read. One that is still not told at a read much later shows that hints do not
-    /// come: a subscription without the right to it is silent, as is one in an account that they do not reach.
-    pub(super) fn was_read(&self, name: &str, revision: Revision) {
+    /// Records a write that was read. If its hint is still missing at a read much later, hints are
+    /// lost: a subscription without permission is silent, as is one in an account that they do not
+    /// reach.
+    pub(super) fn on_read(&self, name: &str, revision: Revision) {
         if self.hub.coverage() < Coverage::Full {
             return;
         }
         let now = Instant::now();
-        let lost = self.hub.note(name, |note| match note.unheard {
-            _ if note.heard == 0 => {
-                note.heard = revision.0; // may be older than the subscription
+        let lost = self.hub.note(name, |note| match note.missing_hint {
+            _ if note.hinted == 0 => {
+                note.hinted = revision.0; // may be older than the subscription
                 false
             }
-            _ if revision.0 <= note.heard => {
-                note.unheard = None;
+            _ if revision.0 <= note.hinted => {
+                note.missing_hint = None;
                 false
             }
-            Some((unheard, since)) if unheard > note.heard => {
+            Some((missing_hint, since)) if missing_hint > note.hinted => {
                 now.saturating_duration_since(since) > HINT_DELAY
             }
             _ => {
-                note.unheard = Some((revision.0, now));
+                note.missing_hint = Some((revision.0, now));
                 false
             }
         });
@@ -312,7 +322,7 @@ impl BucketState {
         }
     }
 
-    /// Waits until writes are found that no hint has told of. For the listener alone. Cancel safe.
+    /// Waits until reads have returned writes without hints. For the listener only. Cancel safe.
     pub(super) async fn hints_lost(&self) {
         while !self.hints_lost.load(Ordering::Relaxed) {
             self.loss_found.notified().await;

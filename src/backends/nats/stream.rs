@@ -1,4 +1,4 @@
-//! What a server says about the stream behind a bucket.
+//! A server's information on the stream of a bucket.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::config::{BucketConfig, check_ttl, elapsed};
 use super::error::{BucketError, BucketErrorKind};
 use super::message::{Expiry, MAX_HEADERS_LEN, MAX_IDENTITY_LEN, MIN_IDENTITY_LEN};
 
-/// The answer to a question about a stream. Of a server's many words only those that an election rests on, so that
-/// words of later servers do no harm.
+/// The response to a request about a stream. It has only the fields that elections use, so that new
+/// fields of later servers do no harm.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StreamInfo {
     pub(super) config: StreamConfig,
     #[serde(default)]
     pub(super) created: String,
-    /// The server's clock when it answered.
+    /// The server's clock at its response.
     #[serde(default)]
     pub(super) ts: Option<String>,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub(super) struct StreamInfo {
     pub(super) did_create: bool,
 }
 
-/// A single server gives it without a name.
+/// The cluster. A single server reports one without a name.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Cluster {
     #[serde(default)]
@@ -78,17 +78,19 @@ impl StreamConfig {
         self.subject_delete_marker_ttl.filter(|n| *n > 0).map(Duration::from_nanos)
     }
 
-    /// The level of the server's JetStream API, which servers tell from 2.11 on.
+    /// Returns the level of the server's JetStream API, which servers report from 2.11 on.
     pub(super) fn api_level(&self) -> Option<u32> {
         self.metadata.as_ref()?.get("_nats.level")?.parse().ok()
     }
 
-    /// How late the server may free an entry: its timer for ages fires every 250 ms, and every second before 2.11.
+    /// Returns how late the server may expire an entry: its expiry timer fires every 250 ms, and
+    /// every second before 2.11.
     pub(super) fn expiry_slack(&self) -> Duration {
         Duration::from_millis(if self.api_level().is_some() { 250 } else { 1_000 })
     }
 
-    /// The subject below which the server repeats each stored message, ending with a dot.
+    /// Returns the prefix of the subjects on which the server republishes each stored message,
+    /// ending with a dot.
     pub(super) fn republished_under(&self, bucket: &str) -> Option<String> {
         let republish = self.republish.as_ref().filter(|r| !r.headers_only)?;
         let under = republish.dest.strip_suffix('>').filter(|under| under.ends_with('.'))?;
@@ -103,13 +105,13 @@ impl StreamConfig {
         }
     }
 
-    /// The most bytes an identity may have beside the headers of an entry.
+    /// Returns the maximum length in bytes of an identity beside the headers of an entry.
     pub(super) fn max_identity_len(&self) -> usize {
-        self.longest_identity_beside(0)
+        self.max_identity_len_with(0)
     }
 
-    /// The same, where more headers take `extra` bytes.
-    pub(super) fn longest_identity_beside(&self, extra: usize) -> usize {
+    /// Returns the same, if further headers take `extra` bytes.
+    pub(super) fn max_identity_len_with(&self, extra: usize) -> usize {
         match usize::try_from(self.max_msg_size) {
             Ok(size) => size.saturating_sub(MAX_HEADERS_LEN + extra).min(MAX_IDENTITY_LEN),
             Err(_) => MAX_IDENTITY_LEN, // -1: no limit
@@ -117,55 +119,55 @@ impl StreamConfig {
     }
 }
 
-/// Whether a time is the one that a server gives for "never", or none at all.
+/// Returns whether a time is a server's value for "never", or empty.
 fn is_never(time: &str) -> bool {
     time.is_empty() || time.starts_with("0001-01-01T")
 }
 
-/// What is known of a bucket.
+/// The known facts on a bucket.
 #[derive(Debug, Clone)]
 pub(super) struct StreamFacts {
     pub(super) config: StreamConfig,
-    /// The longest lease that anybody may hold.
+    /// The maximum lease of any candidate.
     pub(super) lease: Duration,
-    /// When the server made it, in the server's words: another time is another bucket.
+    /// When the server created it, in the server's format: another time means another bucket.
     pub(super) created: String,
-    /// Whether this handle made it, and knew of none before it.
+    /// Whether this handle created it, and knew of none before.
     pub(super) created_here: bool,
-    /// Whether an empty key showed that nobody leads, when the server was last asked.
+    /// Whether an empty key proved that there is no leader, as of the last response.
     pub(super) empty_is_proof: bool,
 }
 
 impl StreamFacts {
-    /// Refuses what cannot carry elections. Never alters it.
-    pub(super) fn check(told: &BucketConfig, info: &StreamInfo) -> Result<Self, BucketError> {
-        let name = &told.name;
+    /// Refuses a bucket that elections cannot use. Never alters it.
+    pub(super) fn check(wanted: &BucketConfig, info: &StreamInfo) -> Result<Self, BucketError> {
+        let name = &wanted.name;
         let config = &info.config;
         let refuse = |message| Err(BucketError::new(BucketErrorKind::Unusable, message));
         let subject = format!("$KV.{name}.>");
         if !config.subjects.as_ref().is_some_and(|s| s.contains(&subject)) {
             return refuse(format!(
-                "stream KV_{name} does not take {subject}: it is a mirror, or no key-value bucket; use the bucket itself"
+                "stream KV_{name} does not have the subject {subject}: it is a mirror, or not a key-value bucket; use the bucket itself"
             ));
         }
         if config.sealed {
             return refuse(format!(
-                "bucket {name} is sealed: nothing can be written to it; make another"
+                "bucket {name} is sealed: it accepts no writes; create another"
             ));
         }
         let lease = match config.max_age() {
             Some(age) => age,
             None if !config.allow_msg_ttl => {
                 return refuse(format!(
-                    "bucket {name} has no TTL: an entry would stay for ever after its leader died; give the bucket a TTL of 1s to 1h"
+                    "bucket {name} has no TTL: the entry of a dead leader would never expire; set a TTL of 1s to 1h"
                 ));
             }
-            None => config.marker_ttl().unwrap_or(told.ttl),
+            None => config.marker_ttl().unwrap_or(wanted.ttl),
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
         if config.max_identity_len() < MIN_IDENTITY_LEN {
             return refuse(format!(
-                "bucket {name} takes messages of at most {} bytes: an entry needs {}",
+                "bucket {name} accepts messages of at most {} bytes: an entry needs {}",
                 config.max_msg_size,
                 MAX_HEADERS_LEN + MIN_IDENTITY_LEN
             ));
@@ -179,16 +181,16 @@ impl StreamFacts {
         })
     }
 
-    /// Whether the emptiness of a key shows that no earlier holder can still be leading.
+    /// Returns whether an empty key proves that no earlier holder can still be leading.
     ///
-    /// Both ends of each span are the server's own clock.
+    /// Both ends of each span are times of the server's own clock.
     pub(super) fn emptiness_proves(&self, info: &StreamInfo) -> bool {
-        // Whatever is written leaves something behind for at least a lease: the entry, or what replaced it.
+        // Every write leaves a trace for at least a lease: the entry, or its replacement.
         let outlives = self.config.marker_ttl().is_none_or(|ttl| ttl >= self.lease)
             && self.config.max_age().is_none_or(|age| age >= self.lease);
         let now = info.ts.as_deref();
         let old_enough = elapsed(&info.created, now).is_some_and(|age| age >= self.lease);
-        // A purge of the whole stream leaves nothing behind but the time of the last write.
+        // A purge of the whole stream leaves nothing but the time of the last write.
         let written = !is_never(&info.state.last_ts);
         let purged = info.state.messages == 0
             && written

@@ -1,12 +1,12 @@
-//! Times and durations as a NATS server writes them.
+//! Times and durations in a NATS server's format.
 
 use std::time::Duration;
 
-/// As good as for ever, and small enough to be added to anything.
+/// The duration that represents "for ever", small enough to be added to any other.
 pub(super) const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// A timestamp of RFC 3339 as the time since the Unix epoch; `None` for what is not one, or lies before the epoch (the
-/// server writes the year 1 for "never").
+/// Parses a timestamp of RFC 3339 as the time since the Unix epoch; `None` if it is not a
+/// timestamp, or lies before the epoch (the server writes the year 1 for "never").
 ///
 /// The days are counted as in Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
 pub(super) fn since_epoch(text: &str) -> Option<Duration> {
@@ -67,7 +67,8 @@ fn digits(text: &str) -> Option<u64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// A lifetime as `Nats-TTL` carries it: whole seconds (`5`), a duration as Go writes it (`1h2m3.5s`), or `never`.
+/// Parses the value of `Nats-TTL`: whole seconds (`5`), a duration in Go's format (`1h2m3.5s`), or
+/// `never`.
 pub(super) fn lifetime(text: &str) -> Option<Duration> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("never") {

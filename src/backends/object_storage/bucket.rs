@@ -1,4 +1,4 @@
-//! Where the objects are.
+//! Configuration of buckets.
 
 use std::error::Error;
 use std::fmt;
@@ -13,11 +13,12 @@ use super::transport::Connector;
 use super::vimeo_timing::VimeoTiming;
 use crate::protocol::{MAX_LEASE, MIN_LEASE};
 
-/// Between two renewals there must be a second: Google Cloud Storage takes no more writes of one object.
-const LONGEST_LEASE: Duration = Duration::from_secs(15);
+/// The default maximum lease. Two renewals must be a second apart: Google Cloud Storage accepts no
+/// more writes of one object.
+const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(15);
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// A bucket, or container, and a prefix of the objects in it.
+/// A bucket, or container, and a prefix of its objects.
 ///
 /// ```no_run
 /// use incumbent::object_storage::Bucket;
@@ -38,16 +39,16 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// `gs://BUCKET/PREFIX`, `s3://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`, with the credentials and the settings that
-    /// the environment has for it: `GOOGLE_APPLICATION_CREDENTIALS`, `AWS_ACCESS_KEY_ID`, `AZURE_STORAGE_ACCOUNT_NAME` and so
-    /// on, or those of the machine that this runs on. Does no request.
+    /// Parses `gs://BUCKET/PREFIX`, `s3://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`. Credentials
+    /// and settings come from the environment (`GOOGLE_APPLICATION_CREDENTIALS`,
+    /// `AWS_ACCESS_KEY_ID`, `AZURE_STORAGE_ACCOUNT_NAME` and so on), or from the machine's own
+    /// identity in its cloud. Sends no request.
     ///
     /// # Errors
-    /// For another URL, a store that was not built in, or settings that cannot be used.
+    /// If the URL is a different one, its store is not compiled in, or the settings cannot be used.
     pub fn from_url(url: &str) -> Result<Self, BucketError> {
         let wrong = || {
-            let message =
-                "a bucket is named gs://BUCKET/PREFIX, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX";
+            let message = "the URL of a bucket is gs://BUCKET/PREFIX, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX";
             BucketError { message: message.to_owned(), source: None }
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -82,11 +83,11 @@ impl Bucket {
         Ok(opened?.prefix(prefix))
     }
 
-    /// A bucket of Google Cloud Storage. Elections in it can be shared with campaigners of vimeo/leaderelection. What the
-    /// builder says of its client (retries, TLS, timeouts, proxies) is not used.
+    /// Uses a bucket of Google Cloud Storage. Candidates of vimeo/leaderelection can take part in
+    /// its elections. The builder's client settings (retries, TLS, timeouts, proxies) are not used.
     ///
     /// # Errors
-    /// What the builder finds wrong.
+    /// If the builder reports an error.
     #[cfg(feature = "gcs")]
     pub fn google(
         builder: object_store::gcp::GoogleCloudStorageBuilder,
@@ -95,17 +96,18 @@ impl Bucket {
         let name = builder.get_config_value(&GoogleConfigKey::Bucket);
         let connector = Connector::default();
         let builder = builder.with_retry(never()).with_http_connector(connector.clone());
-        // Its own default allows http, for the sake of the machine's metadata, which is asked with options of its own.
+        // The builder's own default allows http, for the machine's metadata, which is requested
+        // with separate options.
         let store = builder.with_client_options(object_store::ClientOptions::new()).build();
         Self::new("gs", name, store, connector, true)
     }
 
-    /// A bucket of Amazon S3, or of a store that speaks its protocol and heeds `If-Match` and `If-None-Match`: the first write
-    /// to it sees whether it does. What the builder says of retries, conditional writes, TLS, timeouts and proxies is
-    /// not used.
+    /// Uses a bucket of Amazon S3, or of a compatible store that respects `If-Match` and
+    /// `If-None-Match`: the first write checks whether the store does. The builder's settings of
+    /// retries, conditional writes, TLS, timeouts and proxies are not used.
     ///
     /// # Errors
-    /// What the builder finds wrong.
+    /// If the builder reports an error.
     #[cfg(feature = "s3")]
     pub fn amazon(builder: object_store::aws::AmazonS3Builder) -> Result<Self, BucketError> {
         use object_store::aws::{AmazonS3ConfigKey, S3ConditionalPut};
@@ -116,10 +118,11 @@ impl Bucket {
         Self::new("s3", name, store, connector, false)
     }
 
-    /// A container of Azure Blob Storage. What the builder says of retries, TLS, timeouts and proxies is not used.
+    /// Uses a container of Azure Blob Storage. The builder's settings of retries, TLS, timeouts and
+    /// proxies are not used.
     ///
     /// # Errors
-    /// What the builder finds wrong.
+    /// If the builder reports an error.
     #[cfg(feature = "azure")]
     pub fn azure(builder: object_store::azure::MicrosoftAzureBuilder) -> Result<Self, BucketError> {
         use object_store::azure::AzureConfigKey;
@@ -137,53 +140,59 @@ impl Bucket {
         is_known_to_check: bool,
     ) -> Result<Self, BucketError> {
         let place = format!("{scheme}://{}", name.unwrap_or_default());
-        // Its text may repeat a key that cannot be parsed.
+        // The text of the source may repeat a key that cannot be parsed.
         let store = store.map_err(|error| BucketError {
-            message: format!("{place} cannot be used: see to its settings and credentials"),
+            message: format!("{place} cannot be used: check its settings and credentials"),
             source: Some(Box::new(error)),
         })?;
         Ok(Self {
             store: Store::new(Arc::new(store), place),
             connector,
             prefix: String::new(),
-            terms: VimeoTiming { longest: LONGEST_LEASE, skew: MAX_CLOCK_SKEW },
+            terms: VimeoTiming { longest: DEFAULT_MAX_LEASE, skew: MAX_CLOCK_SKEW },
             is_known_to_check,
         })
     }
 
-    /// Lets requests go to an `http://` address of the store, with the credentials in clear. Default: they fail with
-    /// [`Misconfigured`](crate::lock::LockErrorKind::Misconfigured) and are not sent, unless the builder allows it, or the environment:
-    /// `AWS_ALLOW_HTTP=true`, `AZURE_ALLOW_HTTP=true`. (For Google Cloud Storage the builder always does, so it is not asked.)
+    /// Allows requests to an `http://` address of the store, with the credentials in clear. By
+    /// default such requests fail with [`Misconfigured`](crate::lock::LockErrorKind::Misconfigured)
+    /// and are not sent, unless the builder allows them, or the environment: `AWS_ALLOW_HTTP=true`,
+    /// `AZURE_ALLOW_HTTP=true`. (The builder for Google Cloud Storage always allows them, so its
+    /// setting is ignored.)
     pub fn allow_http(self) -> Self {
         self.connector.allow_http();
         self
     }
 
-    /// The folder of the objects: `elections` has `my_app` be the object `elections/my_app`. Default: none.
+    /// Sets the folder of the objects: with `elections`, the election `my_app` is the object
+    /// `elections/my_app`. Default: none.
     pub fn prefix(mut self, prefix: impl AsRef<str>) -> Self {
         let prefix = prefix.as_ref().trim_matches('/');
         self.prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         self
     }
 
-    /// The longest lease of anybody in these elections, and the lease of whoever says nothing of it: from 1 s to an hour,
-    /// default 15 s. All campaigners must say the same. Beside Go's campaigners: their `TermLength`, or longer.
+    /// Sets the maximum lease of all candidates in these elections, which is also the default
+    /// lease: from 1 s to an hour, default 15 s. All candidates must use the same value. If Go's
+    /// candidates take part, use their `TermLength`, or more.
     ///
-    /// It is what a candidate waits that knows nothing of the last leader: in an election's first term, and after its object
-    /// was deleted. The leader writes every third of its lease; Google Cloud Storage takes one write a second of one object.
+    /// A candidate waits this long if it knows nothing of the last leader: in an election's first
+    /// term, and after its object was deleted. The leader writes every third of its lease; Google
+    /// Cloud Storage accepts one write per second of one object.
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.terms.longest = lease.clamp(MIN_LEASE, MAX_LEASE);
         self
     }
 
-    /// By how much the wall clocks of this machine and of Go's campaigners may differ; default 1 s. Only they go by it: a leader
-    /// of this library writes a deadline for them that is so much later.
+    /// Sets the maximum difference between the wall clocks of this machine and of Go's candidates;
+    /// default 1 s. Only Go's candidates rely on it: a leader of this library writes a deadline for
+    /// them that is later by this amount.
     pub fn max_clock_skew(mut self, skew: Duration) -> Self {
         self.terms.skew = skew.min(MAX_LEASE);
         self
     }
 
-    /// The lock of all elections here.
+    /// Returns the lock of all elections in the bucket.
     pub fn lock(&self) -> ObjectStorageLock {
         ObjectStorageLock::new(
             self.store.clone(),
@@ -194,8 +203,8 @@ impl Bucket {
     }
 }
 
-/// The protocol decides what is tried again, and when: a conditional write that is repeated behind its back looks like
-/// somebody else's.
+/// Disables retries: the protocol decides what is retried, and when. A conditional write that the
+/// client repeats by itself looks like another candidate's.
 fn never() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
@@ -210,7 +219,7 @@ impl fmt::Debug for Bucket {
     }
 }
 
-/// Why a bucket cannot be used.
+/// The reason why a bucket cannot be used.
 #[derive(Debug)]
 pub struct BucketError {
     message: String,

@@ -1,4 +1,4 @@
-//! What an object says of an election, and what is written into it.
+//! The content of an object, and its meaning for the protocol.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,10 +13,10 @@ use crate::lock::{Content, Entry, Tombstone};
 
 const CURRENT: u32 = 1;
 
-/// The key under which the addresses of a Go leader are told that are more than one.
+/// The metadata key for the addresses of a Go leader that has more than one.
 const ADDRESSES: &str = "addresses";
 
-/// Our field.
+/// This library's field.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Mark {
     version: u32,
@@ -24,61 +24,63 @@ struct Mark {
     says: EncodedMark,
 }
 
-/// The mark as it is written.
+/// Encodes a mark.
 pub(super) fn mark(says: EncodedMark) -> Option<String> {
     serde_json::to_string(&Mark { version: CURRENT, says }).ok()
 }
 
-/// What a message says. `now`: by the wall clock.
+/// Returns the meaning of a message. `now`: the wall clock.
 pub(super) fn content(entry: &RaceEntry, terms: VimeoTiming, now: SystemTime) -> Content {
     let mark = entry.mark.as_ref().and_then(|text| serde_json::from_str::<Mark>(text).ok());
-    let said = mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.says.decode());
-    match said {
+    let decoded = mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.says.decode());
+    match decoded {
         Some(DecodedMark::Released(tombstone)) => Content::Vacant(tombstone),
         Some(DecodedMark::Held(mark, advertisement)) => {
             let life = mark.lease;
             let identity = identity(&entry.leader_id);
             Content::Held(Entry { identity, mark: Some(mark), ttl: life, advertisement })
         }
-        // Go's campaigners never empty it: somebody else did.
+        // Go's candidates never empty the identity: another client did.
         None if entry.leader_id.is_empty() => Content::Vacant(Tombstone::Deleted),
         None => {
-            let said = entry.term_expiry.map_or(Duration::ZERO, |expiry| expiry.since(now));
+            let stated = entry.term_expiry.map_or(Duration::ZERO, |expiry| expiry.since(now));
             Content::Held(Entry {
                 identity: identity(&entry.leader_id),
                 mark: None,
-                ttl: terms.wait_for_go(said),
+                ttl: terms.wait_for_go(stated),
                 advertisement: addresses(&entry.host_port),
             })
         }
     }
 }
 
-/// Where a Go leader can be reached.
+/// Returns the addresses of a Go leader.
 fn addresses(host_port: &[String]) -> Option<Arc<Advertisement>> {
     let (first, more) = host_port.split_first()?;
-    let mut said = Advertisement::new(first.as_str());
+    let mut advertisement = Advertisement::new(first.as_str());
     if !more.is_empty() {
-        said = said.with(ADDRESSES, host_port.join(","));
+        advertisement = advertisement.with(ADDRESSES, host_port.join(","));
     }
-    Some(said).filter(|said| said.check().is_ok()).map(Arc::new)
+    Some(advertisement).filter(|advertisement| advertisement.check().is_ok()).map(Arc::new)
 }
 
-/// What Go's clients are told to dial: an address, but no URL.
+/// Returns the addresses for Go's clients to dial: they accept an address, but no URL.
 pub(super) fn host_port(advertisement: Option<&Advertisement>) -> Vec<String> {
-    let Some(said) = advertisement.filter(|said| !said.address().contains("://")) else {
+    let Some(advertisement) =
+        advertisement.filter(|advertisement| !advertisement.address().contains("://"))
+    else {
         return Vec::new();
     };
-    match said.metadata().get(ADDRESSES) {
-        Some(all) if all.split(',').next() == Some(said.address()) => {
+    match advertisement.metadata().get(ADDRESSES) {
+        Some(all) if all.split(',').next() == Some(advertisement.address()) => {
             all.split(',').map(str::to_owned).collect()
         }
-        _ => vec![said.address().to_owned()],
+        _ => vec![advertisement.address().to_owned()],
     }
 }
 
 impl Timestamp {
-    /// `after` from `now`.
+    /// Returns the instant `after` later than `now`.
     pub(super) fn at(now: SystemTime, after: Duration) -> Self {
         let at = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(after);
         Self {
@@ -87,7 +89,7 @@ impl Timestamp {
         }
     }
 
-    /// How long after `now` it is.
+    /// Returns how much later than `now` the instant is.
     fn since(self, now: SystemTime) -> Duration {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u64::try_from(self.seconds).unwrap_or_default();

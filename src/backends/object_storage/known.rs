@@ -1,4 +1,4 @@
-//! What the lock knows of one election's object. No I/O and no clock: the simulation plays with it too.
+//! Known state of one election's object. It has no I/O and no clock: the simulation uses it too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,11 +8,11 @@ use crate::lock::{Content, Record, Revision};
 /// An object as last seen.
 #[derive(Debug, Clone)]
 pub(super) struct Known<V> {
-    /// By which the next write is conditional: opaque, and never compared but with another one of the same object.
+    /// The condition of the next write: opaque, and compared only with others of the same object.
     pub(super) version: V,
     /// The number in the object.
     pub(super) number: u64,
-    /// As a rule one more than the number. More where the object had been set back.
+    /// Usually one more than the number; more if the object had been set back.
     pub(super) revision: Revision,
     pub(super) content: Content,
 }
@@ -23,21 +23,21 @@ impl<V> Known<V> {
     }
 }
 
-/// What was known when a request was sent.
+/// The known state when a request was sent.
 #[derive(Debug, Clone)]
 pub(super) struct Before<V> {
     known: Option<Known<V>>,
     newest: Option<Revision>,
 }
 
-/// One election.
+/// State of one election.
 #[derive(Debug)]
 pub(super) struct Election<V>(Mutex<State<V>>);
 
 #[derive(Debug, Clone)]
 struct State<V> {
     known: Option<Known<V>>,
-    /// The greatest revision that was ever seen, which outlives the object.
+    /// The greatest revision that was ever seen. It outlives the object.
     newest: Option<Revision>,
 }
 
@@ -47,7 +47,7 @@ impl<V> Default for Election<V> {
     }
 }
 
-/// For those who try out what may have happened.
+/// For tests that explore several continuations.
 impl<V: Clone> Clone for Election<V> {
     fn clone(&self) -> Self {
         Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
@@ -63,13 +63,13 @@ impl<V: Clone + PartialEq> Election<V> {
         self.state().newest
     }
 
-    /// What is known before a read.
+    /// Returns the known state, before a read.
     pub(super) fn before(&self) -> Before<V> {
         let state = self.state();
         Before { known: state.known.clone(), newest: state.newest }
     }
 
-    /// The object is gone. `before`: what was known when it was asked for.
+    /// Records that the object is gone. `before`: the known state when the read was sent.
     pub(super) fn forget(&self, before: &Before<V>) {
         let mut state = self.state();
         if state.newest <= before.newest {
@@ -77,8 +77,9 @@ impl<V: Clone + PartialEq> Election<V> {
         }
     }
 
-    /// Takes in what a read has found. `before`: what was known when it was sent, than which an object that nobody set back,
-    /// deleted or wrote over from elsewhere cannot be older.
+    /// Records the result of a read. `before`: the known state when the read was sent. The object
+    /// cannot be older than that state, unless another program set it back, deleted it or wrote
+    /// over it.
     pub(super) fn found(
         &self,
         before: &Before<V>,
@@ -91,7 +92,8 @@ impl<V: Clone + PartialEq> Election<V> {
         if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {
             return known.clone();
         }
-        // Another campaign of this process has written or read meanwhile: the answer is of before, and no news.
+        // Another elector of this process has written or read meanwhile: the response is from
+        // before, and outdated.
         if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {
             return known.clone();
         }
@@ -110,16 +112,18 @@ impl<V: Clone + PartialEq> Election<V> {
         known
     }
 
-    /// Takes in what a write of ours was answered.
+    /// Records the result of an own write.
     pub(super) fn wrote(&self, known: Known<V>) {
         self.state().take(known);
     }
 
-    /// The number of the next write, over `known` or over nothing. `clock`: the wall clock, in milliseconds.
+    /// Returns the number of the next write, over `known` or over nothing. `clock`: the wall clock,
+    /// in milliseconds.
     ///
-    /// Greater than in whatever it replaces, and in whatever this campaigner has seen: an object that was deleted, or put back
-    /// in the place of a later one, must not have tokens go back. For those who have not seen it the wall clock does that, as
-    /// well as it can; nothing else depends on it.
+    /// The number is greater than that of the replaced object, and greater than all that this
+    /// candidate has seen: after an object was deleted, or replaced by an older copy, tokens must
+    /// not decrease. For candidates that have not seen it, the wall clock provides that as far as
+    /// it can; nothing else depends on it.
     pub(super) fn next_number(&self, known: Option<&Known<V>>, clock: u64) -> u64 {
         let next = known.map_or(0, |known| known.number.saturating_add(1));
         next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)
@@ -131,7 +135,7 @@ impl<V: Clone + PartialEq> Election<V> {
 }
 
 impl<V> State<V> {
-    /// Answers come in any order: an older one is no news.
+    /// Responses arrive in any order: an older one is ignored.
     fn take(&mut self, known: Known<V>) {
         if self.newest.is_none_or(|newest| known.revision > newest) {
             self.newest = Some(known.revision);

@@ -1,4 +1,4 @@
-//! Answers that come late, to several campaigns that have one lock.
+//! Tests of late responses to several electors that share one lock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::lock::{Content, Entry, Mark, Nonce, Revision, WriteId};
 const LEASE: Duration = Duration::from_secs(15);
 const TERMS: VimeoTiming = VimeoTiming { longest: LEASE, skew: Duration::ZERO };
 
-/// A write, by its number, which is its version too.
+/// The content of a write with this number, which is also its version.
 fn held(number: u64) -> Content {
     let write = WriteId { nonce: Nonce(1), number };
     let mark = Mark { write, lease: LEASE, token: None, since_unix_ms: 0 };
@@ -21,7 +21,7 @@ fn wrote(election: &Election<u64>, number: u64) {
     election.wrote(Known { version: number, number, revision, content: held(number) });
 }
 
-/// A read is under way while another campaign of the process writes: its answer is of before.
+/// A read is in flight while another elector of the process writes: its response is from before.
 #[test]
 fn an_answer_from_before_a_write_does_not_set_it_back() {
     let election = Election::default();
@@ -35,7 +35,7 @@ fn an_answer_from_before_a_write_does_not_set_it_back() {
 }
 
 #[test]
-fn what_was_put_back_since_is_told_from_an_old_answer() {
+fn a_restored_object_is_distinguished_from_a_late_response() {
     let election = Election::default();
     wrote(&election, 10);
     wrote(&election, 11);

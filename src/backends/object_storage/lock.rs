@@ -1,4 +1,4 @@
-//! The lock: conditional writes on one object an election.
+//! The lock: conditional writes on one object per election.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,17 +27,17 @@ use crate::util::per_key::PerKey;
 
 /// An object as last seen.
 type Known = known::Known<UpdateVersion>;
-/// One election.
+/// State of one election.
 type Election = known::Election<UpdateVersion>;
 
 /// An ETag that no object has.
 const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
-/// The greatest number of a write: Go's campaigners count in an `int64`.
+/// The greatest number of a write: Go's candidates count in an `int64`.
 const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
 
-/// The lock on an object an election: see [`Bucket::lock`](super::Bucket::lock).
+/// The lock on one object per election: see [`Bucket::lock`](super::Bucket::lock).
 ///
-/// Cheap to clone; clones share what they know.
+/// Cheap to clone. Clones share their knowledge of the objects.
 #[derive(Clone)]
 pub struct ObjectStorageLock {
     inner: Arc<LockState>,
@@ -47,17 +47,17 @@ struct LockState {
     store: Store,
     prefix: String,
     terms: VimeoTiming,
-    /// What the store has shown of its checking of conditions.
+    /// Whether the store has been seen to check conditions.
     trials: Trials,
     elections: PerKey<Election>,
 }
 
-/// Which of two writes that must be refused were, and which object they can be tried on.
+/// Which of two writes that must be refused were refused, and the object for the next attempt.
 #[derive(Default)]
 struct Trials {
-    /// By there being none; by its version.
+    /// The write that requires absence; the write that requires a version.
     refused: [AtomicBool; 2],
-    /// The last object that was written while not both were: it is known to be there.
+    /// The last object written before both were refused: it is known to exist.
     stored: Mutex<Option<UpdateVersion>>,
 }
 
@@ -94,7 +94,7 @@ impl LockState {
         self.path(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))
     }
 
-    async fn look(
+    async fn fetch(
         &self,
         election: &Election,
         path: &Path,
@@ -105,8 +105,9 @@ impl LockState {
             election.forget(&before);
             return Ok(None);
         };
-        let entry = RaceEntry::decode(&body)
-            .map_err(|why| self.unusable(path, &format!("is no entry of an election: {why}")))?;
+        let entry = RaceEntry::decode(&body).map_err(|why| {
+            self.unusable(path, &format!("is not the entry of an election: {why}"))
+        })?;
         let content = codec::content(&entry, self.terms, SystemTime::now());
         Ok(Some(election.found(&before, version, entry.election_number, content, self.terms)))
     }
@@ -114,9 +115,9 @@ impl LockState {
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         let (by, path) = (deadline_after(timeout), self.path_of(name)?);
         let election = self.elections.get(name);
-        Ok(match self.look(&election, &path, by).await? {
+        Ok(match self.fetch(&election, &path, by).await? {
             Some(known) => Reading::Found(known.record()),
-            // Nothing stays of an object that was deleted, so its absence shows nothing.
+            // A deleted object leaves nothing behind, so its absence proves nothing.
             None => Reading::Empty { proof: false },
         })
     }
@@ -127,7 +128,7 @@ impl LockState {
         let entry = RaceEntry {
             leader_id: write.identity.to_string(),
             host_port: codec::host_port(advertisement),
-            // Read before the write is sent, as its writer's own deadline is.
+            // The clock is read before the write is sent, as for the writer's own deadline.
             term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.expiry(write.ttl))),
             mark: codec::mark(EncodedMark::held(&write.mark, advertisement)),
             ..RaceEntry::default()
@@ -137,7 +138,7 @@ impl LockState {
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = deadline_after(release.timeout);
-        // Go's campaigners know no release, but take an office whose term is over.
+        // Go's candidates know no release, but take an entry whose term is over.
         let left = self.terms.expiry(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
@@ -147,8 +148,9 @@ impl LockState {
         self.put(name, Some(release.expected), entry, by).await.map(drop)
     }
 
-    /// Leaves an entry without a leader. Go's campaigners leave it alone for as long as whoever was evicted may not know; ours wait
-    /// for the longest lease, or for as long as it says.
+    /// Leaves an entry without a leader. Go's candidates wait until an evicted leader must have
+    /// noticed; candidates of this library wait for the maximum lease, or for as long as the entry
+    /// states.
     async fn evict(
         &self,
         name: &str,
@@ -167,7 +169,7 @@ impl LockState {
         self.put(name, Some(expected), entry, by).await.map(drop)
     }
 
-    /// What a write is to replace that expects this.
+    /// Returns the object that a write replaces, if it has the expected revision.
     async fn replaced(
         &self,
         election: &Election,
@@ -176,12 +178,12 @@ impl LockState {
         by: Instant,
     ) -> Result<Option<Known>, LockError> {
         let known = match (expected, election.known()) {
-            (Some(_), None) => self.look(election, path, by).await?,
+            (Some(_), None) => self.fetch(election, path, by).await?,
             (Some(_), known) => known,
             (None, _) => None,
         };
         if known.as_ref().map(|known| known.revision) != expected {
-            let message = format!("{} was written by somebody else", self.store.describe(path));
+            let message = format!("{} was written by another client", self.store.describe(path));
             return Err(LockError::new(LockErrorKind::Conflict, message));
         }
         Ok(known)
@@ -199,18 +201,21 @@ impl LockState {
         let known = self.replaced(&election, &path, expected, by).await?;
         let number = election.next_number(known.as_ref(), unix_ms());
         if number >= LAST_NUMBER {
-            return Err(self.unusable(&path, "has been numbered to the end of all numbers"));
+            return Err(
+                self.unusable(&path, "has reached the last number: use another election name")
+            );
         }
         entry.election_number = number;
         let content = codec::content(&entry, self.terms, SystemTime::now());
         let body = Bytes::from(entry.encode());
         let replaced = known.as_ref().map(|known| &known.version);
-        // An earlier try has written this, and had no time to see more: first that, so that slow stores are used at last.
+        // An earlier attempt has written this object, and had no time for both checks. Checking
+        // first lets slow stores finish the checks.
         if !self.trials.are_over()
             && replaced.is_some()
             && *self.trials.stored() == replaced.cloned()
         {
-            let tried = self.see_that_conditions_are_checked(&path, number, by).await;
+            let tried = self.check_conditions(&path, number, by).await;
             tried.map_err(|error| match error.kind() {
                 LockErrorKind::Misconfigured => error,
                 _ => LockError::new(LockErrorKind::Unavailable, error.to_string()),
@@ -219,20 +224,22 @@ impl LockState {
         let version = self.store.put(&path, replaced, &body, by).await?;
         if !self.trials.are_over() {
             *self.trials.stored() = Some(version.clone());
-            self.see_that_conditions_are_checked(&path, number, by).await?;
+            self.check_conditions(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
         election.wrote(Known { version, number, revision, content });
         Ok(revision)
     }
 
-    /// A store that heeds no conditions elects everybody. Many speak the protocol of S3, and not all of them do heed them;
-    /// so the first write is followed by two that must be refused. What has been seen is remembered if there is no time for the
-    /// rest.
+    /// Checks that the store respects conditions: a store that ignores them would elect every
+    /// candidate. Many stores implement the protocol of S3, and not all of them respect conditions.
+    /// The first write is therefore followed by two that must be refused. Each refusal is
+    /// remembered, in case there is no time for the other one.
     ///
-    /// They name nobody: should one of them arrive late, after somebody has deleted the object, it must not bring an entry back that
-    /// others have seen, for the same content has the same ETag.
-    async fn see_that_conditions_are_checked(
+    /// The two writes name no holder. Should one of them arrive late, after another client has
+    /// deleted the object, it must not restore an entry that others have seen, for the same content
+    /// has the same ETag.
+    async fn check_conditions(
         &self,
         path: &Path,
         number: u64,
@@ -254,13 +261,12 @@ impl LockState {
                 }
                 Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
                 Err(error) => {
-                    let message =
-                        format!("it is not known whether conditions are checked: {error}");
+                    let message = format!("unknown whether the store checks conditions: {error}");
                     return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
                 }
                 Ok(_) => {
                     let what = format!(
-                        "can be written by anybody at any time: the store does not heed {header}; use one that does"
+                        "can be written without its condition: the store ignores {header}; use one that respects it"
                     );
                     return Err(self.unusable(path, &what));
                 }
@@ -275,7 +281,7 @@ impl LockState {
     }
 }
 
-/// By the wall clock.
+/// The wall clock in milliseconds.
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or_default()
@@ -298,11 +304,11 @@ impl Lock for ObjectStorageLock {
         let path = self.inner.path(name)?;
         let length = path.as_ref().len();
         if path.as_ref() != format!("{}{name}", self.inner.prefix) {
-            return Err("the name of an object neither begins nor ends with a slash".to_owned());
+            return Err("the name of an object must not begin or end with a slash".to_owned());
         }
         if length > 1024 {
             return Err(format!(
-                "the name of an object has at most 1024 bytes, and it has {length}"
+                "the name of an object is limited to 1024 bytes, and this one has {length}"
             ));
         }
         Ok(())
@@ -332,7 +338,7 @@ impl Lock for ObjectStorageLock {
         self.inner.release(name, release).boxed()
     }
 
-    /// The objects of the folder; not those in folders of it.
+    /// Returns the objects of the folder, without those in its subfolders.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         let by = deadline_after(timeout);
         self.inner.store.list(&self.inner.prefix, by).boxed()

@@ -1,4 +1,5 @@
-//! Whether a store keeps what elections rest on, tried out on an object of the probe's own.
+//! Tests whether a store has the properties that elections rely on, on an object of the probe's
+//! own.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,42 +13,46 @@ use crate::backends::object_storage::race_entry::{RaceEntry, Timestamp};
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
-/// The name of the probe's object. It is an election's that nobody holds, for whoever lists them meanwhile.
+/// The name of the probe's object. Programs that list elections meanwhile see an election without a
+/// leader.
 const NAME: &str = "incumbent-doctor";
-/// Google Cloud Storage takes one write a second of one object.
+/// Google Cloud Storage accepts one write per second of one object.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a probe has found out about a store.
+/// The results of a probe.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BucketFacts {
-    /// Whether it refuses to create an object that is there.
+    /// Whether it refuses to create an object that exists.
     pub refuses_to_create: bool,
-    /// Whether it refuses to write over an object that has been written over meanwhile.
+    /// Whether it refuses to replace an object that has been replaced meanwhile.
     pub refuses_to_replace: bool,
-    /// Its clock, as of its answer to the last write.
+    /// Its clock, at the time of its response to the last write.
     pub clock: Option<SystemTime>,
-    /// How long each answer took.
+    /// The duration of each request.
     pub spans: Vec<Duration>,
-    /// Why the probe's object is still there; `None`: it was removed. Elections need no such right.
+    /// Why the probe's object still exists; `None`: it was removed. Elections do not need the right
+    /// to delete.
     pub left: Option<LockError>,
 }
 
 impl Bucket {
-    /// Sees whether conditional writes are refused where they must be, on the object `incumbent-doctor` of the prefix, which is
-    /// removed afterwards. Takes two seconds, since a store may take one write a second of one object.
+    /// Tests whether conditional writes are refused where they must be, on the object
+    /// `incumbent-doctor` of the prefix, which is removed afterwards. Takes two seconds, since a
+    /// store may accept one write per second of one object.
     ///
     /// # Errors
-    /// As those of the [lock](Bucket::lock): what the first request that fails was answered. `timeout` is for each.
+    /// As those of the [lock](Bucket::lock), for the first request that fails. `timeout` applies to
+    /// each request.
     ///
     /// # Cancel safety
-    /// The object may be left behind; the next probe removes it.
+    /// If dropped, the object may be left behind; the next probe removes it.
     pub async fn probe(&self, timeout: Duration) -> Result<BucketFacts, LockError> {
         let path = self.probed()?;
         let store = &self.store;
         let (mut spans, mut number) = (Vec::new(), fastrand::u64(..1 << 32));
         let mut put = async |replaced: Option<&UpdateVersion>| {
-            // No two have the same content: where they had, they would have the same ETag.
+            // Each content is different: the same content would have the same ETag.
             number += 1;
             let entry = RaceEntry {
                 election_number: number,
@@ -60,7 +65,7 @@ impl Bucket {
             spans.push(start.elapsed());
             written
         };
-        // What an earlier one has left serves as well.
+        // An object that an earlier probe left behind is used again.
         let first = match store.get(&path, deadline_after(timeout)).await? {
             Some((version, _)) => version,
             None => put(None).await?,
@@ -81,7 +86,7 @@ impl Bucket {
     }
 }
 
-/// Whether a write was refused because of what stands there.
+/// Returns whether a write was refused because its condition did not hold.
 fn is_refused(written: Result<UpdateVersion, LockError>) -> Result<bool, LockError> {
     match written {
         Ok(_) => Ok(false),

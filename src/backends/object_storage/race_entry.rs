@@ -1,8 +1,9 @@
-//! The message that vimeo/leaderelection keeps in its object, and a field of ours in it.
+//! The message that vimeo/leaderelection keeps in its object, with an additional field of this
+//! library.
 //!
-//! It is `leaderelection.storagepb.RaceEntry`, in protobuf's wire format. Fields that a reader does not know are skipped, by
-//! Go's reader as by this one, so ours does not disturb Go's campaigners; and they write a message without it, so it never
-//! outlives the write that it belongs to.
+//! It is `leaderelection.storagepb.RaceEntry`, in protobuf's wire format. Go's reader and this one
+//! skip fields that they do not know, so the additional field does not disturb Go's candidates.
+//! They write a message without it, so it never outlives the write that it belongs to.
 
 use thiserror::Error;
 
@@ -11,7 +12,7 @@ const LEADER_ID: u32 = 2;
 const HOST_PORT: u32 = 3;
 const TERM_EXPIRY: u32 = 4;
 const CONNECTION_PARAMETERS: u32 = 5;
-/// Ours, far away from the numbers that the message may grow into.
+/// The number of the additional field, far from those that the message may use later.
 const MARK: u32 = 15_210;
 
 const SECONDS: u32 = 1;
@@ -20,7 +21,7 @@ const NANOS: u32 = 2;
 /// The message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RaceEntry {
-    /// One more with every write, renewals too.
+    /// Increases with every write, including renewals.
     pub(super) election_number: u64,
     pub(super) leader_id: String,
     pub(super) host_port: Vec<String>,
@@ -36,12 +37,12 @@ pub(super) struct Timestamp {
     pub(super) nanos: i32,
 }
 
-/// Bytes that are no such message.
+/// Bytes that are not such a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum Malformed {
     #[error("it ends within a field")]
     Truncated,
-    #[error("it has a field of a kind that there is not")]
+    #[error("it has a field of an unknown type")]
     Kind,
     #[error("it has a text that is not UTF-8")]
     Text,
@@ -101,7 +102,7 @@ impl Timestamp {
         while let Some((field, value)) = next(&mut rest)? {
             match (field, value) {
                 (SECONDS, Value::Number(number)) => timestamp.seconds = number.cast_signed(),
-                // As protobuf has it: what does not fit is cut off.
+                // As in protobuf: excess bits are cut off.
                 #[allow(clippy::cast_possible_truncation)]
                 (NANOS, Value::Number(number)) => timestamp.nanos = number as i32,
                 _ => {}
@@ -114,11 +115,11 @@ impl Timestamp {
 enum Value<'a> {
     Number(u64),
     Span(&'a [u8]),
-    /// Of a fixed width, which no field here has.
+    /// A value of fixed width, which no known field has.
     Other,
 }
 
-/// Takes the next field off `rest`.
+/// Removes the next field from `rest`, and returns it.
 fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(u32, Value<'a>)>, Malformed> {
     if rest.is_empty() {
         return Ok(None);
@@ -162,7 +163,7 @@ fn string(bytes: &[u8]) -> Result<String, Malformed> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Malformed::Text)
 }
 
-/// proto3 leaves out what is zero.
+/// proto3 omits zero.
 fn number(bytes: &mut Vec<u8>, field: u32, number: u64) {
     if number != 0 {
         put(bytes, u64::from(field) << 3);
@@ -190,12 +191,12 @@ mod tests {
 
     use super::*;
 
-    /// What Go's `proto.Marshal` made of vimeo's `storagepb.RaceEntry` 0.2.2.
+    /// The output of Go's `proto.Marshal` for vimeo's `storagepb.RaceEntry` 0.2.2.
     const OF_GO: &[u8] =
         b"\x08\x07\x12\x02g1\x1a\x0a10.0.0.1:1\x22\x09\x08\x80\x80\xbe\xd0\x06\x10\xe8\x07*\x02{}";
 
     #[test]
-    fn what_go_has_written_is_read_and_written_alike() {
+    fn messages_of_go_are_read_and_written_alike() {
         let entry = RaceEntry::decode(OF_GO).unwrap();
         assert_eq!((entry.election_number, &*entry.leader_id), (7, "g1"));
         assert_eq!(entry.host_port, ["10.0.0.1:1"]);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_from_a_message() {
+    fn malformed_messages_are_refused() {
         assert_eq!(RaceEntry::decode(b""), Ok(RaceEntry::default()));
         assert_eq!(RaceEntry::decode(b"\x08"), Err(Malformed::Truncated));
         assert_eq!(RaceEntry::decode(b"\x12\x7fx"), Err(Malformed::Truncated));
@@ -217,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(
+        fn a_written_message_is_read_unchanged(
             election_number: u64,
             leader_id in "\\PC{0,20}",
             host_port in prop::collection::vec("\\PC{0,20}", 0..3),

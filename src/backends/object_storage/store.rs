@@ -1,4 +1,4 @@
-//! Conditional requests for one object, and what the store's refusals mean.
+//! Conditional requests for one object, and the meaning of the store's refusals.
 
 use std::error::Error;
 use std::fmt;
@@ -18,11 +18,12 @@ use super::transport::{Exchange, Outcome, Reached};
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
-/// The most bytes of an object that is an election's.
-const LARGEST: u64 = 64 * 1024;
-/// The most of a store's message that is repeated.
-const LONGEST_MESSAGE: usize = 300;
-/// What a 409 or 412 of Azure may also mean: not that somebody else wrote, but that nobody can, until it is undone.
+/// The maximum size of an election's object in bytes.
+const MAX_OBJECT_LEN: u64 = 64 * 1024;
+/// The maximum length of a store's message in an error.
+const MAX_MESSAGE_LEN: usize = 300;
+/// Codes of Azure's 409 and 412 that do not mean that another client wrote, but that no client can
+/// write until the cause is removed.
 const LASTING: [&str; 9] = [
     "AccountBeingCreated",
     "BlobArchived",
@@ -34,7 +35,7 @@ const LASTING: [&str; 9] = [
     "LeaseIdMissing",
     "PublicAccessNotPermitted",
 ];
-/// A 403 that is about who asks rather than about what that one may do, by its code or in its message.
+/// Codes or messages of a 403 that concern the credentials, rather than the rights that they have.
 const UNRECOGNIZED: [&str; 3] =
     ["SignatureDoesNotMatch", "InvalidAccessKeyId", "failed to authenticate"];
 
@@ -42,16 +43,16 @@ const UNRECOGNIZED: [&str; 3] =
 #[derive(Clone)]
 pub(super) struct Store {
     store: Arc<dyn ObjectStore>,
-    /// As in `gs://my-bucket`: no credentials.
+    /// As in `gs://my-bucket`: without credentials.
     place: Arc<str>,
 }
 
-/// Why a request came to nothing.
+/// The reason why a request failed.
 struct StoreFailure {
-    /// `None`: no answer came in time.
+    /// `None`: no response arrived in time.
     error: Option<object_store::Error>,
     outcome: Outcome,
-    /// An earlier try of the same request may have been applied.
+    /// An earlier attempt of the same request may have been applied.
     ambiguous: bool,
 }
 
@@ -60,12 +61,13 @@ impl Store {
         Self { store, place: place.into() }
     }
 
-    /// As in `the object gs://my-bucket/elections/my_app`.
+    /// Describes an object, as in `the object gs://my-bucket/elections/my_app`.
     pub(super) fn describe(&self, path: &Path) -> String {
         format!("the object {}/{path}", self.place)
     }
 
-    /// Reads an object, never a stale one: these stores answer a read with the last write that they acknowledged.
+    /// Reads an object, never a stale one: these stores return the last write that they
+    /// acknowledged.
     pub(super) async fn get(
         &self,
         path: &Path,
@@ -75,13 +77,14 @@ impl Store {
             let options = GetOptions { extensions, ..GetOptions::default() };
             let found = self.store.get_opts(path, options).await?;
             let meta = found.meta.clone();
-            let body = if meta.size > LARGEST { Bytes::new() } else { found.bytes().await? };
+            let body =
+                if meta.size > MAX_OBJECT_LEN { Bytes::new() } else { found.bytes().await? };
             Ok((meta, body))
         };
-        match self.ask(by, request).await {
-            Ok((meta, _)) if meta.size > LARGEST => {
+        match self.send(by, request).await {
+            Ok((meta, _)) if meta.size > MAX_OBJECT_LEN => {
                 let message = format!(
-                    "{} has {} bytes, so it is no election's: delete it, or use another prefix",
+                    "{} has {} bytes, so it is not an election's: delete it, or use another prefix",
                     self.describe(path),
                     meta.size
                 );
@@ -93,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Writes an object over `replaced`, or where there is none. Never unconditionally.
+    /// Writes an object over `replaced`, or creates it. Never writes unconditionally.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -106,19 +109,19 @@ impl Store {
                 Some(version) => PutMode::Update(version.clone()),
                 None => PutMode::Create,
             };
-            // What anybody may read is otherwise served from caches.
+            // Caches would otherwise serve objects that are publicly readable.
             let attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
             let options = PutOptions { mode, attributes, extensions, ..PutOptions::default() };
             self.store.put_opts(path, body.clone().into(), options).await
         };
-        match self.ask(by, request).await {
+        match self.send(by, request).await {
             Ok(written) => Ok(self.compared(written.e_tag, written.version)),
             Err(failure) => Err(self.lock_error(failure, path, true)),
         }
     }
 
-    /// What a conditional write names: a generation of Google's, or else the ETag. What else an answer names may be missing in
-    /// the next one of the same object.
+    /// Returns the condition of the next write: the generation on Google Cloud Storage, else the
+    /// ETag. Other properties of a response may be missing in the next one for the same object.
     fn compared(&self, e_tag: Option<String>, version: Option<String>) -> UpdateVersion {
         if self.place.starts_with("gs:") {
             UpdateVersion { e_tag: None, version }
@@ -127,7 +130,7 @@ impl Store {
         }
     }
 
-    /// When an object was written, by the store's clock; `None`: it is not there.
+    /// Returns when an object was written, by the store's clock; `None` if it does not exist.
     pub(super) async fn written_at(
         &self,
         path: &Path,
@@ -137,14 +140,14 @@ impl Store {
             let options = GetOptions { extensions, head: true, ..GetOptions::default() };
             Ok(self.store.get_opts(path, options).await?.meta.last_modified)
         };
-        match self.ask(by, request).await {
+        match self.send(by, request).await {
             Ok(written) => Ok(Some(written.into())),
             Err(failure) if failure.is_missing_object() => Ok(None),
             Err(failure) => Err(self.lock_error(failure, path, false)),
         }
     }
 
-    /// Deletes an object that is no election's.
+    /// Deletes an object that is not an election's.
     pub(super) async fn delete(&self, path: &Path, by: Instant) -> Result<(), LockError> {
         let deleted = timeout_at(by, self.store.delete(path)).await;
         let error = match deleted {
@@ -157,7 +160,7 @@ impl Store {
         Err(self.lock_error(failure, path, true))
     }
 
-    /// The names of the objects in a folder, or in none.
+    /// Returns the names of the objects in a folder, or outside all folders.
     pub(super) async fn list(&self, folder: &str, by: Instant) -> Result<Vec<String>, LockError> {
         let prefix = Path::from(folder);
         let listed = timeout_at(by, self.store.list_with_delimiter(Some(&prefix))).await;
@@ -171,15 +174,16 @@ impl Store {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        // A list takes no extensions, so its status is in the text of its error only.
+        // A list takes no extensions, so only the text of its error contains the status.
         let status = error.as_ref().and_then(status_in);
         let outcome = Outcome { reached: Reached::Store, status, retry_after: None };
         let failure = StoreFailure { error, outcome, ambiguous: false };
         Err(self.lock_error(failure, &prefix, false))
     }
 
-    /// Asks until `by`. A store that says for how long it is too busy is asked again where that is not too long.
-    async fn ask<T, F>(
+    /// Sends a request until `by`. If a store that is too busy states a short enough delay, the
+    /// request is repeated after it.
+    async fn send<T, F>(
         &self,
         by: Instant,
         request: impl Fn(Extensions) -> F,
@@ -220,80 +224,80 @@ impl Store {
         let Some(error) = &failure.error else {
             let why = match reached {
                 Reached::Nowhere => {
-                    "no credentials for it came in time, and the store was not asked"
+                    "no credentials for it arrived in time, so the request was not sent"
                 }
-                _ => "the store did not answer in time",
+                _ => "the store did not respond in time",
             };
             return LockError::new(unknown, format!("{what}: {why}"));
         };
-        let text = told(error);
-        let said = escape_line(&text, LONGEST_MESSAGE);
+        let text = summary(error);
+        let detail = escape_line(&text, MAX_MESSAGE_LEN);
         use object_store::Error as E;
         let (kind, message) = match error {
-            // The first try of the same request may have been what it ran into.
+            // The first attempt of the same request may have caused the refusal.
             E::Precondition { .. } | E::AlreadyExists { .. } | E::NotModified { .. }
                 if failure.ambiguous =>
             {
                 (
                     LockErrorKind::OutcomeUnknown,
-                    format!("{what}: refused after an answer that was none"),
+                    format!("{what}: refused after an earlier attempt without a response"),
                 )
             }
             E::Precondition { .. } | E::AlreadyExists { .. }
                 if LASTING.iter().any(|code| text.starts_with(code)) =>
             {
-                (LockErrorKind::Misconfigured, format!("{what}: {said}"))
+                (LockErrorKind::Misconfigured, format!("{what}: {detail}"))
             }
             E::Precondition { .. } | E::AlreadyExists { .. } | E::NotModified { .. } => {
-                (LockErrorKind::Conflict, format!("{what}: it was written by somebody else"))
+                (LockErrorKind::Conflict, format!("{what}: it was written by another client"))
             }
             E::NotFound { .. } => (
                 LockErrorKind::Misconfigured,
-                format!("{what}: make the bucket, or name another: {said}"),
+                format!("{what}: create the bucket, or use another: {detail}"),
             ),
             E::PermissionDenied { .. } if UNRECOGNIZED.iter().any(|words| text.contains(words)) => {
                 (
                     LockErrorKind::Denied,
-                    format!("{what}: the store does not accept the credentials: {said}"),
+                    format!("{what}: the store does not accept the credentials: {detail}"),
                 )
             }
             E::PermissionDenied { .. } => (
                 LockErrorKind::Denied,
-                format!("{what}: the right to {doing} it is missing: {said}"),
+                format!("{what}: the right to {doing} it is missing: {detail}"),
             ),
             E::Unauthenticated { .. } => (
                 LockErrorKind::Denied,
-                format!("{what}: the store does not accept the credentials: {said}"),
+                format!("{what}: the store does not accept the credentials: {detail}"),
             ),
             _ => match failure.outcome.status {
                 Some(429) => (
                     if failure.ambiguous { unknown } else { LockErrorKind::Unavailable },
-                    format!("{what}: the store is asked too often: {said}"),
+                    format!("{what}: too many requests to the store: {detail}"),
                 ),
-                Some(503) => (unknown, format!("{what}: the store is too busy: {said}")),
-                Some(408 | 500 | 502..) => (unknown, format!("{what}: the store failed: {said}")),
+                Some(503) => (unknown, format!("{what}: the store is too busy: {detail}")),
+                Some(408 | 500 | 502..) => (unknown, format!("{what}: the store failed: {detail}")),
                 Some(401 | 403) => (
                     LockErrorKind::Denied,
-                    format!("{what}: the store refuses the credentials, or a right: {said}"),
+                    format!("{what}: the store refuses the credentials, or a right: {detail}"),
                 ),
-                Some(300..) => (LockErrorKind::Misconfigured, format!("{what}: {said}")),
+                Some(300..) => (LockErrorKind::Misconfigured, format!("{what}: {detail}")),
                 None if reached == Reached::InClear => {
-                    (LockErrorKind::Misconfigured, format!("{what}: it was not sent: {said}"))
+                    (LockErrorKind::Misconfigured, format!("{what}: it was not sent: {detail}"))
                 }
                 None if reached == Reached::Nowhere => (
                     unknown,
                     format!(
-                        "{what}: there are no credentials for it, and the store was not asked: {said}"
+                        "{what}: there are no credentials for it, so the request was not sent: {detail}"
                     ),
                 ),
-                _ => (unknown, format!("{what}: no answer of the store: {said}")),
+                _ => (unknown, format!("{what}: no response from the store: {detail}")),
             },
         };
         LockError::new(kind, message)
     }
 }
 
-/// The HTTP status that an error tells of, as object_store words it.
+/// Returns the HTTP status in the text of an error of object_store.
 fn status_in(error: &object_store::Error) -> Option<u16> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -307,12 +311,12 @@ fn status_in(error: &object_store::Error) -> Option<u16> {
 }
 
 impl StoreFailure {
-    /// Whether the object is not there, rather than the bucket.
+    /// Whether the object does not exist, rather than the bucket.
     fn is_missing_object(&self) -> bool {
         let missing_bucket = |error: &object_store::Error| {
-            // All of an error's text has the object's name too, which may be any.
+            // The complete text of an error also contains the object's name, which is arbitrary.
             let text = error.to_string();
-            let text = if text.contains("<Code>") { told(error) } else { text };
+            let text = if text.contains("<Code>") { summary(error) } else { text };
             ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"]
                 .iter()
                 .any(|code| text.contains(code))
@@ -324,9 +328,9 @@ impl StoreFailure {
     }
 }
 
-/// What a store has said, in one line. Only its code and its message: the rest may repeat what signs a request, and the
-/// address may hold a signature too.
-fn told(error: &object_store::Error) -> String {
+/// Returns a store's message in one line. It contains the code and the message only: the rest may
+/// repeat what signs a request, and the address may contain a signature.
+fn summary(error: &object_store::Error) -> String {
     let text = error.to_string();
     let between = |open: &str, close: &str| {
         let (_, rest) = text.split_once(open)?;
@@ -346,7 +350,7 @@ fn told(error: &object_store::Error) -> String {
     }
 }
 
-/// The innermost cause.
+/// Returns the innermost cause.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

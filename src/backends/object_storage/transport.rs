@@ -1,4 +1,4 @@
-//! How requests reach the store: HTTP with rustls, and note of what became of each.
+//! The transport to the store: HTTP with rustls, and a record of each request's outcome.
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +21,7 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions, Extensions};
 use rustls::crypto::ring;
 
-/// What became of one request, for whoever put it into the request's extensions.
+/// The outcome of one request, for the caller that puts it into the request's extensions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exchange(Arc<Mutex<Outcome>>);
 
@@ -30,26 +30,26 @@ pub(super) struct Exchange(Arc<Mutex<Outcome>>);
 pub(super) struct Outcome {
     pub(super) reached: Reached,
     pub(super) status: Option<u16>,
-    /// For how long the store wants to be left alone.
+    /// How long the store asks clients to wait.
     pub(super) retry_after: Option<Duration>,
 }
 
-/// How far a request came.
+/// How far a request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Reached {
-    /// It was never made: credentials for it are asked for first.
+    /// The request was never sent: its credentials are requested first.
     #[default]
     Nowhere,
-    /// It was not sent, as it would have gone in clear.
+    /// The request was not sent, as it would have been sent in clear.
     InClear,
-    /// There was no connection for it.
+    /// There was no connection for the request.
     NoConnection,
-    /// The store may have seen it.
+    /// The store may have received the request.
     Store,
 }
 
 impl Exchange {
-    /// Extensions of a request whose outcome is wanted.
+    /// Returns the extensions for a request whose outcome is recorded.
     pub(super) fn extensions(&self) -> Extensions {
         let mut extensions = Extensions::new();
         extensions.insert(self.clone());
@@ -65,15 +65,16 @@ impl Exchange {
     }
 }
 
-/// Makes clients. Of `ClientOptions` only `allow_http` is used, which those for the metadata of a cloud's machines have.
+/// Creates HTTP clients. Of `ClientOptions`, only `allow_http` is used, which the clients for a
+/// cloud machine's metadata set.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connector {
-    /// Whether requests may go in clear, whatever the options say.
+    /// Whether requests may be sent in clear, whatever the options state.
     allow_http: Arc<AtomicBool>,
 }
 
 impl Connector {
-    /// From now on requests may go in clear.
+    /// Allows all following requests to be sent in clear.
     pub(super) fn allow_http(&self) {
         self.allow_http.store(true, Ordering::Relaxed);
     }
@@ -90,15 +91,15 @@ impl HttpConnector for Connector {
             .https_or_http()
             .enable_http1()
             .build();
-        // A request that was never put on the wire, since its connection had been closed, is sent on another one; nothing
-        // else is ever sent twice.
+        // A request that was never put on the wire, since its connection had been closed, is sent
+        // on another connection. Nothing else is ever sent twice.
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .pool_timer(TokioTimer::new())
             .build(tls);
-        let told = options.get_config_value(&ClientConfigKey::AllowHttp).unwrap_or_default();
-        // As object_store reads it.
-        let allow_http = match &*told.to_ascii_lowercase() {
+        let value = options.get_config_value(&ClientConfigKey::AllowHttp).unwrap_or_default();
+        // Parses the value like object_store.
+        let allow_http = match &*value.to_ascii_lowercase() {
             "1" | "true" | "on" | "yes" | "y" => Arc::new(AtomicBool::new(true)),
             _ => Arc::clone(&self.allow_http),
         };
@@ -111,7 +112,7 @@ struct Transport {
     allow_http: Arc<AtomicBool>,
 }
 
-/// Why a request was not sent.
+/// The reason why a request was not sent.
 #[derive(Debug)]
 struct InClear;
 

@@ -1,24 +1,24 @@
-//! For how long anybody must be waited for.
+//! How long to wait for a holder.
 
 use std::time::Duration;
 
 use crate::lock::{Content, Entry, Tombstone};
 
-/// The longest that anybody is waited for, whatever a foreign entry says: twice the longest lease that there is.
-const LONGEST_WAIT: Duration = Duration::from_secs(2 * 3600);
+/// The maximum wait, whatever a foreign entry states: twice the maximum lease of the protocol.
+const MAX_WAIT: Duration = Duration::from_secs(2 * 3600);
 
-/// What the terms of Go's campaigners are measured by.
+/// The bounds on the terms of Go's candidates.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VimeoTiming {
-    /// The longest lease, or term, of anybody in the election.
+    /// The maximum lease, or term, of all candidates in the election.
     pub(super) longest: Duration,
-    /// By how much wall clocks may differ.
+    /// The maximum difference of wall clocks.
     pub(super) skew: Duration,
 }
 
 impl VimeoTiming {
-    /// How long after it was written an entry of ours asks Go's campaigners to wait whose writer may lead for `life`, or has
-    /// something left to wait.
+    /// Returns how long after its write an entry of this library requires Go's candidates to wait, if
+    /// its writer may lead, or has to be waited for, for `life`.
     pub(super) fn expiry(self, life: Duration) -> Duration {
         match life {
             Duration::ZERO => Duration::ZERO,
@@ -26,13 +26,15 @@ impl VimeoTiming {
         }
     }
 
-    /// The same for an entry that names nobody: whoever was evicted may be one of theirs, and not know.
+    /// Returns the same for an entry without a holder: the evicted leader may be one of Go's, and
+    /// may not have noticed.
     pub(super) fn told_of_an_eviction(self) -> Duration {
         self.expiry(self.longest.saturating_mul(2))
     }
 
-    /// For how long must be waited for whoever is evicted, where it is longer than for anybody who is not known: for a campaigner
-    /// of Go's, or one of ours that waits for such a one.
+    /// Returns how long to wait for an evicted holder, if that is longer than the wait for an
+    /// unknown holder: it is for a candidate of Go's, or for one of this library that waits for
+    /// such a candidate.
     pub(super) fn left_of(self, evicted: &Content) -> Option<Duration> {
         let left = match evicted {
             Content::Held(entry) => entry.ttl,
@@ -42,19 +44,20 @@ impl VimeoTiming {
         Some(left).filter(|left| *left > self.longest)
     }
 
-    /// For how long a Go campaigner must be waited for, from when its entry was first seen. `said`: for how long it says so, by the
-    /// wall clock.
+    /// Returns how long to wait for a Go candidate from when its entry was first seen. `said`: the
+    /// wait that the entry states, by the wall clock.
     ///
-    /// Its term ends one term after it began to write, and its work goes by a context that is cancelled when a renewal
-    /// that hangs has timed out, which is up to another term later. How long its term is does not stand in the entry. So it is
-    /// taken for the longest that there may be; and where the entry's wall-clock time says that it ends later still, for that.
+    /// The candidate's term ends one term after it began to write. Its work uses a context that is
+    /// cancelled when a hanging renewal has timed out, up to another term later. The entry does not
+    /// contain the length of the term, so the maximum is assumed; if the entry's wall-clock time
+    /// states a later end, that one is used.
     pub(super) fn wait_for_go(self, said: Duration) -> Duration {
         let by_wall_clock = said.saturating_add(self.skew).saturating_add(self.longest);
-        self.longest.saturating_mul(2).max(by_wall_clock).min(LONGEST_WAIT)
+        self.longest.saturating_mul(2).max(by_wall_clock).min(MAX_WAIT)
     }
 
-    /// What is believed of a message that was put back in the place of later ones: that somebody holds the election. Whoever
-    /// has the mark in it may long be out of office.
+    /// Returns the meaning of a message that replaced later ones: another process holds the
+    /// election. The holder in its mark may have stopped leading long ago.
     pub(super) fn set_back(self, content: Content) -> Content {
         match content {
             Content::Held(entry) => {

@@ -1,4 +1,4 @@
-//! Describing a member of a group, and starting it.
+//! Configuration and start of a group member.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -22,25 +22,25 @@ use super::start_error::PeerStartError;
 use crate::time::clock::{BootClock, Clock};
 use crate::util::text::escape_line;
 
-/// Where democracy's members listen who say nothing else.
+/// The default address of democracy's members.
 const DEFAULT_BIND: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 12345));
-/// The shortest interval between hellos.
-const LEAST_INTERVAL: Duration = Duration::from_millis(10);
-/// The longest silence that may be allowed.
-const GREATEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// The least and the most bytes of a datagram.
-const PACKETS: std::ops::RangeInclusive<usize> = 128..=65_507;
-/// The least of a datagram that is signed.
-const LEAST_SIGNED: usize = 192;
-/// The most bytes of an identifier.
-const LONGEST_ID: usize = 256;
-/// The most bytes of a log line about who is spoken to.
-const LONGEST_WITH: usize = 512;
-/// The most bytes of a path that an error shows.
-const LONGEST_PATH: usize = 512;
+/// The minimum interval between hellos.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// The maximum timeout of a silent member.
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+/// The minimum and maximum size of a datagram in bytes.
+const PACKET_SIZES: std::ops::RangeInclusive<usize> = 128..=65_507;
+/// The minimum size of a signed datagram in bytes.
+const MIN_SIGNED_PACKET: usize = 192;
+/// The maximum length of an identifier in bytes.
+const MAX_ID_LEN: usize = 256;
+/// The maximum length in bytes of the log field that lists the peers.
+const MAX_PEERS_LEN: usize = 512;
+/// The maximum length in bytes of a path in an error.
+const MAX_PATH_LEN: usize = 512;
 
-/// How to take part in a group. Every duration counts on this member's own clock.
-#[must_use = "a member begins with start()"]
+/// Configuration of a group member. Every duration is measured on this member's own clock.
+#[must_use = "a member starts with start()"]
 pub struct PeerBuilder {
     bind: SocketAddr,
     sources: Vec<Box<dyn PeerSource>>,
@@ -53,7 +53,7 @@ pub struct PeerBuilder {
     timeout: Duration,
     channels: Vec<String>,
     max_packet: usize,
-    /// Never shown.
+    /// Never logged or displayed.
     keys: Vec<Vec<u8>>,
     key_files: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
@@ -80,111 +80,121 @@ impl PeerBuilder {
         }
     }
 
-    /// The address to listen on, which is logged at the start. Default: port 12345 of every address of this machine: give all
-    /// members a [key](Self::key), or name the address of a network of members only.
+    /// Sets the address to listen on, which is logged at the start. Default: port 12345 on every
+    /// address of this machine. With the default, give all members a [key](Self::key), or set an
+    /// address in a network of members only.
     pub fn bind(mut self, address: impl Into<SocketAddr>) -> Self {
         self.bind = address.into();
         self
     }
 
-    /// A peer's address. Once one peer is found, it is found by the peer too. May be called several times.
+    /// Adds the address of a peer. The peer learns this member's address from its messages. May be
+    /// called several times.
     pub fn peer(mut self, address: impl Into<SocketAddr>) -> Self {
         self.list.push(address.into());
         self
     }
 
-    /// A source of peers' addresses: a list, [`DnsSource`](super::DnsSource), or one's own. May be called several times.
+    /// Adds a source of peer addresses: a list, [`DnsSource`](super::DnsSource), or a custom
+    /// source. May be called several times.
     pub fn peers(mut self, source: impl PeerSource) -> Self {
         self.sources.push(Box::new(source));
         self
     }
 
-    /// Reaches all members at once at this multicast address, by the interface that has the address `interface`
-    /// (unspecified: the system's choice). Members reached so need no list.
+    /// Sends to all members at this multicast address, through the interface with the address
+    /// `interface` (unspecified: the system's choice). Members in the multicast group need no list.
     ///
-    /// democracy's own members hear it if their program calls `addMembership` on their socket.
+    /// democracy's own members receive multicast messages if their program calls `addMembership` on
+    /// their socket.
     pub fn multicast(mut self, group: SocketAddrV4, interface: Ipv4Addr) -> Self {
         self.multicast = Some(Multicast { group, interface });
         self
     }
 
-    /// Where others reach this member, where that is not what a peer sees, as behind a port that a container publishes.
-    /// Default: the address listened on; if that is every one of this machine, the one that a packet to the first peer
-    /// would come from.
+    /// Sets the address at which peers reach this member, if it differs from the address that a
+    /// peer sees, as behind a port that a container publishes. Default: the address listened on; if
+    /// that is unspecified, the source address of a packet to the first peer.
     pub fn advertise(mut self, address: impl Into<SocketAddr>) -> Self {
         self.advertised = Some(address.into());
         self
     }
 
-    /// What tells this member from others: at most 256 bytes, different from every other's. Default: drawn at random.
+    /// Sets the identifier of this member: at most 256 bytes, unique in the group. Default: random.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// The heaviest member is elected where there is a choice; who leads goes on when a heavier one comes. Finite, greater
-    /// than zero, different from every other's. Default: drawn at random.
+    /// Sets the weight. An election elects the heaviest member; the leader keeps leading when a
+    /// heavier member joins. Finite, greater than zero, unique in the group. Default: random.
     pub fn weight(mut self, weight: f64) -> Self {
         self.weight = Some(weight);
         self
     }
 
-    /// How often to say hello, at least every 10 ms. Default: each second.
+    /// Sets the interval between hellos, at least 10 ms. Default: 1 s.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// For how long a member may be silent before it is counted out: at least two intervals, at most 10 min. Default: 3 s.
+    /// Sets how long a member may be silent before it is removed: at least two intervals, at most
+    /// 10 min. Default: 3 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Subscribes to a channel from the start. At most 64, 256 bytes each.
+    /// Subscribes to a channel from the start. At most 64 channels of 256 bytes each.
     pub fn channel(mut self, channel: impl Into<String>) -> Self {
         self.channels.push(channel.into());
         self
     }
 
-    /// A secret that all members of the group share, of 16 to 1,024 random bytes. Members with a key sign every datagram (HMAC-SHA256),
-    /// and ignore those that are not signed by one of their keys. democracy's members cannot take part then. Default: none.
+    /// Adds a secret that all members of the group share, of 16 to 1,024 random bytes. Members with
+    /// a key sign every datagram (HMAC-SHA256), and ignore datagrams that none of their keys
+    /// signed. democracy's members then cannot take part. Default: none.
     ///
-    /// May be called up to eight times: the first key signs, all are accepted. To exchange a key, give all members the new one as
-    /// their second, then as their first, and then take the old one away, one member after the other each time.
+    /// May be called up to eight times: the first key signs, all keys are accepted. To rotate a
+    /// key, add the new key to all members as their second, then make it their first, then remove
+    /// the old key, one member at a time in each step.
     pub fn key(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.keys.push(secret.into());
         self
     }
 
-    /// The keys of a file, after those that were given before: one a line. It is read once, at the start.
+    /// Adds the keys of a file, one per line, after the keys added before. The file is read once,
+    /// at the start.
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key_files.push(path.into());
         self
     }
 
-    /// The longest datagram to send, in bytes: 128 to 65,507, at least 192 with a [key](Self::key). What is longer is sent in pieces.
-    /// Default: 508, which passes everywhere.
+    /// Sets the maximum size of a datagram in bytes: 128 to 65,507, at least 192 with a
+    /// [key](Self::key). A longer message is sent in chunks. Default: 508, which passes through
+    /// every network.
     pub fn max_packet(mut self, bytes: usize) -> Self {
         self.max_packet = bytes;
         self
     }
 
-    /// Another clock than [`BootClock`]: for tests.
+    /// Replaces [`BootClock`], for tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Checks everything, binds the sockets, and spawns the member on the current tokio runtime. Peers may be out of reach.
+    /// Checks the configuration, binds the sockets, and spawns the member on the current tokio
+    /// runtime. Peers may be unreachable.
     ///
     /// # Errors
-    /// [`PeerStartError`], which says what is wrong. Nothing has been started then.
+    /// [`PeerStartError`], which names the problem. Nothing has been started then.
     pub fn start(self) -> Result<Peer, PeerStartError> {
         self.start_with(|_, _| Ok(None))
     }
 
-    /// `seat`: what makes a member one of a quorum, from its identifier and its clock.
+    /// `seat` creates the voter of a quorum member from its identifier and its clock.
     pub(super) fn start_with(
         self,
         seat: impl FnOnce(&Arc<str>, &dyn Clock) -> Result<Option<VoterHost>, PeerStartError>,
@@ -223,7 +233,7 @@ impl PeerBuilder {
         let seen = || multicast.and_then(|group| Sockets::seen_from(bound, group));
         let group = Group::new(Settings {
             id: Arc::clone(&id),
-            // As large as democracy's, which are below the time in milliseconds.
+            // As large as democracy's weights, which are below the time in milliseconds.
             weight: self.weight.unwrap_or_else(|| fastrand::Rng::with_seed(seed).f64() * 1.8e12),
             interval: self.interval,
             timeout: self.timeout,
@@ -260,7 +270,7 @@ impl PeerBuilder {
             sources,
             finds_source: source.is_none(),
             timeout: self.timeout,
-            told: None,
+            published_version: None,
             seat,
             guard,
             sealed: None,
@@ -273,7 +283,7 @@ impl PeerBuilder {
         if let Some(id) = &self.id {
             let problem = match id {
                 id if id.is_empty() => Some("it is empty"),
-                id if id.len() > LONGEST_ID => Some("it is longer than 256 bytes"),
+                id if id.len() > MAX_ID_LEN => Some("it is longer than 256 bytes"),
                 id if id.chars().any(char::is_control) => Some("it has a control character"),
                 _ => None,
             };
@@ -284,16 +294,17 @@ impl PeerBuilder {
         if let Some(weight) = self.weight.filter(|weight| !weight.is_finite() || *weight <= 0.0) {
             return Err(PeerStartError::Weight { weight });
         }
-        if self.interval < LEAST_INTERVAL {
+        if self.interval < MIN_INTERVAL {
             return Err(PeerStartError::Interval { interval: self.interval });
         }
         let (timeout, least) = (self.timeout, self.interval.saturating_mul(2));
-        if timeout < least || timeout > GREATEST_TIMEOUT {
+        if timeout < least || timeout > MAX_TIMEOUT {
             return Err(PeerStartError::Timeout { timeout, least });
         }
         let signs = !self.keys.is_empty() || !self.key_files.is_empty();
-        let (bytes, least) = (self.max_packet, if signs { LEAST_SIGNED } else { *PACKETS.start() });
-        if !PACKETS.contains(&bytes) || bytes < least {
+        let (bytes, least) =
+            (self.max_packet, if signs { MIN_SIGNED_PACKET } else { *PACKET_SIZES.start() });
+        if !PACKET_SIZES.contains(&bytes) || bytes < least {
             return Err(PeerStartError::MaxPacket { bytes, least });
         }
         for channel in &self.channels {
@@ -309,13 +320,13 @@ impl PeerBuilder {
     }
 }
 
-/// Who is spoken to, for the log.
+/// The sources of peers, as a log field.
 fn with(sources: &[Box<dyn PeerSource>], multicast: Option<SocketAddr>) -> String {
     let sources = sources.iter().map(|source| format!("{source:?}"));
     let all = sources.chain(multicast.map(|group| group.to_string())).collect::<Vec<_>>();
     match all.is_empty() {
-        true => "whoever speaks first".to_owned(),
-        false => escape_line(&all.join(", "), LONGEST_WITH).into_owned(),
+        true => "peers that send first".to_owned(),
+        false => escape_line(&all.join(", "), MAX_PEERS_LEN).into_owned(),
     }
 }
 
@@ -324,7 +335,7 @@ impl PeerBuilder {
         let mut secrets = self.keys.clone();
         for path in &self.key_files {
             let of_file = read_file(path).map_err(|problem| {
-                let path = escape_line(&path.to_string_lossy(), LONGEST_PATH).into_owned();
+                let path = escape_line(&path.to_string_lossy(), MAX_PATH_LEN).into_owned();
                 PeerStartError::KeyFile { path, problem }
             });
             secrets.extend(of_file?);
@@ -346,7 +357,7 @@ impl fmt::Debug for PeerBuilder {
 }
 
 impl Peer {
-    /// Begins to describe a member.
+    /// Returns the default configuration of a member.
     pub fn builder() -> PeerBuilder {
         PeerBuilder::new()
     }

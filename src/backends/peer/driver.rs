@@ -1,4 +1,4 @@
-//! Runs one member on its sockets and a clock. It decides nothing.
+//! The task of one member: it connects the state machines to sockets and a clock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::protocol::{Action, Change, Event, Group};
 use super::quorum::{Voter, VoterAction, VoterEvent, VoterHost};
 use super::seal::{Guard, Opened, Reason, is_signed};
 use super::shared::{Input, Shared};
-use super::sockets::{LONGEST_DATAGRAM, Sockets, receive};
+use super::sockets::{MAX_DATAGRAM_LEN, Sockets, receive};
 use super::source::PeerSource;
 use crate::time::clock::Instant;
 use crate::time::timer::deadline_after;
 use crate::util::text::{error_chain, escape_line};
 
-/// How long to wait after a socket has failed.
+/// How long to wait after a socket error.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The most bytes of somebody else's name that a log line shows.
-const LONGEST_NAME_TOLD: usize = 128;
+/// The maximum length in bytes of another member's identifier in a log line.
+const MAX_LOGGED_ID_LEN: usize = 128;
 
-/// The most bytes of a source's error that are told.
-const LONGEST_ERROR: usize = 1024;
+/// The maximum length in bytes of a source's error in a log line.
+const MAX_ERROR_LEN: usize = 1024;
 
-/// What a source answered: which one, and its addresses or what is wrong.
+/// The result of a source: its index, and its addresses or the error.
 type Found = (usize, Result<Vec<SocketAddr>, String>);
 
 pub(super) struct Driver {
@@ -35,20 +35,20 @@ pub(super) struct Driver {
     pub sockets: Sockets,
     pub group: Group,
     pub sources: Vec<Box<dyn PeerSource>>,
-    /// Whether others are told the address that a peer would see.
+    /// Whether messages advertise the address that a peer sees.
     pub finds_source: bool,
     pub timeout: Duration,
-    /// The version of the group that handles see.
-    pub told: Option<u64>,
-    /// Where this member is one of a quorum.
+    /// The version of the group in the published status.
+    pub published_version: Option<u64>,
+    /// The voter, if this member is part of a quorum.
     pub seat: Option<VoterHost>,
-    /// Where members share a key.
+    /// The signer, if members share a key.
     pub guard: Option<Guard>,
-    /// The last datagram that was signed: it may go to several.
+    /// The last signed datagram, kept because it may go to several peers.
     pub sealed: Option<(Arc<[u8]>, Vec<u8>)>,
 }
 
-/// Says that the member has left, however its task ends.
+/// Publishes that the member has left, however its task ends.
 pub(super) struct Finish(pub Arc<Shared>);
 
 impl Drop for Finish {
@@ -66,14 +66,14 @@ impl Drop for Finish {
 impl Driver {
     pub async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let (finds, mut found) = mpsc::channel(1);
-        let mut finders = JoinSet::new(); // ends them when it is dropped
+        let mut finders = JoinSet::new(); // a drop aborts the tasks
         let sources = std::mem::take(&mut self.sources);
         let mut peers: Vec<Vec<SocketAddr>> = vec![Vec::new(); sources.len()];
         for (index, source) in sources.into_iter().enumerate() {
             finders.spawn(find(index, source, finds.clone()));
         }
         drop(finds);
-        let mut buffer = vec![0; LONGEST_DATAGRAM];
+        let mut buffer = vec![0; MAX_DATAGRAM_LEN];
         let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         self.handle(Event::Start);
         self.vote(VoterEvent::Start);
@@ -91,26 +91,26 @@ impl Driver {
             tokio::select! {
                 Some(input) = inputs.recv() => match input {
                     Input::Resign => self.handle(Event::Resign),
-                    Input::Subscribe(channel) => self.handle(Event::Subscribe(channel)),
+                    Input::SubscribeChannel(channel) => self.handle(Event::Subscribe(channel)),
                     Input::Publish(channel, data) => self.handle(Event::Publish(channel, data)),
                     Input::Send(event, data) => self.handle(Event::Send(event, data)),
-                    Input::Ask { name, operation, timeout, answer } => {
+                    Input::Request { name, operation, timeout, answer } => {
                         if let Some(seat) = &mut self.seat {
-                            let ticket = seat.wait(answer);
+                            let ticket = seat.register(answer);
                             self.vote(VoterEvent::Propose { ticket, name, operation, timeout });
                         }
                     }
-                    Input::Concede(name, notice) => {
+                    Input::NotifyStepDown(name, notice) => {
                         self.vote(VoterEvent::Concede(name, notice));
                     }
-                    Input::Listen { id, name, sink } => {
+                    Input::Subscribe { id, name, sink } => {
                         if let Some(seat) = &mut self.seat {
-                            seat.listen(id, name, sink);
+                            seat.subscribe(id, name, sink);
                         }
                     }
                     Input::Unsubscribe(id) => {
                         if let Some(seat) = &mut self.seat {
-                            seat.deafen(id);
+                            seat.unsubscribe(id);
                         }
                     }
                     Input::Stop => {
@@ -124,7 +124,7 @@ impl Driver {
                         self.receive(from, multicast, bytes).await;
                     }
                     Err(error) => {
-                        debug!(%error, "a datagram was not received");
+                        debug!(%error, "receiving a datagram failed");
                         tokio::time::sleep(PAUSE).await;
                     }
                 },
@@ -138,8 +138,8 @@ impl Driver {
                         self.handle(Event::Peers(peers));
                     }
                     Err(problem) => {
-                        warn!(%problem, "the group's peers are not known");
-                        self.shared().tell(Change::DiscoveryFailed(problem.into()));
+                        warn!(%problem, "finding peers failed");
+                        self.shared().publish(Change::DiscoveryFailed(problem.into()));
                     }
                 },
                 () = sleep.as_mut(), if wake.is_some() => {
@@ -158,7 +158,8 @@ impl Driver {
         self.shared().clock.now()
     }
 
-    /// Where a peer sees this member, which is bound to every address of this machine.
+    /// Finds the address at which a peer sees this member, if the member is bound to every address
+    /// of this machine.
     fn find_source(&mut self, peers: &[SocketAddr]) {
         if self.finds_source {
             let bound = self.shared().bound;
@@ -174,8 +175,8 @@ impl Driver {
         self.group.handle(now, event);
         let until = if self.group.leads() { (now + self.timeout).as_nanos() } else { 0 };
         self.shared().leads_until_ns.store(until, Ordering::Release);
-        if self.told != Some(self.group.version()) {
-            self.told = Some(self.group.version());
+        if self.published_version != Some(self.group.version()) {
+            self.published_version = Some(self.group.version());
             self.shared().status.send_modify(|status| {
                 status.leader = self.group.leader();
                 status.members = self.group.members();
@@ -183,7 +184,7 @@ impl Driver {
         }
     }
 
-    /// Passes on to the voter what is its own, and does what it wants done.
+    /// Passes an event to the voter, and performs the voter's actions.
     fn vote(&mut self, event: VoterEvent<'_>) {
         let now = self.now();
         let Some(seat) = &mut self.seat else { return };
@@ -192,11 +193,11 @@ impl Driver {
             match action {
                 VoterAction::Send { to, said } => {
                     let event = Voter::EVENT.to_owned();
-                    let say = match to {
+                    let send = match to {
                         Some(to) => Event::SendTo(to, event, said),
                         None => Event::Send(event, said),
                     };
-                    self.group.handle(now, say);
+                    self.group.handle(now, send);
                 }
                 VoterAction::Answer { ticket, answer } => seat.answer(ticket, answer),
                 VoterAction::Hint { name, hint } => seat.hint(&name, &hint),
@@ -215,17 +216,17 @@ impl Driver {
                 Action::Send { to, bytes } => {
                     self.send(to, bytes).await;
                 }
-                Action::Tell(change) => self.tell(change),
+                Action::Tell(change) => self.report(change),
             }
         }
     }
 
-    /// Takes in a datagram, if it is to be believed.
+    /// Handles a datagram if its signature is accepted.
     async fn receive(&mut self, from: SocketAddr, multicast: bool, bytes: &[u8]) {
         let now = self.now();
         let Some(guard) = &mut self.guard else {
             if is_signed(bytes) {
-                debug!(%from, "a datagram is signed, and this member has no key");
+                debug!(%from, "signed datagram received without a key");
             }
             return self.handle(Event::Datagram { from, multicast, bytes });
         };
@@ -235,7 +236,7 @@ impl Driver {
                 if unheard {
                     self.handle(Event::Unheard);
                 }
-                self.put(from, &bytes).await;
+                self.send_datagram(from, &bytes).await;
             }
             Opened::Nothing => {}
             Opened::Refused(reason) => {
@@ -243,55 +244,55 @@ impl Driver {
                 self.shared().refusals.count(reason);
                 match reason {
                     Reason::Unsigned if logs => {
-                        warn!(%from, "datagrams without a signature are ignored");
+                        warn!(%from, "ignoring datagrams without a signature");
                     }
                     Reason::Forged if logs => {
-                        warn!(%from, "datagrams signed by another key are ignored");
+                        warn!(%from, "ignoring datagrams signed by another key");
                     }
-                    _ => debug!(%from, ?reason, "a datagram was ignored"),
+                    _ => debug!(%from, ?reason, "datagram ignored"),
                 }
             }
         }
     }
 
     async fn send(&mut self, to: SocketAddr, bytes: Arc<[u8]>) {
-        let Some(guard) = &mut self.guard else { return self.put(to, &bytes).await };
+        let Some(guard) = &mut self.guard else { return self.send_datagram(to, &bytes).await };
         let sealed = match self.sealed.take() {
             Some((of, sealed)) if Arc::ptr_eq(&of, &bytes) => sealed,
             _ => guard.seal(&bytes),
         };
-        self.put(to, &sealed).await;
+        self.send_datagram(to, &sealed).await;
         self.sealed = Some((bytes, sealed));
     }
 
-    async fn put(&self, to: SocketAddr, bytes: &[u8]) {
+    async fn send_datagram(&self, to: SocketAddr, bytes: &[u8]) {
         if let Err(error) = self.sockets.main.send_to(bytes, to).await {
-            debug!(%to, %error, "a datagram was not sent");
+            debug!(%to, %error, "sending a datagram failed");
         }
     }
 
-    fn tell(&self, change: Change) {
-        let name = |id: &str| escape_line(id, LONGEST_NAME_TOLD).into_owned();
+    fn report(&self, change: Change) {
+        let name = |id: &str| escape_line(id, MAX_LOGGED_ID_LEN).into_owned();
         match &change {
-            Change::Elected => info!("elected: this member leads"),
-            Change::Resigned => info!("resigned: this member leads no more"),
+            Change::Elected => info!("became leader"),
+            Change::Resigned => info!("lost leadership"),
             Change::Leader(Some(leader)) if !leader.is_me => {
-                info!(leader = name(&leader.id), "somebody leads");
+                info!(leader = name(&leader.id), "observed leader");
             }
-            Change::Added(member) => debug!(member = name(&member.id), "a member was found"),
-            Change::Removed(member) => debug!(member = name(&member.id), "a member is gone"),
+            Change::Added(member) => debug!(member = name(&member.id), "member added"),
+            Change::Removed(member) => debug!(member = name(&member.id), "member removed"),
             _ => {}
         }
-        self.shared().tell(change);
+        self.shared().publish(change);
     }
 }
 
-/// Asks a source for addresses again and again.
+/// Queries a source for addresses periodically.
 async fn find(index: usize, source: Box<dyn PeerSource>, finds: mpsc::Sender<Found>) {
     loop {
         let answer = source.addresses().await;
         let answer =
-            answer.map_err(|error| escape_line(&error_chain(&error), LONGEST_ERROR).into_owned());
+            answer.map_err(|error| escape_line(&error_chain(&error), MAX_ERROR_LEN).into_owned());
         if finds.send((index, answer)).await.is_err() {
             return;
         }

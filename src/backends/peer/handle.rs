@@ -1,4 +1,4 @@
-//! Holding a part in a group.
+//! The handle of a group member.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use super::protocol::{Change, Member, check_event};
 use super::seal::RefusedDatagrams;
 use super::shared::{Input, Shared};
 
-/// A member of a group: a cheap handle on a task that takes part by itself.
+/// A member of a group: a cheap handle to the member's task.
 ///
-/// It may believe that it leads while another member does, as the [module](super) says: nothing here ends by a deadline,
-/// and there is no token.
+/// A member may believe that it leads while another member does, as the [module](super)
+/// documentation explains: leadership has no deadline and no token here.
 ///
-/// Clones share the member. When the last one is dropped, it leaves by itself as by [`stop`](Self::stop), without anybody
-/// waiting for it.
+/// Clones share the member. When the last handle is dropped, the member leaves as with
+/// [`stop`](Self::stop); the drop does not wait for it.
 #[derive(Clone)]
 #[must_use = "dropping the last handle leaves the group"]
 pub struct Peer(Arc<Handle>);
@@ -28,7 +28,7 @@ struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.ask(Input::Stop);
+        self.0.send(Input::Stop);
     }
 }
 
@@ -41,38 +41,41 @@ impl Peer {
         &(self.0).0
     }
 
-    /// What tells this member from others.
+    /// Returns the identifier of this member.
     pub fn id(&self) -> &str {
         &self.shared().id
     }
 
-    /// The address on which it listens.
+    /// Returns the address on which the member listens.
     pub fn local_address(&self) -> SocketAddr {
         self.shared().bound
     }
 
-    /// Whether this member believes that it leads. Others may believe so of themselves, as in another partition. False where
-    /// its task has been held up for longer than the timeout.
+    /// Returns whether this member believes that it leads. Another member may believe the same of
+    /// itself, as in another partition. Returns false if this member's task was blocked for longer
+    /// than the timeout.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
     }
 
-    /// Who leads, as far as this member knows; `None`: nobody.
+    /// Returns the leader known to this member; `None`: no leader is known.
     pub fn leader(&self) -> Option<Member> {
         self.shared().status.borrow().leader.clone()
     }
 
-    /// This member and all others that it hears, by their identifiers.
+    /// Returns this member and all members that it receives messages from, by identifier.
     pub fn members(&self) -> Vec<Member> {
         self.shared().status.borrow().members.clone()
     }
 
-    /// How many datagrams it has ignored since its start, as they were not signed by a [key](super::PeerBuilder::key) of this member's.
+    /// Returns how many datagrams the member has ignored since its start because none of its
+    /// [keys](super::PeerBuilder::key) signed them.
     pub fn refused_datagrams(&self) -> RefusedDatagrams {
         self.shared().refusals.counted()
     }
 
-    /// Every change from now on, oldest first. It ends when the member has left.
+    /// Returns a stream of every change from now on, oldest first. The stream ends when the member
+    /// has left.
     pub fn changes(&self) -> Changes {
         let receiver = self.shared().changes.subscribe();
         let status = self.shared().status.subscribe();
@@ -90,46 +93,49 @@ impl Peer {
         }))
     }
 
-    /// Gives up the lead, if this member believes that it leads. The group elects again, and may elect this member again
-    /// if it is still the heaviest: to hand over for good, [`stop`](Self::stop).
+    /// Resigns if this member believes that it leads. The group elects again, and may elect this
+    /// member again if it is still the heaviest: use [`stop`](Self::stop) to hand over for good.
     pub fn resign(&self) {
-        self.shared().ask(Input::Resign);
+        self.shared().send(Input::Resign);
     }
 
-    /// Subscribes to a channel: what others publish there comes as [`Change::Message`].
+    /// Subscribes to a channel: messages that other members publish there arrive as
+    /// [`Change::Message`].
     ///
     /// # Errors
-    /// [`EventError`] where it cannot be the name of one.
+    /// [`EventError`] if `channel` is not a valid name.
     pub fn subscribe(&self, channel: impl Into<String>) -> Result<(), EventError> {
-        self.shared().ask(Input::Subscribe(checked(channel.into())?));
+        self.shared().send(Input::SubscribeChannel(checked(channel.into())?));
         Ok(())
     }
 
-    /// Sends `data` to those who subscribe to the channel. It may be lost, or come twice.
+    /// Sends `data` to the subscribers of the channel. A message may be lost or duplicated.
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
     pub fn publish(&self, channel: impl Into<String>, data: Value) -> Result<(), EventError> {
-        self.shared().ask(Input::Publish(checked(channel.into())?, data));
+        self.shared().send(Input::Publish(checked(channel.into())?, data));
         Ok(())
     }
 
-    /// Sends `data` to all members, as an event of this name. It may be lost, or come twice.
+    /// Sends `data` to all members, as an event of this name. A message may be lost or duplicated.
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
     pub fn send(&self, event: impl Into<String>, data: Value) -> Result<(), EventError> {
-        self.shared().ask(Input::Send(checked(event.into())?, data));
+        self.shared().send(Input::Send(checked(event.into())?, data));
         Ok(())
     }
 
-    /// Leaves: gives up the lead, says goodbye so that the others elect at once, and ends the task.
+    /// Leaves the group: resigns, sends a goodbye so that the others elect at once, and ends the
+    /// task.
     ///
-    /// It goes on if the returned future is dropped.
+    /// The member leaves even if the returned future is dropped.
     pub async fn stop(&self) {
-        self.shared().ask(Input::Stop);
+        self.shared().send(Input::Stop);
         let mut status = self.shared().status.subscribe();
-        let _ = status.wait_for(|status| status.finished).await; // an error means that it is gone
+        // An error means that the task has ended.
+        let _ = status.wait_for(|status| status.finished).await;
     }
 }
 
@@ -147,10 +153,10 @@ fn checked(event: String) -> Result<String, EventError> {
     check_event(&event).map(|()| event).map_err(EventError)
 }
 
-/// A name that no channel and no event can have.
+/// The error of an invalid channel or event name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("this cannot be the name of a channel or an event: {0}")]
+#[error("invalid name of a channel or an event: {0}")]
 pub struct EventError(&'static str);
 
-/// A stream of [`Change`]s; it ends when the member has left.
+/// A stream of [`Change`]s that ends when the member has left.
 pub type Changes = crate::util::changes::Changes<Change>;

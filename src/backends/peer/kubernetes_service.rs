@@ -1,4 +1,4 @@
-//! Peers behind a Service of Kubernetes.
+//! Discovery of peers behind a Kubernetes Service.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use serde_json::Value;
 use super::source::{PeerSource, REFRESH, SourceError};
 use crate::backends::kubernetes::Cluster;
 
-/// How long to wait for the API server.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pods of a Service, by its EndpointSlices, whether they are ready or not: one that only waits to lead may well not be.
+/// The pods of a Service, read from its EndpointSlices. Pods that are not ready are included,
+/// because a pod that waits to lead may not be ready.
 ///
-/// Takes the right to `list` `endpointslices` of `discovery.k8s.io`. A headless Service with `publishNotReadyAddresses` can be
-/// asked by [`DnsSource`](super::DnsSource) instead, without any right.
+/// Requires the permission to `list` `endpointslices` of `discovery.k8s.io`. For a headless Service
+/// with `publishNotReadyAddresses`, [`DnsSource`](super::DnsSource) works without any permission.
 #[derive(Clone)]
 pub struct KubernetesService {
     client: Client,
@@ -28,7 +29,7 @@ pub struct KubernetesService {
 }
 
 impl KubernetesService {
-    /// The peers are at `port` of the pods of the Service `name` in the cluster's namespace.
+    /// Creates a source of the pods of the Service `name` in the cluster's namespace, at `port`.
     pub fn new(cluster: &Cluster, name: impl Into<String>, port: u16) -> Self {
         Self {
             client: cluster.client().clone(),
@@ -39,7 +40,7 @@ impl KubernetesService {
         }
     }
 
-    /// How long to wait before asking again. Default: 10 s.
+    /// Sets how long to wait before the next request. Default: 10 s.
     pub fn refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
@@ -55,14 +56,18 @@ impl KubernetesService {
             !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
         if !plain(name) || !plain(namespace) {
-            return Err(failed("letters, digits and hyphens make the name of a Service".into()));
+            return Err(failed(
+                "the name of a Service consists of letters, digits and hyphens".into(),
+            ));
         }
         let path = format!(
             "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{name}"
         );
         let request = http::Request::get(path).body(Vec::new()).map_err(|e| failed(e.into()))?;
-        let listed = tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await;
-        let listed = listed.map_err(|_| failed(format!("no answer in {PATIENCE:?}").into()))?;
+        let listed =
+            tokio::time::timeout(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await;
+        let listed =
+            listed.map_err(|_| failed(format!("no response within {REQUEST_TIMEOUT:?}").into()))?;
         Ok(addresses(&listed.map_err(|error| failed(error.into()))?, self.port))
     }
 }
@@ -87,7 +92,7 @@ impl std::fmt::Debug for KubernetesService {
     }
 }
 
-/// Of those that do not end. democracy speaks IPv4 only.
+/// Returns the addresses of pods that are not terminating. democracy speaks IPv4 only.
 fn addresses(slices: &Value, port: u16) -> Vec<SocketAddr> {
     let array =
         |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_that_end_and_what_is_no_address_are_left_out() {
+    fn terminating_pods_and_invalid_addresses_are_skipped() {
         let slices = json!({ "items": [
             { "addressType": "IPv4", "endpoints": [
                 { "addresses": ["10.0.0.1"], "conditions": { "ready": false } },

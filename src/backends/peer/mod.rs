@@ -1,12 +1,12 @@
-//! A group of peers that elect a leader among themselves, without any server.
+//! A group of peers that elect a leader among themselves, without a server.
 //!
-//! **It promises that there is a leader, not that there is only one**: two partitions have two leaders, and so has a group for a
-//! moment after a message was lost. So a [`Peer`] gives no token and no [`Leadership`](crate::Leadership), and its
-//! `is_leader` is a belief.
+//! **A group guarantees that there is a leader, not that there is only one**: two partitions have
+//! two leaders, and after a lost message a group has two leaders for a moment. So a [`Peer`] has no
+//! token and no [`Leadership`](crate::Leadership), and its `is_leader` is only a belief.
 //!
-//! The protocol is that of democracy 3.1 for Node.js, on UDP, and members of both stand in one group: each says hello each
-//! second, one that is silent for 3 s is counted out, and the heaviest of those that are left leads when there is no
-//! leader.
+//! The protocol is that of democracy 3.1 for Node.js, on UDP, and members of both form one group:
+//! each member sends a hello each second, a member that is silent for 3 s is removed, and without a
+//! leader the heaviest remaining member is elected.
 //!
 //! ```no_run
 //! use incumbent::peer::{Change, Peer};
@@ -21,7 +21,7 @@
 //! while let Some(change) = changes.next().await {
 //!     match change {
 //!         Change::Elected => println!("this member leads"),
-//!         Change::Resigned => println!("it leads no more"),
+//!         Change::Resigned => println!("this member lost the leadership"),
 //!         _ => {}
 //!     }
 //! }
@@ -29,9 +29,10 @@
 //! # }
 //! ```
 //!
-//! # Who can speak
-//! Without a [key](PeerBuilder::key) messages are not signed: whoever can send to a member's port can elect and depose. Keep the port
-//! to a network of members only, or give all members a key. Messages are never encrypted.
+//! # Security
+//! Without a [key](PeerBuilder::key) messages are not signed: any process that can send to a
+//! member's port can elect and remove leaders. Restrict the port to a network of members, or give
+//! all members a key. Messages are never encrypted.
 
 mod builder;
 mod driver;

@@ -17,7 +17,8 @@ use crate::lock::{
     StepDownNotice, Subscription, Write,
 };
 
-/// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the group.
+/// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the
+/// group.
 #[derive(Clone)]
 pub struct QuorumLock {
     peer: Peer,
@@ -29,17 +30,17 @@ impl QuorumLock {
         Self { peer, lease }
     }
 
-    async fn ask(
+    async fn request(
         &self,
         name: &str,
         operation: Operation,
         timeout: Duration,
     ) -> Result<Outcome, LockError> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, response) = oneshot::channel();
         let changes = !matches!(operation, Operation::Read | Operation::Names);
-        let ask = Input::Ask { name: name.into(), operation, timeout, answer };
-        self.peer.shared().ask(ask);
-        match answered.await {
+        let input = Input::Request { name: name.into(), operation, timeout, answer };
+        self.peer.shared().send(input);
+        match response.await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(refusal)) => Err(LockError::new(refusal.kind, refusal.message)),
             Err(_) => {
@@ -79,7 +80,7 @@ impl Lock for QuorumLock {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Reading, LockError>> {
         async move {
-            match self.ask(name, Operation::Read, timeout).await? {
+            match self.request(name, Operation::Read, timeout).await? {
                 Outcome::Read(reading) => Ok(reading),
                 done => Err(unexpected(&done)),
             }
@@ -93,10 +94,11 @@ impl Lock for QuorumLock {
         write: Write,
     ) -> BoxFuture<'a, Result<Revision, LockError>> {
         async move {
-            // It may ask to be kept for longer than the longest lease, while it waits for others. It is not: whoever finds
-            // nothing knows that nobody has written for a lease, so whoever had a right to lead before has none.
+            // A candidate may request a longer `ttl` than the maximum lease while it waits for
+            // others. The `ttl` has no effect here: an empty register proves that nothing was
+            // written for a lease, so no earlier leadership is still valid.
             let timeout = write.timeout;
-            match self.ask(name, Operation::Write(write), timeout).await? {
+            match self.request(name, Operation::Write(write), timeout).await? {
                 Outcome::Written(revision) => Ok(revision),
                 done => Err(unexpected(&done)),
             }
@@ -111,16 +113,17 @@ impl Lock for QuorumLock {
     ) -> BoxFuture<'a, Result<(), LockError>> {
         async move {
             let timeout = release.timeout;
-            self.ask(name, Operation::Release(release), timeout).await.map(|_| ())
+            self.request(name, Operation::Release(release), timeout).await.map(|_| ())
         }
         .boxed()
     }
 
-    /// Those of which this member has heard within two leases. It waits for up to `timeout` until it has been in its group for
-    /// a lease, within which every leader tells of itself.
+    /// Returns the elections that this member received messages about within two leases. Waits for
+    /// up to `timeout` until the member has been in its group for a lease, because every leader is
+    /// announced within a lease.
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         async move {
-            match self.ask("", Operation::Names, timeout).await? {
+            match self.request("", Operation::Names, timeout).await? {
                 Outcome::Names(names) => Ok(names),
                 done => Err(unexpected(&done)),
             }
@@ -135,7 +138,7 @@ impl Lock for QuorumLock {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<(), LockError>> {
         let evict = Operation::Evict(Some(expected));
-        async move { self.ask(name, evict, timeout).await.map(|_| ()) }.boxed()
+        async move { self.request(name, evict, timeout).await.map(|_| ()) }.boxed()
     }
 
     fn notify_step_down<'a>(
@@ -143,7 +146,7 @@ impl Lock for QuorumLock {
         name: &'a str,
         notice: StepDownNotice,
     ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.peer.shared().ask(Input::Concede(name.into(), notice));
+        self.peer.shared().send(Input::NotifyStepDown(name.into(), notice));
         std::future::ready(Ok(())).boxed()
     }
 
@@ -151,27 +154,27 @@ impl Lock for QuorumLock {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(self.peer.shared());
-        shared.ask(Input::Listen { id, name: name.into(), sink });
-        Subscription::new(Listening { id, shared })
+        shared.send(Input::Subscribe { id, name: name.into(), sink });
+        Subscription::new(SubscriptionGuard { id, shared })
     }
 }
 
 fn unexpected(done: &Outcome) -> LockError {
     LockError::new(
         LockErrorKind::OutcomeUnknown,
-        format!("the quorum answered another request: {done:?}"),
+        format!("the quorum returned the response of another request: {done:?}"),
     )
 }
 
-/// Held by a subscription; its drop ends the hints.
-struct Listening {
+/// The guard of a subscription; its drop ends the hints.
+struct SubscriptionGuard {
     id: u64,
     shared: Arc<Shared>,
 }
 
-impl Drop for Listening {
+impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
-        self.shared.ask(Input::Unsubscribe(self.id));
+        self.shared.send(Input::Unsubscribe(self.id));
     }
 }
 

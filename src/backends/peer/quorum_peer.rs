@@ -1,4 +1,4 @@
-//! A member that is one of a quorum.
+//! A member of a group that is a voter of a quorum.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use crate::backends::peer::start_error::PeerStartError;
 use crate::protocol::{MAX_LEASE, MIN_LEASE};
 use crate::time::clock::Clock;
 
-/// The longest lease of a quorum that is told nothing else.
+/// The default maximum lease of a quorum.
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
-/// How many voters a quorum may have.
+/// The allowed numbers of voters.
 const SIZES: std::ops::RangeInclusive<u32> = 2..=31;
 
-/// How to be one of a quorum.
+/// Configuration of a quorum member.
 #[derive(Debug)]
-#[must_use = "a member begins with start()"]
+#[must_use = "a member starts with start()"]
 pub struct QuorumBuilder {
     member: PeerBuilder,
     size: u32,
@@ -35,8 +35,8 @@ pub struct QuorumBuilder {
 }
 
 impl PeerBuilder {
-    /// Makes this member one of a quorum of `size` voters, whose lock promises exclusion: see [`quorum`](super::quorum).
-    /// Democracy's own members do not vote.
+    /// Makes this member one of a quorum of `size` voters, whose lock guarantees exclusion: see
+    /// [`quorum`](super::quorum). democracy's own members do not vote.
     pub fn quorum(self, size: u32) -> QuorumBuilder {
         QuorumBuilder::new(self, size)
     }
@@ -47,49 +47,52 @@ impl QuorumBuilder {
         Self { member, size, lease: DEFAULT_LEASE, voters: None, votes: true }
     }
 
-    /// The longest lease that a campaigner may hold, and their default: 1 s to 1 h, the same for all members. For one and a
-    /// half of it a member does not vote after its start. Default: 15 s.
+    /// Sets the maximum lease of candidates, which is also their default: 1 s to 1 h, the same for
+    /// all members. A member does not vote for one and a half leases after its start. Default: 15
+    /// s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Who votes, by their [identifiers](PeerBuilder::id): as many as the quorum's size, the same for all members. Default:
-    /// whoever was started with the same size and lease.
+    /// Sets the voters by their [identifiers](PeerBuilder::id): as many as the quorum's size, the
+    /// same for all members. Default: every member that was started with the same size and lease
+    /// votes.
     ///
-    /// With names a voter may be replaced, under its own name, while it still runs, as when its node is cut off: the
-    /// replacement votes when the others have given the old one up. See the [module](super::quorum).
+    /// A named voter may be replaced, under its own name, while it still runs, as when its node is
+    /// cut off: the replacement votes after the others have agreed to refuse the old one. See the
+    /// [module](super::quorum).
     pub fn voters(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.voters = Some(ids.into_iter().map(Into::into).collect());
         self
     }
 
-    /// A secret that all members share, as [`PeerBuilder::key`].
+    /// Adds a secret that all members share, as [`PeerBuilder::key`].
     pub fn key(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.member = self.member.key(secret);
         self
     }
 
-    /// The keys of a file, as [`PeerBuilder::key_file`].
+    /// Adds the keys of a file, as [`PeerBuilder::key_file`].
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.member = self.member.key_file(path);
         self
     }
 
-    /// Makes this a member that only looks: it reads, and may evict, by the votes of the others, and has none itself. It counts to
-    /// no quorum's size, has nothing of the group elect it while anybody else is there, and must not be among the
-    /// [voters](Self::voters) by its identifier.
+    /// Makes this member read-only: it reads, and may evict, by the votes of the others, and has no
+    /// vote itself. It does not count in any quorum's size, the group does not elect it while
+    /// another member is present, and its identifier must not be among the [voters](Self::voters).
     pub fn only_looks(mut self) -> Self {
         self.votes = false;
         self.member = self.member.weight(f64::MIN_POSITIVE);
         self
     }
 
-    /// Checks everything, and starts the member as [`PeerBuilder::start`] does. It votes when one and a half leases
-    /// have passed.
+    /// Checks the configuration, and starts the member as [`PeerBuilder::start`] does. The member
+    /// votes after one and a half leases.
     ///
     /// # Errors
-    /// [`QuorumStartError`], which says what is wrong. Nothing has been started then.
+    /// [`QuorumStartError`], which names the problem. Nothing has been started then.
     pub fn start(self) -> Result<QuorumPeer, QuorumStartError> {
         let Self { member, size, lease, voters, votes } = self;
         if !SIZES.contains(&size) {
@@ -115,12 +118,13 @@ impl QuorumBuilder {
     }
 }
 
-/// A member of a group that is one of a quorum: see the [module](super::quorum).
+/// A member of a group that is a voter of a quorum: see the [module](super::quorum).
 ///
-/// It is a member like others, and may be elected among them by weight; but what an election promises, its
-/// [`lock`](Self::lock) promises, and so this type does not say who leads the group.
+/// The group may also elect it by weight. Only the [`lock`](Self::lock) guarantees exclusion, so
+/// this type does not expose the group's leader.
 ///
-/// When the last handle, its locks included, is dropped, it leaves as by [`stop`](Self::stop).
+/// When the last handle, its locks included, is dropped, the member leaves as with
+/// [`stop`](Self::stop).
 #[derive(Debug, Clone)]
 #[must_use = "dropping the last handle leaves the group"]
 pub struct QuorumPeer {
@@ -129,23 +133,25 @@ pub struct QuorumPeer {
 }
 
 impl QuorumPeer {
-    /// The quorum's lock, for any number of elections.
+    /// Returns the quorum's lock, for any number of elections.
     pub fn lock(&self) -> QuorumLock {
         QuorumLock::new(self.peer.clone(), self.lease)
     }
 
-    /// What tells this member from others.
+    /// Returns the identifier of this member.
     pub fn id(&self) -> &str {
         self.peer.id()
     }
 
-    /// This member and all others that it hears, whether they vote or not.
+    /// Returns this member and all members that it receives messages from, whether they vote or
+    /// not.
     pub fn members(&self) -> Vec<Member> {
         self.peer.members()
     }
 
-    /// Whether this member's vote counts, as of its last hello: not within one and a half leases after its start, and not before it has its seat, where
-    /// voters have names. It may lead without.
+    /// Returns whether this member's vote counts, as of its last hello: not within one and a half
+    /// leases after its start, and not before it has its seat, if voters have names. A member
+    /// without a vote may lead an election.
     pub fn votes(&self) -> bool {
         self.peer.shared().votes.load(Ordering::Relaxed)
     }
@@ -165,7 +171,8 @@ impl QuorumPeer {
         self.peer.changes()
     }
 
-    /// Leaves the group. Stop elections on its lock before: they can release nothing afterwards.
+    /// Leaves the group. Stop elections on its lock first: they cannot release their entries
+    /// afterwards.
     pub async fn stop(&self) {
         self.peer.stop().await;
     }
@@ -182,7 +189,7 @@ fn unix_us_at_origin(clock: &dyn Clock) -> u64 {
 #[non_exhaustive]
 pub enum QuorumStartError {
     /// The size.
-    #[error("a quorum of {size}: it takes 2 to 31 voters, best an odd number")]
+    #[error("a quorum of {size}: must be 2 to 31 voters, preferably an odd number")]
     Size {
         /// As given.
         size: u32,

@@ -1,4 +1,4 @@
-//! What the handles of a member and its task share.
+//! State that the handles of a member share with its task.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::seal::Refusals;
 use crate::lock::{HintSink, StepDownNotice};
 use crate::time::clock::{Clock, Instant};
 
-/// How many changes a slow reader may be behind.
+/// How many changes a slow reader may lag behind.
 pub(super) const CHANGES_KEPT: usize = 256;
 
-/// What is asked of the task.
+/// Commands of handles to the task.
 #[derive(Debug)]
 pub(super) enum Input {
     Resign,
-    Subscribe(String),
+    SubscribeChannel(String),
     Publish(String, Value),
     Send(String, Value),
-    /// Of a quorum's lock.
-    Ask {
+    /// A request of a quorum's lock.
+    Request {
         name: Arc<str>,
         operation: Operation,
         timeout: Duration,
         answer: oneshot::Sender<Result<Outcome, QuorumError>>,
     },
-    Concede(Arc<str>, StepDownNotice),
-    Listen {
+    NotifyStepDown(Arc<str>, StepDownNotice),
+    Subscribe {
         id: u64,
         name: Arc<str>,
         sink: HintSink,
@@ -53,7 +53,8 @@ pub(super) struct Shared {
     pub id: Arc<str>,
     pub bound: SocketAddr,
     pub clock: Arc<dyn Clock>,
-    /// Until when this member may believe that it leads without its task having looked again; zero: it does not lead.
+    /// The end of this member's leadership unless its task extends it; zero: this member does not
+    /// lead.
     pub leads_until_ns: AtomicU64,
     pub status: watch::Sender<Status>,
     pub changes: broadcast::Sender<Change>,
@@ -69,11 +70,11 @@ impl Shared {
         until != 0 && self.clock.now() < Instant::from_nanos(until)
     }
 
-    pub fn ask(&self, input: Input) {
+    pub fn send(&self, input: Input) {
         let _ = self.inputs.send(input); // an error means that the task has ended
     }
 
-    pub fn tell(&self, change: Change) {
-        let _ = self.changes.send(change); // an error means that nobody listens
+    pub fn publish(&self, change: Change) {
+        let _ = self.changes.send(change); // an error means that there is no receiver
     }
 }

@@ -1,4 +1,4 @@
-//! The sockets of a member.
+//! Sockets of a member.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket};
@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocke
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 
-/// The longest datagram there is.
-pub(super) const LONGEST_DATAGRAM: usize = 65_536;
+/// The maximum size of a UDP datagram in bytes.
+pub(super) const MAX_DATAGRAM_LEN: usize = 65_536;
 
-/// Reaching all members at once.
+/// The multicast address of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Multicast {
     pub group: SocketAddrV4,
@@ -24,7 +24,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Within a tokio runtime.
+    /// Opens the sockets. Requires a tokio runtime.
     pub fn open(bind: SocketAddr, multicast: Option<Multicast>) -> io::Result<Self> {
         let shared = multicast.is_some_and(|multicast| multicast.group.port() == bind.port());
         let main = socket(bind, shared)?;
@@ -33,7 +33,7 @@ impl Sockets {
         }
         let main = into_tokio(main)?;
         let multicast = multicast.map(|multicast| {
-            // On Linux a socket that is bound to the group's address hears nothing else.
+            // On Linux a socket that is bound to the group's address receives nothing else.
             let ip = if cfg!(unix) { *multicast.group.ip() } else { Ipv4Addr::UNSPECIFIED };
             let socket = socket(SocketAddrV4::new(ip, multicast.group.port()).into(), true)?;
             socket.join_multicast_v4(multicast.group.ip(), &multicast.interface)?;
@@ -42,7 +42,8 @@ impl Sockets {
         Ok(Self { main, multicast: multicast.transpose()? })
     }
 
-    /// Where `peer` reaches a member that is bound to `bound`. Sends nothing.
+    /// Returns the address at which `peer` reaches a member that is bound to `bound`. Sends
+    /// nothing.
     pub fn seen_from(bound: SocketAddr, peer: SocketAddr) -> Option<SocketAddr> {
         if !bound.ip().is_unspecified() {
             return Some(bound);
@@ -72,7 +73,8 @@ fn into_tokio(socket: Socket) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// A datagram on either socket, and whether it was sent to all. Cancel safe.
+/// Receives a datagram on either socket; the last value is whether it was sent to the multicast
+/// address. Cancel safe.
 pub(super) async fn receive(
     sockets: &Sockets,
     buffer: &mut [u8],

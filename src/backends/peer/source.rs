@@ -1,4 +1,4 @@
-//! Where the addresses of peers come from.
+//! Sources of peer addresses.
 
 use std::error::Error;
 use std::fmt;
@@ -8,18 +8,20 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-/// How often addresses are asked for again, where nothing else is said.
+/// The default refresh interval.
 pub(super) const REFRESH: Duration = Duration::from_secs(10);
 
-/// A source of addresses. It may name this member too.
+/// A source of peer addresses. The addresses may include this member's own.
 pub trait PeerSource: fmt::Debug + Send + Sync + 'static {
-    /// Where the peers are now.
+    /// Returns the current addresses of the peers.
     ///
     /// # Errors
-    /// [`SourceError`] where that cannot be found out: those known before are kept.
+    /// [`SourceError`] if the addresses are not available. The member then keeps the previous
+    /// addresses.
     fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>>;
 
-    /// When to ask again; `None`: never, the answer stays the same. Default: after 10 s.
+    /// Returns how long to wait before the next query; `None`: the addresses never change. Default:
+    /// 10 s.
     fn refresh(&self) -> Option<Duration> {
         Some(REFRESH)
     }
@@ -36,7 +38,8 @@ impl PeerSource for Vec<SocketAddr> {
     }
 }
 
-/// Every address of a name in DNS, asked for again and again: a name of several hosts, or of a headless Service.
+/// Every address of a DNS name, resolved periodically: a name of several hosts, or of a headless
+/// Service.
 #[derive(Debug, Clone)]
 pub struct DnsSource {
     host: String,
@@ -45,12 +48,12 @@ pub struct DnsSource {
 }
 
 impl DnsSource {
-    /// The peers are at `port` of every IPv4 address of `host`.
+    /// Creates a source of every IPv4 address of `host`, at `port`.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, refresh: REFRESH }
     }
 
-    /// How long to wait before asking again. Default: 10 s.
+    /// Sets how long to wait before the next query. Default: 10 s.
     pub fn refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
@@ -77,7 +80,7 @@ impl PeerSource for DnsSource {
     }
 }
 
-/// Why the addresses of peers could not be found out.
+/// The error of a [`PeerSource`].
 #[derive(Debug)]
 pub struct SourceError {
     message: String,
@@ -85,7 +88,7 @@ pub struct SourceError {
 }
 
 impl SourceError {
-    /// `message`: what cannot be done; `source`: why.
+    /// Creates an error. `message`: what failed; `source`: why.
     pub fn new(
         message: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,

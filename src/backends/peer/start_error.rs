@@ -1,4 +1,4 @@
-//! Why a member cannot start.
+//! Errors of starting a member.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a member cannot start.
+/// Errors of starting a member.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PeerStartError {
@@ -23,35 +23,35 @@ pub enum PeerStartError {
         /// As given.
         weight: f64,
     },
-    /// Hellos without a pause.
-    #[error("an interval of {interval:?} is shorter than the least, 10ms")]
+    /// The interval between hellos.
+    #[error("an interval of {interval:?} is shorter than the minimum, 10ms")]
     Interval {
         /// As given.
         interval: Duration,
     },
-    /// Members would be counted out for one lost hello, or never.
+    /// The timeout: members would be removed after one lost hello, or never.
     #[error("a timeout of {timeout:?} is not between two intervals, {least:?}, and 600s")]
     Timeout {
         /// As given.
         timeout: Duration,
-        /// The least.
+        /// The minimum.
         least: Duration,
     },
-    /// The datagrams' length.
+    /// The maximum size of a datagram.
     #[error("datagrams of {bytes} bytes: {least} to 65507 can be sent")]
     MaxPacket {
         /// As given.
         bytes: usize,
-        /// The least, which is more where they are signed.
+        /// The minimum, which is higher for signed datagrams.
         least: usize,
     },
-    /// A key. It is not shown.
+    /// A key. The error does not contain it.
     #[error("the members' key cannot be used: {problem}")]
     Key {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A file of keys. What is in it is not shown.
+    /// A file of keys. The error does not contain its content.
     #[error("the key file {path} cannot be used: {problem}")]
     KeyFile {
         /// Which file.
@@ -66,13 +66,13 @@ pub enum PeerStartError {
         problem: &'static str,
     },
     /// The multicast address.
-    #[error("{group} is no multicast address: take one of 239.0.0.0/8")]
+    #[error("{group} is not a multicast address: use one of 239.0.0.0/8")]
     Multicast {
         /// As given.
         group: SocketAddrV4,
     },
     /// The advertised address.
-    #[error("{address} cannot be advertised: nobody can send to it")]
+    #[error("{address} cannot be advertised: no peer can send to it")]
     Advertised {
         /// As given.
         address: SocketAddr,
@@ -89,12 +89,12 @@ pub enum PeerStartError {
     /// `start` was called outside of a tokio runtime.
     #[error("a member must be started within a tokio runtime")]
     NoRuntime,
-    /// The operating system gave no random number.
-    #[error("the operating system gave no random number to tell this member from others")]
+    /// The operating system returned no random number.
+    #[error("the operating system returned no random number to identify this member")]
     NoRandomness,
 }
 
-/// What the operating system says against a socket.
+/// The operating system's error on a socket.
 #[derive(Debug, Clone, Error)]
 #[error(transparent)]
 pub struct BindError(Arc<io::Error>);

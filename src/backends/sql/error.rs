@@ -1,23 +1,24 @@
-//! Why a database cannot be used.
+//! Reasons why a database cannot be used.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::lock::LockErrorKind;
 
-/// Which of the answers a failure to open a database is.
+/// The kind of a [`SqlError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SqlErrorKind {
-    /// It cannot be reached now; try again.
+    /// The database cannot be reached now; retry.
     Unavailable,
-    /// It refuses us, or a right that we need.
+    /// The database refuses the credentials, or a required right is missing.
     Denied,
-    /// It is not what it must be, or is named wrongly: trying again does not help.
+    /// The database is not in the required state, or its URL or path is wrong: retrying does not
+    /// help.
     Misconfigured,
 }
 
-/// Why a database cannot be used. It never contains a password.
+/// The reason why a database cannot be used. It never contains a password.
 #[derive(Debug)]
 pub struct SqlError {
     kind: SqlErrorKind,
@@ -30,7 +31,7 @@ impl SqlError {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// Which answer it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> SqlErrorKind {
         self.kind
     }
@@ -59,7 +60,7 @@ impl Error for SqlError {
     }
 }
 
-/// A request that failed, before it is said of which election.
+/// A failed request, before the election is added to its message.
 #[derive(Debug)]
 pub(super) struct RequestError {
     pub kind: LockErrorKind,
@@ -80,7 +81,7 @@ impl RequestError {
         Self { kind, message: message.into(), source: Some(source.into()) }
     }
 
-    /// As the answer to `what` of the election `name`.
+    /// Converts to the error of the request `what` for the election `name`.
     pub fn of(self, what: &str, name: &str) -> crate::lock::LockError {
         let message = format!("{what} of {name}: {}", self.message);
         match self.source {

@@ -1,33 +1,34 @@
-//! What has been heard of which election.
+//! Subscriptions per election, and revisions delivered.
 
 use crate::backends::hint_hub::HintHub;
 use crate::lock::{Coverage, Hint, Revision};
 
-/// The subscribers of one lock, and what was heard and read for them.
+/// The subscribers of one lock, and the revisions that were delivered to them and read for them.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
-    pub hub: HintHub<HeardRevisions>,
-    /// Tells the listener of what was read and not heard.
+    pub hub: HintHub<DeliveredRevisions>,
+    /// Notifies the listener of a revision that was read and not delivered.
     #[cfg(feature = "postgres")]
     pub news: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct HeardRevisions {
-    /// The newest revision that was heard; none before the first.
-    heard: Option<Revision>,
+pub(super) struct DeliveredRevisions {
+    /// The newest revision that was delivered; `None` before the first.
+    delivered: Option<Revision>,
     /// The newest revision that was read.
     #[cfg(feature = "postgres")]
     read: Option<Revision>,
 }
 
 impl Subscribers {
-    /// Passes on what was stored under a name. Answers whether it is newer than what was heard before.
-    pub fn tell(&self, name: &str, hint: &Hint) -> bool {
+    /// Passes a hint on to the subscribers of an election. Returns whether it is newer than the
+    /// last one.
+    pub fn deliver(&self, name: &str, hint: &Hint) -> bool {
         let newer = self.hub.note(name, |note| match hint {
             Hint::Stored { record, .. } => {
-                let newer = note.heard < Some(record.revision);
-                note.heard = note.heard.max(Some(record.revision));
+                let newer = note.delivered < Some(record.revision);
+                note.delivered = note.delivered.max(Some(record.revision));
                 newer
             }
             _ => true,
@@ -36,24 +37,25 @@ impl Subscribers {
         newer.unwrap_or_default()
     }
 
-    /// Whether somebody listens to an election.
+    /// Whether an election has a subscriber.
     #[cfg(feature = "postgres")]
-    pub fn is_heard(&self, name: &str) -> bool {
+    pub fn has_subscriber(&self, name: &str) -> bool {
         self.hub.note(name, |_| ()).is_some()
     }
 
-    /// The newest revision of an election that was heard.
+    /// Returns the newest revision of an election that was delivered.
     #[cfg(feature = "sqlite")]
-    pub fn heard(&self, name: &str) -> Option<Revision> {
-        self.hub.note(name, |note| note.heard)?
+    pub fn delivered(&self, name: &str) -> Option<Revision> {
+        self.hub.note(name, |note| note.delivered)?
     }
 
-    /// Tells how much is heard from now on, if that has changed. What was heard until now counts no more.
+    /// Announces the coverage of the following hints if it changed, and forgets the revisions
+    /// delivered so far.
     pub fn announce(&self, coverage: Coverage) {
         self.hub.announce(coverage);
     }
 
-    /// The same, where nothing was heard until now. Answers whether that is so.
+    /// As `announce`, if there was no coverage until now. Returns whether that was so.
     #[cfg(feature = "sqlite")]
     pub fn announce_if_none(&self, coverage: Coverage) -> bool {
         let is_none = self.hub.coverage() == Coverage::None;
@@ -63,22 +65,22 @@ impl Subscribers {
         is_none
     }
 
-    /// Remembers what was read, to compare it with what is heard.
+    /// Records a revision that was read, for comparison with those delivered.
     #[cfg(feature = "postgres")]
-    pub fn was_read(&self, name: &str, revision: Revision) {
-        let unheard = self.hub.note(name, |note| {
+    pub fn record_read(&self, name: &str, revision: Revision) {
+        let undelivered = self.hub.note(name, |note| {
             note.read = note.read.max(Some(revision));
-            // What stood there when listening began is told by nobody.
-            *note.heard.get_or_insert(revision) < revision
+            // No notification follows for a row that was written before listening began.
+            *note.delivered.get_or_insert(revision) < revision
         });
-        if unheard == Some(true) {
+        if undelivered == Some(true) {
             self.news.notify_one();
         }
     }
 
-    /// Whether something was read that nobody has told.
+    /// Whether a revision was read that no hint delivered.
     #[cfg(feature = "postgres")]
     pub fn is_behind(&self) -> bool {
-        self.hub.any(|note| note.heard < note.read)
+        self.hub.any(|note| note.delivered < note.read)
     }
 }

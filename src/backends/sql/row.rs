@@ -1,4 +1,4 @@
-//! A row, in the words of the lock.
+//! A row, and its meaning for the protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::lock::Advertisement;
 use crate::lock::codec::{bounded_duration, ceil_millis, display_identity, parse_nonce};
 use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
 
-/// The columns that say something. Anybody may have written them by hand.
+/// The columns of an election's state. Any client may have written them by hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "postgres", derive(serde::Deserialize))]
 pub(super) struct Row {
@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub left_ms: Option<i64>,
     #[cfg_attr(feature = "postgres", serde(default))]
     pub advertised: Option<String>,
-    /// Whether the database says that the lease has passed since the row was written.
+    /// Whether the database reports that the lease has passed since the row was written.
     #[cfg_attr(feature = "postgres", serde(skip))]
     pub expired: bool,
 }
@@ -74,17 +74,17 @@ impl Row {
     }
 }
 
-/// A revision or a token as a column has it. None of ours is so great that it does not fit.
+/// Converts a revision or a token to a column. This library's numbers are small enough to fit.
 pub(super) fn column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A span as a column has it.
+/// Converts a duration to a column.
 pub(super) fn millis(span: Duration) -> i64 {
     column(ceil_millis(span))
 }
 
-/// What a column says of a span. Anybody may have written it.
+/// Converts a column, which any client may have written, to a duration.
 pub(super) fn span(millis: i64) -> Duration {
     bounded_duration(u64::try_from(millis).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The newest revisions that this process has seen: one that is older than them comes from a past that was put back.
+//! The newest revisions that this process has seen. An older one shows that a backup was restored.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct NewestRevisions(Mutex<HashMap<String, u64>>);
 
 impl NewestRevisions {
-    /// The greatest revision of an election that was seen; zero before the first.
+    /// Returns the greatest revision of an election that was seen; zero before the first.
     pub fn newest(&self, name: &str) -> u64 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(name).copied().unwrap_or_default()
     }
 
-    /// Takes a revision in, and answers the greatest that was seen.
+    /// Records a revision, and returns the greatest one that was seen.
     pub fn see(&self, name: &str, revision: u64) -> u64 {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = all.entry(name.to_owned()).or_default();

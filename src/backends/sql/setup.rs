@@ -1,43 +1,43 @@
-//! What is to be done where the tables are not there.
+//! Creation of the tables.
 
 use std::time::Duration;
 
 use super::error::{SqlError, SqlErrorKind};
 use crate::protocol::{MAX_LEASE, MIN_LEASE};
 
-/// The longest lease of tables that are made.
-const LONGEST_LEASE: Duration = Duration::from_secs(60);
+/// The default maximum lease of created tables.
+const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(60);
 
-/// How the tables are made where they are not there yet. Tables that are there stay as they are.
+/// Whether and how to create the tables if they do not exist. Existing tables stay unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableSetup {
-    pub(super) make: bool,
+    pub(super) create: bool,
     pub(super) max_lease: Duration,
 }
 
 impl TableSetup {
-    /// Makes them, with a longest lease of 60 s.
+    /// Creates the tables, with a maximum lease of 60 s.
     pub fn create() -> Self {
-        Self { make: true, max_lease: LONGEST_LEASE }
+        Self { create: true, max_lease: DEFAULT_MAX_LEASE }
     }
 
-    /// Takes those that are there, and makes none.
+    /// Uses existing tables, and creates none.
     pub fn existing() -> Self {
-        Self { make: false, max_lease: LONGEST_LEASE }
+        Self { create: false, max_lease: DEFAULT_MAX_LEASE }
     }
 
-    /// Whether they are made where they are not there.
+    /// Returns whether missing tables are created.
     pub fn creates(&self) -> bool {
-        self.make
+        self.create
     }
 
-    /// The longest lease of those that are made.
+    /// Returns the maximum lease of created tables.
     pub fn lease_of_made(&self) -> Duration {
         self.max_lease
     }
 
-    /// How long a lease may be at the most, from 1 s to an hour, where they are made. So long a winner waits that knows nothing of
-    /// who led before it.
+    /// Sets the maximum lease of created tables, from 1 s to an hour. A winner that knows nothing
+    /// of an earlier leader waits that long.
     pub fn max_lease(mut self, max_lease: Duration) -> Self {
         self.max_lease = max_lease;
         self
@@ -49,7 +49,7 @@ impl TableSetup {
             return Ok(());
         }
         let what = format!(
-            "a longest lease of {longest:?} is not between {MIN_LEASE:?} and {MAX_LEASE:?}"
+            "a maximum lease of {longest:?} is not between {MIN_LEASE:?} and {MAX_LEASE:?}"
         );
         Err(SqlError::new(SqlErrorKind::Misconfigured, what))
     }

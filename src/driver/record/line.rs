@@ -18,7 +18,7 @@ pub struct Header {
     pub locks: Vec<LockHeader>,
 }
 
-/// What the campaign on one lock was made from.
+/// What the elector on one lock was created from.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LockHeader {
     /// What a term needs of the lock.
@@ -72,7 +72,7 @@ pub struct Output {
     pub actions: Vec<(usize, Action)>,
     /// When to wake the protocol, if nothing happens before.
     pub wake: Option<Instant>,
-    /// Where the candidate stands then.
+    /// The state of the candidate afterwards.
     pub state: State,
 }
 
@@ -87,7 +87,7 @@ pub struct Poll {
     pub delay: Duration,
 }
 
-/// The calls of the back-off policies of a campaign, in their order.
+/// The calls of the back-off policies of a candidate, in their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Polls(Arc<Mutex<Vec<Poll>>>);
 

@@ -1,4 +1,4 @@
-//! Writes the history of a campaign while it runs.
+//! Writes the history of a candidate while it runs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::time::clock::Instant;
 /// Takes the lines of a history, one by one.
 pub type Sink = Box<dyn FnMut(&str) + Send>;
 
-/// Stands between a driver and its machine.
+/// Records what passes between a driver and its machine.
 pub(crate) struct HistoryWriter {
     sink: Sink,
     polls: Polls,

@@ -1,4 +1,4 @@
-//! What this library says beside an entry that another program may read, in JSON.
+//! Marks in entries that other programs read, as JSON.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
 /// The most bytes of an identity that are shown.
 pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
 
-/// What is said, as it is written.
+/// A mark as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum EncodedMark {
@@ -55,7 +55,7 @@ impl EncodedMark {
         }
     }
 
-    /// What it says, if it makes sense.
+    /// Decodes the mark; `None` if it is malformed.
     pub(crate) fn decode(&self) -> Option<DecodedMark> {
         match self {
             Self::Released { released_by, left_ms, .. } => {
@@ -69,8 +69,8 @@ impl EncodedMark {
                     token: token.map(Token),
                     since_unix_ms: *since_ms,
                 };
-                let said = advertisement.clone().filter(|said| said.check().is_ok());
-                Some(DecodedMark::Held(mark, said.map(Arc::new)))
+                let advertised = advertisement.clone().filter(|given| given.check().is_ok());
+                Some(DecodedMark::Held(mark, advertised.map(Arc::new)))
             }
         }
     }
@@ -79,12 +79,12 @@ impl EncodedMark {
 /// What [`EncodedMark`] means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecodedMark {
-    /// Somebody holds the election, and advertises.
+    /// A candidate holds the entry, and may advertise.
     Held(Mark, Option<Arc<Advertisement>>),
     Released(Tombstone),
 }
 
-/// An identity that somebody else may have written.
+/// An identity that another program may have written.
 pub(crate) fn identity(text: &str) -> Arc<str> {
     display_identity(text, MAX_IDENTITY_LEN)
 }

@@ -1,8 +1,8 @@
 //! One thread that wakes every sleeper of the process at instants of [`BootClock`].
 //!
-//! tokio's timers stand still while the machine is suspended, and a runtime that is blocked or shut down wakes
-//! nobody. On Linux the thread waits for a `timerfd` on `CLOCK_BOOTTIME`, which is due at the instant itself, also
-//! when that passed during suspension. It runs while somebody sleeps, and ends when nobody does.
+//! tokio's timers stop while the machine is suspended, and a runtime that is blocked or shut down wakes
+//! no task. On Linux the thread waits for a `timerfd` on `CLOCK_BOOTTIME`, which is due at the instant itself, also
+//! when that passed during suspension. It runs while there are sleepers, and ends with the last one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ static ALARM: Alarm = Alarm::new();
 
 pub(super) struct Alarm {
     state: Mutex<State>,
-    /// Where there is no better bell: tells the thread that somebody is to be woken earlier.
+    /// Where there is no better bell: notifies the thread of an earlier deadline.
     sooner: Condvar,
 }
 
@@ -85,9 +85,9 @@ impl Alarm {
             }
             None => {
                 let bell = Bell::new();
-                let heard = bell.clone();
+                let own = bell.clone();
                 let thread = thread::Builder::new().name("incumbent-clock".into());
-                let thread = thread.stack_size(256 * 1024).spawn(move || self.run(&heard));
+                let thread = thread.stack_size(256 * 1024).spawn(move || self.run(&own));
                 thread.ok()?;
                 (state.bell, state.rings) = (Some(bell), Instant::ORIGIN);
             }
@@ -153,9 +153,9 @@ mod tests {
 
     use super::*;
 
-    struct Told(mpsc::Sender<&'static str>, &'static str);
+    struct Recorder(mpsc::Sender<&'static str>, &'static str);
 
-    impl Wake for Told {
+    impl Wake for Recorder {
         fn wake(self: std::sync::Arc<Self>) {
             self.0.send(self.1).expect("the test listens");
         }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn sleepers_wake_in_the_order_of_their_instants() {
-        let (alarm, (told, woken)) = (alarm(), mpsc::channel());
-        let named = |name| Waker::from(std::sync::Arc::new(Told(told.clone(), name)));
+        let (alarm, (woken_by, woken)) = (alarm(), mpsc::channel());
+        let named = |name| Waker::from(std::sync::Arc::new(Recorder(woken_by.clone(), name)));
         let now = BootClock.now();
         let _late = sleep(alarm, now + Duration::from_millis(60), &named("late"));
         let _panics = sleep(alarm, now, &Waker::from(std::sync::Arc::new(Panics)));
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn an_earlier_sleeper_does_not_wait_for_a_later_one() {
-        let (alarm, (told, woken)) = (alarm(), mpsc::channel());
-        let waker = Waker::from(std::sync::Arc::new(Told(told, "soon")));
+        let (alarm, (woken_by, woken)) = (alarm(), mpsc::channel());
+        let waker = Waker::from(std::sync::Arc::new(Recorder(woken_by, "soon")));
         let _never = sleep(alarm, Instant::from_origin(Duration::MAX), Waker::noop());
         while !alarm.state().rings.since_origin().eq(&Duration::MAX) {
             thread::yield_now(); // until the thread waits for the later one

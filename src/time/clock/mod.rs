@@ -73,7 +73,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// Where a campaign reads the time.
+/// The clock of a candidate.
 ///
 /// It must never run backwards, must run at the rate of real time (to one part in a thousand), and must go on
 /// while the machine is suspended.
@@ -97,7 +97,7 @@ pub enum Timers {
     Boot,
     /// Those of tokio.
     Tokio,
-    /// It is not known: one looks at the clock again and again.
+    /// It is not known: the clock is polled.
     Any,
 }
 
@@ -143,7 +143,7 @@ impl Clock for BootClock {
     }
 }
 
-/// A clock that follows tokio's, and so stands still while tokio's time is paused.
+/// A clock that follows tokio's, and so stops while tokio's time is paused.
 ///
 /// For tests of one's own code with `tokio::time::pause`: an election on a
 /// [`MemoryLock`](crate::memory::MemoryLock) then runs through hours in milliseconds. It does not count time in

@@ -21,7 +21,7 @@ const PIECE: Duration = Duration::from_millis(500);
 ///
 /// On a [`BootClock`] it wakes at the instant itself, also when that passed while the machine was suspended (on
 /// Linux and Android; elsewhere up to 500 ms after it woke up). A thread of its own, one for the whole process,
-/// sees to that: no runtime need have a timer, and one that is blocked delays nobody on another.
+/// sees to that: no runtime need have a timer, and one that is blocked delays no sleeper on another.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::time::clock::TokioClock;
 
-    /// Runs beside another, but tells nobody which timers wake at its instants.
+    /// Runs beside another clock, and offers no timer for its instants.
     #[derive(Debug, Clone, Copy)]
     struct Unknown<C>(C);
 

@@ -192,13 +192,13 @@ async fn a_bucket_that_cannot_carry_elections_is_refused() {
             "BRIEF",
             500_000_000,
             -1,
-            "its TTL of 500ms is shorter than the least an election can use, 1s",
+            "its TTL of 500ms is shorter than the minimum for elections, 1s",
         ),
         (
             "LONG",
             7_200_000_000_000,
             -1,
-            "its TTL of 7200s is longer than the most an election can use, 3600s",
+            "its TTL of 7200s is longer than the maximum for elections, 3600s",
         ),
         ("TINY", 60_000_000_000, 200, "messages of at most 200 bytes"),
     ] {

@@ -52,7 +52,7 @@ async fn a_refused_write_of_a_plain_client_names_likely_causes() {
     let lock = Bucket::open(client, "B").await.unwrap().lock();
     let unknown = lock.write("a", within(BRIEF, entry(1, 1, None))).await.unwrap_err();
     assert_eq!(unknown.kind(), LockErrorKind::OutcomeUnknown);
-    assert!(unknown.to_string().contains("a missing right to publish would look the same"));
+    assert!(unknown.to_string().contains("a missing permission to publish looks the same"));
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! `incumbent doctor --lock kubernetes`, and the rights that the documentation lists.
+//! `incumbent doctor --lock kubernetes`, and the documented rights.
 
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
-use super::scene::{OBSERVER, Scene};
-use crate::shell::Told;
+use super::env::{OBSERVER, TestEnv};
+use crate::shell::CommandOutput;
 
 const DOCUMENTATION: &str = include_str!("../../../../docs/kubernetes.md");
 
@@ -16,8 +16,8 @@ fn manifest(heading: &str) -> Vec<&'static str> {
     yaml.split("---\n").collect()
 }
 
-impl Scene {
-    /// The rules of a documented Role, as the server reads them.
+impl TestEnv {
+    /// The rules of a documented Role, as the server parses them.
     async fn documented(&self, heading: &str) -> Value {
         let path = format!("{}?dryRun=All&fieldValidation=Strict", self.roles());
         let manifest = manifest(heading)[0].as_bytes().to_vec();
@@ -27,7 +27,7 @@ impl Scene {
         role["rules"].clone()
     }
 
-    fn doctor(&self, args: &[&str]) -> Told {
+    fn doctor(&self, args: &[&str]) -> CommandOutput {
         let config = self.config_of(OBSERVER);
         let args = [&["doctor"], args, &["--kubeconfig", &config]].concat();
         self.shell.run(&self.args(&args))
@@ -44,9 +44,9 @@ fn without(rules: &Value, rule: usize, verb: &str) -> Value {
     rules
 }
 
-/// The Roles of the documentation are what the doctor asks for, right by right.
+/// The doctor requires exactly the rights of the documented Roles.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_documented_right_is_missed_by_name() {
+async fn each_missing_documented_right_is_named() {
     let operator = ["--role", "administrator"];
     for (heading, args, kinds) in [
         ("\n## Rights\n", &["my-app"][..], &["leases"][..]),
@@ -58,38 +58,40 @@ async fn each_documented_right_is_missed_by_name() {
             &["configmaps", "pods"],
         ),
     ] {
-        let scene = Scene::new().await;
-        let rules = scene.documented(heading).await;
-        scene.allow(OBSERVER, &rules).await;
-        let has_all = |told: &Told| {
-            let lacks = told.out.lines().filter(|line| line.contains(" rights "));
-            let mut lacks = lacks.filter(|line| !line.starts_with("ok "));
-            // Nodes are of the ClusterRole, which nobody has bound here.
-            lacks.all(|line| {
+        let env = TestEnv::new().await;
+        let rules = env.documented(heading).await;
+        env.allow(OBSERVER, &rules).await;
+        let has_all = |report: &CommandOutput| {
+            let missing = report.stdout.lines().filter(|line| line.contains(" rights "));
+            let mut missing = missing.filter(|line| !line.starts_with("ok "));
+            // Nodes belong to the ClusterRole, which is not bound here.
+            missing.all(|line| {
                 line.contains("with get of nodes, watch of nodes; add to its ClusterRole")
             })
         };
-        eventually("all rights", async || has_all(&scene.doctor(args)).then_some(())).await;
+        eventually("all rights", async || has_all(&env.doctor(args)).then_some(())).await;
         for (number, rule) in rules.as_array().unwrap().iter().enumerate() {
             let resource = rule["resources"][0].as_str().unwrap();
             if resource != "events" && !kinds.contains(&resource) {
-                continue; // of the other kind
+                continue; // belongs to the other kind
             }
             for verb in rule["verbs"].as_array().unwrap() {
                 let verb = verb.as_str().unwrap();
-                scene.allow_only(&without(&rules, number, verb)).await;
+                env.allow_only(&without(&rules, number, verb)).await;
                 let named = match rule["resourceNames"][0].as_str() {
                     Some(name) => format!("{verb} of {resource} {name}"),
                     None => format!("{verb} of {resource}"),
                 };
-                let told = eventually(&named, async || {
-                    let told = scene.doctor(args);
-                    (told.out.contains(&named) && told.code != Some(0)).then_some(told)
+                let report = eventually(&named, async || {
+                    let report = env.doctor(args);
+                    (report.stdout.contains(&named) && report.code != Some(0)).then_some(report)
                 })
                 .await;
-                let line =
-                    told.out.lines().find(|line| line.contains(&named) && !line.starts_with("ok "));
-                let line = line.unwrap_or_else(|| panic!("{named}: {told:?}"));
+                let line = report
+                    .stdout
+                    .lines()
+                    .find(|line| line.contains(&named) && !line.starts_with("ok "));
+                let line = line.unwrap_or_else(|| panic!("{named}: {report:?}"));
                 assert!(line.contains("add to its Role {apiGroups: ["), "{line}");
                 assert!(line.contains(&format!("verbs: [{verb}]")), "{line}");
             }
@@ -98,13 +100,13 @@ async fn each_documented_right_is_missed_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_campaigner_cannot_do_without_is_an_error() {
-    let scene = Scene::new().await;
-    let told = scene.doctor(&["my-app"]);
-    assert_eq!(told.code, Some(2), "{told:?}");
+async fn missing_rights_of_a_candidate_are_errors() {
+    let env = TestEnv::new().await;
+    let report = env.doctor(&["my-app"]);
+    assert_eq!(report.code, Some(2), "{report:?}");
     let line = |level: &str| {
-        let line = told.out.lines().find(|line| line.starts_with(level));
-        line.unwrap_or_else(|| panic!("{level}: {told:?}")).to_owned()
+        let line = report.stdout.lines().find(|line| line.starts_with(level));
+        line.unwrap_or_else(|| panic!("{level}: {report:?}")).to_owned()
     };
     assert!(line("ok ").contains("Kubernetes v1."));
     assert!(line("error ").contains(
@@ -112,149 +114,160 @@ async fn what_a_campaigner_cannot_do_without_is_an_error() {
          [coordination.k8s.io], resources: [leases], resourceNames: [my-app], verbs: [get, update]}"
     ));
     assert!(line("unknown ").contains("without the right to get it"));
-    let config = scene.config_of(OBSERVER);
-    let url = format!("kubernetes:{}?kubeconfig={config}", scene.namespace);
+    let config = env.config_of(OBSERVER);
+    let url = format!("kubernetes:{}?kubeconfig={config}", env.namespace);
     for (lock, name) in [(url.clone(), "my-app"), (format!("{url}&object=my-app"), "other")] {
-        let by_url = scene.shell.run(&["doctor", name, "--lock", &lock]);
+        let by_url = env.shell.run(&["doctor", name, "--lock", &lock]);
         assert_eq!(by_url.code, Some(2), "{by_url:?}");
-        assert!(by_url.out.contains(&line("error ")), "{by_url:?}");
+        assert!(by_url.stdout.contains(&line("error ")), "{by_url:?}");
     }
-    // Where nobody has made the Lease, somebody must.
+    // Without a Lease, a candidate must be able to create it.
     let rules = json!([{
         "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],
     }]);
-    scene.allow(OBSERVER, &rules).await;
+    env.allow(OBSERVER, &rules).await;
     eventually("the right to get", async || {
-        let told = scene.doctor(&["my-app"]);
-        told.out.contains("a candidate needs create of leases; add").then_some(())
+        let report = env.doctor(&["my-app"]);
+        report.stdout.contains("a candidate needs create of leases; add").then_some(())
     })
     .await;
-    scene.lease("my-app", json!({})).await;
-    let told = scene.doctor(&["my-app"]);
-    assert!(told.out.contains("a candidate works better with watch of leases my-app, create of"));
-    assert_eq!(told.code, Some(1), "{told:?}");
+    env.create_lease("my-app", json!({})).await;
+    let report = env.doctor(&["my-app"]);
+    assert!(
+        report.stdout.contains("a candidate works better with watch of leases my-app, create of")
+    );
+    assert_eq!(report.code, Some(1), "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_object_of_an_election_is_examined() {
-    let scene = Scene::new().await;
-    let doctor = |args: &[&str]| scene.shell.run(&scene.args(&[&["doctor"], args].concat()));
-    let told = doctor(&["my-app"]);
-    assert!(told.out.contains("object      there is none yet"), "{told:?}");
-    assert!(told.out.contains("namespace   t") && told.out.contains("all rights of a candidate"));
-    assert_eq!(told.code, Some(0), "{told:?}");
-    let mut first = scene.start(&["campaign", "my-app", "--lease", "5s", "--identity", "first"]);
+async fn object_of_an_election_is_checked() {
+    let env = TestEnv::new().await;
+    let doctor = |args: &[&str]| env.shell.run(&env.args(&[&["doctor"], args].concat()));
+    let report = doctor(&["my-app"]);
+    assert!(report.stdout.contains("object      it does not exist yet"), "{report:?}");
+    assert!(
+        report.stdout.contains("namespace   t")
+            && report.stdout.contains("all rights of a candidate")
+    );
+    assert_eq!(report.code, Some(0), "{report:?}");
+    let mut first = env.start(&["campaign", "my-app", "--lease", "5s", "--identity", "first"]);
     first.line_with("won");
-    let told = doctor(&["my-app"]);
-    assert!(told.out.contains("object      its record fits elections"), "{told:?}");
-    assert_eq!(told.code, Some(0), "{told:?}");
-    let told = doctor(&["my-app", "--lease", "10s"]);
-    assert!(told.out.contains("its holder's lease is 5 s, and ours 10 s"), "{told:?}");
-    assert_eq!(told.code, Some(1));
+    let report = doctor(&["my-app"]);
+    assert!(report.stdout.contains("object      its record fits elections"), "{report:?}");
+    assert_eq!(report.code, Some(0), "{report:?}");
+    let report = doctor(&["my-app", "--lease", "10s"]);
+    assert!(
+        report.stdout.contains("its holder's lease is 5 s, and that of this lock is 10 s"),
+        "{report:?}"
+    );
+    assert_eq!(report.code, Some(1));
 
     let spec = json!({
         "holderIdentity": "theirs", "leaseDurationSeconds": 2,
         "renewTime": "2026-01-01T00:00:00.000001Z",
     });
-    scene.lease("theirs", spec).await;
-    let told = scene.shell.run(&scene.args(&["doctor", "theirs", "-o", "json"]));
-    let report: Value = serde_json::from_str(&told.out).unwrap();
-    assert_eq!((&report["worst"], told.code), (&json!("warning"), Some(1)));
-    for says in ["theirs holds it", "lease of 2 s leaves little time", " days ago, which is longer"]
+    env.create_lease("theirs", spec).await;
+    let report = env.shell.run(&env.args(&["doctor", "theirs", "-o", "json"]));
+    let json: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!((&json["worst"], report.code), (&json!("warning"), Some(1)));
+    for text in ["theirs holds it", "lease of 2 s leaves little time", " days ago, which is longer"]
     {
-        assert!(told.out.contains(says), "{says}: {told:?}");
+        assert!(report.stdout.contains(text), "{text}: {report:?}");
     }
 
     let owner = |kind: &str, name: &str, object: &Value| {
         let uid = &object["metadata"]["uid"];
         json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}])
     };
-    let core = format!("/api/v1/namespaces/{}", scene.namespace);
+    let core = format!("/api/v1/namespaces/{}", env.namespace);
     let containers = json!([{"name": "main", "image": "none"}]);
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
-    let pod = scene.post(&format!("{core}/pods"), pod).await;
+    let pod = env.post(&format!("{core}/pods"), pod).await;
     let no_pod = json!({"metadata": {"name": "no-pod"}});
-    let no_pod = scene.post(&format!("{core}/configmaps"), no_pod).await;
-    for (name, owners, says, code) in [
-        ("nobodys", json!([]), "warning  object      no pod owns it; the next candidate", 1),
+    let no_pod = env.post(&format!("{core}/configmaps"), no_pod).await;
+    for (name, owners, text, code) in [
+        ("unowned", json!([]), "warning  object      no pod owns it; the next candidate", 1),
         ("pods", owner("Pod", "p", &pod), "ok       object      pod p leads (Pending)", 0),
         ("other", owner("ConfigMap", "no-pod", &no_pod), "error    object      the ConfigMap t", 2),
     ] {
         let lock = json!({"metadata": {"name": name, "ownerReferences": owners}});
-        scene.post(&format!("{core}/configmaps"), lock).await;
-        let told = doctor(&[name, "--kind", "for-life"]);
-        assert!(told.out.contains(says), "{says}: {told:?}");
-        assert_eq!(told.code, Some(code), "{told:?}");
+        env.post(&format!("{core}/configmaps"), lock).await;
+        let report = doctor(&[name, "--kind", "for-life"]);
+        assert!(report.stdout.contains(text), "{text}: {report:?}");
+        assert_eq!(report.code, Some(code), "{report:?}");
     }
     let patch = json!({"status": {"phase": "Failed"}});
     let status = format!("{core}/pods/p/status");
-    scene.send("PATCH", &status, "application/merge-patch+json", patch).await;
-    let told = doctor(&["pods", "--kind", "for-life"]);
-    assert!(told.out.contains("its pod p has ended (Failed); the next candidate"), "{told:?}");
-    assert_eq!(told.code, Some(1));
+    env.send("PATCH", &status, "application/merge-patch+json", patch).await;
+    let report = doctor(&["pods", "--kind", "for-life"]);
+    assert!(
+        report.stdout.contains("its pod p has ended (Failed); the next candidate"),
+        "{report:?}"
+    );
+    assert_eq!(report.code, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_a_namespace_and_credentials_that_are_wrong_are_errors() {
-    let scene = Scene::new().await;
-    let told = scene.shell.run(&["doctor", "--lock=kubernetes", "--namespace=absent"]);
-    assert!(told.out.contains("no namespace absent: create it"), "{told:?}");
-    assert_eq!(told.code, Some(2));
-    let config = std::fs::read_to_string(scene.server.kubeconfig()).unwrap();
-    scene.shell.write("away", &config.replace(&format!(":{}", scene.server.port()), ":1"));
-    scene.shell.write("wrong", &config.replace("admin-token", "wrong"));
+async fn wrong_server_namespace_and_credentials_are_errors() {
+    let env = TestEnv::new().await;
+    let report = env.shell.run(&["doctor", "--lock=kubernetes", "--namespace=absent"]);
+    assert!(report.stdout.contains("no namespace absent: create it"), "{report:?}");
+    assert_eq!(report.code, Some(2));
+    let config = std::fs::read_to_string(env.server.kubeconfig()).unwrap();
+    env.shell.write("away", &config.replace(&format!(":{}", env.server.port()), ":1"));
+    env.shell.write("wrong", &config.replace("admin-token", "wrong"));
     for kind in ["lease", "for-life"] {
-        for (file, says) in [
-            ("away", "error    server      read of the API server's version: no answer"),
+        for (file, text) in [
+            ("away", "error    server      read of the API server's version: no response"),
             ("wrong", "the API server does not accept the credentials"),
         ] {
             let args = ["doctor", "--lock=kubernetes", "--kind", kind, "--kubeconfig", file];
-            let told = scene.shell.run(&args);
-            assert!(told.out.contains(says), "{told:?}");
-            let of_the_server = told.out.lines().filter(|line| !line.contains("clock rate"));
-            assert_eq!((of_the_server.count(), told.code), (1, Some(2)), "{told:?}");
+            let report = env.shell.run(&args);
+            assert!(report.stdout.contains(text), "{report:?}");
+            let of_the_server = report.stdout.lines().filter(|line| !line.contains("clock rate"));
+            assert_eq!((of_the_server.count(), report.code), (1, Some(2)), "{report:?}");
         }
     }
-    for (args, says) in [
+    for (args, text) in [
         (&["--monitor", "127.0.0.1:1"][..], "--monitor requires --lock nats"),
         (&["--lease", "1500ms"], "1.5s is not a whole number of seconds"),
         (&["--kind", "for-life", "--lease", "5s"], "--lease cannot be used with --kind for-life"),
         (&["my_app"], "\"my_app\" is not a valid name of a Lease"),
         (&["my_app", "--kind", "for-life"], "\"my_app\" is not a valid name of a ConfigMap"),
     ] {
-        scene.refuses(&[&["doctor"], args].concat(), says, 2);
+        env.expect_refusal(&[&["doctor"], args].concat(), text, 2);
     }
 }
 
-/// The server refuses fields that it does not know and values that it does not take; nothing is made of it here.
+/// The server refuses unknown fields and invalid values, in a dry run.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_manifest_of_candidates_for_life_is_taken_and_has_the_documented_roles() {
-    let scene = Scene::new().await;
+async fn manifest_of_candidates_for_life_is_valid_and_has_the_documented_roles() {
+    let env = TestEnv::new().await;
     let documented = manifest("\n### Rights for it\n");
     let text = include_str!("../../../../deploy/kubernetes-life.yaml");
     let manifests: Vec<&str> = text.split("---\n").collect();
     assert_eq!(manifests.len(), 2 + documented.len());
-    let namespaced = format!("namespaces/{}/", scene.namespace);
+    let namespaced = format!("namespaces/{}/", env.namespace);
     for manifest in &manifests {
         let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: ")).unwrap();
         let kind = kind.split(' ').next().unwrap();
-        let (place, of_cluster) = match kind {
+        let (group, of_cluster) = match kind {
             "ServiceAccount" => ("api/v1", false),
             "Deployment" => ("apis/apps/v1", false),
             kind => ("apis/rbac.authorization.k8s.io/v1", kind.starts_with("Cluster")),
         };
-        if place.contains("rbac") {
-            let same = |text: &&&str| {
+        if group.contains("rbac") {
+            let is_same = |text: &&&str| {
                 text.trim()
                     == manifest.replace("namespace: default", "namespace: my-namespace").trim()
             };
-            assert!(documented.iter().any(|text| same(&text)), "{manifest}");
+            assert!(documented.iter().any(|text| is_same(&text)), "{manifest}");
         }
         let plural = format!("{}s", kind.to_lowercase());
         let namespace = if of_cluster { "" } else { &namespaced };
-        let path = format!("/{place}/{namespace}{plural}?dryRun=All&fieldValidation=Strict");
+        let path = format!("/{group}/{namespace}{plural}?dryRun=All&fieldValidation=Strict");
         let request = http::Request::post(path).header("content-type", "application/yaml");
         let request = request.body(manifest.as_bytes().to_vec()).unwrap();
-        scene.admin.client().request::<Value>(request).await.unwrap();
+        env.admin.client().request::<Value>(request).await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What an eviction leaves, and whom it does not move.
+//! Events of evictions, and holders that cannot be evicted.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,24 +6,24 @@ use std::sync::mpsc::channel;
 
 use serde_json::{Value, json};
 
-use super::scene::{SERVE, Scene, kubeconfig};
+use super::env::{SERVE, TestEnv, kubeconfig};
 use crate::shell::Shell;
 
-/// An Event on the object says who was evicted, and by whom.
+/// The Event of the object names the evicted leader and the user.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_eviction_leaves_an_event() {
-    let scene = Scene::new().await;
-    scene.pod("first").await;
-    let mut first = scene.life("first", SERVE);
+async fn eviction_creates_an_event() {
+    let env = TestEnv::new().await;
+    env.create_pod("first").await;
+    let mut first = env.start_life("first", SERVE);
     first.line_with("serves");
     let spec = json!({"holderIdentity": "theirs", "leaseDurationSeconds": 15});
-    scene.lease("theirs", spec).await;
-    let lease = scene.get(&format!("{}/theirs", scene.leases())).await;
-    let lock = scene.lock().await;
+    env.create_lease("theirs", spec).await;
+    let lease = env.get(&format!("{}/theirs", env.leases())).await;
+    let lock = env.get_lock().await;
     let evict = |name| ["election", "evict", name, "--force", "--wait", "0s"];
-    scene.shell.out(&scene.for_life(&evict("my-app")));
-    scene.out(&evict("theirs"));
-    let events = scene.get(&scene.core("events")).await;
+    env.shell.out(&env.for_life_args(&evict("my-app")));
+    env.out(&evict("theirs"));
+    let events = env.get(&env.core("events")).await;
     let events = events["items"].as_array().unwrap();
     for (object, message) in [(lock, "first evicted by admin"), (lease, "theirs evicted by admin")]
     {
@@ -36,12 +36,13 @@ async fn an_eviction_leaves_an_event() {
     }
 }
 
-/// The server of the tests drops `spec.strategy`, for its feature is off there: this one shows it, and takes nothing.
+/// The API server of the tests drops `spec.strategy`, because its feature is off. This server returns it and accepts no
+/// write.
 #[test]
-fn who_the_api_server_chose_is_not_evicted() {
+fn holder_chosen_by_the_api_server_is_not_evicted() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (tell, asked) = channel();
+    let (sender, requests) = channel();
     std::thread::spawn(move || {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -62,16 +63,17 @@ fn who_the_api_server_chose_is_not_evicted() {
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
                  content-length: {length}\r\n\r\n{lease}"
             );
-            let _ = tell.send(request.lines().next().unwrap_or_default().to_owned());
+            let _ = sender.send(request.lines().next().unwrap_or_default().to_owned());
         }
     });
     let shell = Shell::bare();
     shell.write("config", &kubeconfig(&format!("http://127.0.0.1:{port}"), &json!({})));
     let args = ["election", "evict", "theirs", "--force", "--lock", "kubernetes"];
     let args = [&args[..], &["--kubeconfig", "config"]].concat();
-    let says = "has spec.strategy, so the API server chooses its holder";
-    let line = shell.refuses(&args, says, 1);
+    let text = "has spec.strategy, so the API server chooses its holder";
+    let line = shell.expect_refusal(&args, text, 1);
     assert!(line.contains("delete the LeaseCandidate"), "{line}");
-    let asked: Vec<String> = asked.try_iter().collect();
-    assert!(asked.len() >= 2 && asked.iter().all(|line| line.starts_with("GET ")), "{asked:?}");
+    let requests: Vec<String> = requests.try_iter().collect();
+    assert!(requests.len() >= 2, "{requests:?}");
+    assert!(requests.iter().all(|line| line.starts_with("GET ")), "{requests:?}");
 }

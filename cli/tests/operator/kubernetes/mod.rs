@@ -1,12 +1,12 @@
-//! `--lock kubernetes`: elections in the objects of a Kubernetes namespace, and leaders for life there.
+//! `--lock kubernetes`: elections and leaders for life in a Kubernetes namespace.
 
 mod create;
 mod doctor;
 mod elections;
+mod env;
 mod evictions;
 mod for_life;
 mod life;
 mod proxy;
 mod refusals;
 mod rights;
-mod scene;

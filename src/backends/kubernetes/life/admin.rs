@@ -1,4 +1,4 @@
-//! The locks of leaders for life, for those who only look, and for whoever evicts.
+//! Inspection and eviction of leaders for life.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ use crate::backends::kubernetes::resource::check_object_name;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
-/// The locks of leaders for life in a namespace. Made by [`Cluster::life_locks`].
+/// The locks of leaders for life in a namespace, created by [`Cluster::life_locks`].
 #[derive(Debug)]
 pub struct LifeLocks {
     locks: Objects,
@@ -32,20 +32,21 @@ pub struct LifeLocks {
     recorder: Option<Recorder>,
 }
 
-/// A lock, and who owns it.
+/// A lock, and its owners.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LifeLock {
-    /// The name of the object, which is that of the election.
+    /// The name of the object, which is the name of the election.
     pub name: String,
-    /// The UID of the object. A leader that comes after another has a lock with another one.
+    /// The UID of the object. It differs between the locks of successive leaders.
     pub uid: String,
-    /// The version of the object: the leader's token, unless somebody else has written to the object since.
+    /// The version of the object: the leader's token, unless another client has written to the
+    /// object since.
     pub resource_version: u64,
-    /// The pods that own it: one, unless somebody has written it by hand. None where it has lost its owner, or is being
-    /// deleted.
+    /// The pods that own the lock: one, unless the object was edited by hand. Empty if the lock has
+    /// lost its owner, or is being deleted.
     pub owners: Vec<LifeOwner>,
-    /// When it was made, by the API server's clock.
+    /// When the lock was created, by the API server's clock.
     pub since: Option<SystemTime>,
 }
 
@@ -53,36 +54,38 @@ pub struct LifeLock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LifeOwner {
-    /// Its name, without control characters.
+    /// The name of the pod, without control characters.
     pub pod: String,
-    /// Its UID.
+    /// The UID of the pod.
     pub uid: String,
-    /// How it is.
+    /// The state of the pod.
     pub state: PodState,
 }
 
-/// How a pod is. Shown, it is a word as `kubectl` has it.
+/// The state of a pod. Its `Display` is a word in the style of `kubectl`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PodState {
-    /// Its phase, as in `Running`.
+    /// The pod exists, in this phase, as in `Running`.
     Phase(String),
-    /// It is being deleted.
+    /// The pod is being deleted.
     Terminating,
-    /// There is no such pod any more.
+    /// The pod no longer exists.
     Gone,
     /// The right to get pods is missing.
     Unknown,
 }
 
-/// A watch on one lock, or on all of a namespace. It ends when the server says so, after minutes; then begin another one.
+/// A watch on one lock, or on all locks of a namespace. It ends when the server ends it, after
+/// minutes; then begin another one.
 pub struct LifeWatch {
     events: Events,
     locks: Objects,
 }
 
 impl Cluster {
-    /// The locks of leaders for life, to look at and to evict from. To become one: [`leader_for_life`](super::leader_for_life).
+    /// Returns the locks of leaders for life, for inspection and eviction. To become a leader, use
+    /// [`leader_for_life`](super::leader_for_life).
     pub fn life_locks(&self, carrier: &LifeResource) -> LifeLocks {
         let (access, namespace) = (self.access(), self.namespace());
         let pods = Pod::url_path(&(), Some(namespace));
@@ -96,40 +99,42 @@ impl Cluster {
 }
 
 impl LifeLocks {
-    /// Writes no Event upon an eviction. The right to create them is then not needed.
+    /// Writes no Event upon an eviction, so the right to create them is not needed.
     pub fn without_events(mut self) -> Self {
         self.recorder = None;
         self
     }
 
-    /// Reads a lock. `None`: there is none.
+    /// Reads a lock. Returns `None` if there is none.
     ///
-    /// Takes the right to `get` it, and pods for their state.
+    /// Requires the right to `get` it, and to `get` pods for their state.
     ///
     /// # Errors
-    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) where no answer came within
-    /// `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured) where the object is no lock.
+    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) if no
+    /// response arrived within `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured) if
+    /// the object is not a lock.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn lock(&self, name: &str, timeout: Duration) -> Result<Option<LifeLock>, LockError> {
         let by = deadline_after(timeout);
         match self.get(name, by).await? {
-            Some(object) => self.understand(name, &object, by).await.map(Some),
+            Some(object) => self.to_lock(name, &object, by).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// Reads all locks of the namespace that have an owner or were made by this library, in the order of their names.
+    /// Reads all locks of the namespace that have an owner or were created by this library, sorted
+    /// by name.
     ///
-    /// Takes the right to `list`, and to `get` those that another program has made, and pods for their state. Of the
-    /// others only the metadata are asked for.
+    /// Requires the right to `list`, to `get` the locks that another program created, and to `get`
+    /// pods for their state. Of all other objects, only the metadata is requested.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), but objects that are no locks are left out.
+    /// As [`lock`](Self::lock), but objects that are not locks are omitted.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
         let by = deadline_after(timeout);
         let listed = self.locks.list(RecordLocation::Annotation, by).await;
@@ -139,7 +144,8 @@ impl LifeLocks {
         let mut locks = Vec::new();
         for object in items.into_iter().flatten().filter(|object| may_be_lock(object)) {
             let Some(name) = name_of(object) else { continue };
-            // What somebody keeps something in is no lock, and the metadata do not show it.
+            // An object with other content is not a lock, and the metadata does not show the
+            // content.
             let found = match record::annotation(object, MARK) {
                 Some(_) => Some(object.clone()),
                 None => self.get(name, by).await?,
@@ -148,21 +154,21 @@ impl LifeLocks {
             if matches!(object::read(&found), Content::NoLock(_)) {
                 continue;
             }
-            locks.push(self.understand(name, &found, by).await?);
+            locks.push(self.to_lock(name, &found, by).await?);
         }
         locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(locks)
     }
 
-    /// Watches a lock, or all of the namespace.
+    /// Watches a lock, or all locks of the namespace.
     ///
-    /// Takes the right to `watch`.
+    /// Requires the right to `watch`.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn watch(
         &self,
         only: Option<&str>,
@@ -180,19 +186,21 @@ impl LifeLocks {
         Ok(LifeWatch { events, locks: self.locks.clone() })
     }
 
-    /// Takes the lock from its leader: deletes it, if it is still as it was read.
+    /// Evicts the leader: deletes its lock if the lock is unchanged since it was read.
     ///
-    /// Its leader hears of it ([`LifeLeadership::lost`](super::LifeLeadership::lost)), and the next one does not wait until
-    /// that one has stopped: fence what is written with the token. A leader that stands again may be the next one.
+    /// The leader notices the eviction ([`LifeLeadership::lost`](super::LifeLeadership::lost)), and
+    /// its successor does not wait until it has stopped: fence what is written with the token. A
+    /// leader that campaigns again may be its own successor.
     ///
-    /// Takes the rights to `get` and `delete`; with that to create Events it leaves one.
+    /// Requires the rights to `get` and `delete`. With the right to create Events, writes an Event.
     ///
     /// # Errors
-    /// [`Conflict`](LockErrorKind::Conflict) where the lock was written meanwhile or is gone: nothing was done.
-    /// [`Unknown`](LockErrorKind::OutcomeUnknown) where it may have been done. Else as [`lock`](Self::lock).
+    /// [`Conflict`](LockErrorKind::Conflict) if the lock was written meanwhile or is gone: nothing
+    /// was changed. [`OutcomeUnknown`](LockErrorKind::OutcomeUnknown) if the eviction may have
+    /// taken place. Otherwise as [`lock`](Self::lock).
     ///
     /// # Cancel safety
-    /// Dropped, it may have been done or not.
+    /// If dropped, the eviction may have taken place or not.
     pub async fn evict(&self, lock: &LifeLock, timeout: Duration) -> Result<(), LockError> {
         let (name, by) = (&*lock.name, deadline_after(timeout));
         let version = lock.resource_version;
@@ -200,14 +208,14 @@ impl LifeLocks {
         let object = object
             .filter(|object| pod::uid(object) == lock.uid)
             .filter(|object| resource_version(object) == Some(version))
-            .ok_or_else(|| self.locks.written_by_somebody_else(name))?;
+            .ok_or_else(|| self.locks.written_by_another(name))?;
         if let Content::NoLock(why) = object::read(&object) {
             return Err(self.no_lock(name, &why));
         }
         match self.locks.delete(name, &lock.uid, Some(&version.to_string()), by).await {
             Ok(()) => {}
             Err(failure) if failure.is_change_of(name) => {
-                return Err(self.locks.written_by_somebody_else(name));
+                return Err(self.locks.written_by_another(name));
             }
             Err(failure) => {
                 return Err(self.locks.lock_error(failure, name, "delete", "delete", true));
@@ -216,7 +224,7 @@ impl LifeLocks {
         if let Some(recorder) = &self.recorder {
             let reference = self.locks.reference(&self.api_version, name, &object);
             let owners: Vec<&str> = lock.owners.iter().map(|owner| &*owner.pod).collect();
-            recorder.tell_eviction(reference, &owners.join(", ")).await;
+            recorder.record_eviction(reference, &owners.join(", ")).await;
         }
         Ok(())
     }
@@ -227,14 +235,14 @@ impl LifeLocks {
         got.map_err(|failure| self.locks.lock_error(failure, name, "read", "get", false))
     }
 
-    async fn understand(
+    async fn to_lock(
         &self,
         name: &str,
         object: &Value,
         by: Instant,
     ) -> Result<LifeLock, LockError> {
         let Some(version) = resource_version(object) else {
-            return Err(self.no_lock(name, "its resourceVersion is no number"));
+            return Err(self.no_lock(name, "its resourceVersion is not a number"));
         };
         let mut owners = Vec::new();
         match object::read(object) {
@@ -282,30 +290,30 @@ impl LifeLocks {
 
     fn no_lock(&self, name: &str, why: &str) -> LockError {
         let what = self.locks.describe(name);
-        let message = format!("the {what} is no lock of a leader for life: {why}");
+        let message = format!("the {what} is not the lock of a leader for life: {why}");
         LockError::new(LockErrorKind::Misconfigured, message)
     }
 }
 
 impl LifeWatch {
-    /// Answers when something has happened to a lock, or may have: a reason to look. `None` when the watch is over. Cancel
-    /// safe.
+    /// Waits until a lock has changed, or may have, and should be read again. Returns `None` when
+    /// the watch has ended. Cancel safe.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) where the watch broke. It is over then.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the watch failed, which ends it.
     pub async fn next(&mut self) -> Option<Result<(), LockError>> {
-        let mut heard = false;
+        let mut changed = false;
         loop {
-            // What has come meanwhile is the same reason.
+            // Events that arrived meanwhile belong to the same change.
             let event = match self.events.next().now_or_never() {
                 Some(event) => event,
-                None if heard => return Some(Ok(())),
+                None if changed => return Some(Ok(())),
                 None => self.events.next().await,
             };
             let failure = match event {
-                None if heard => return Some(Ok(())),
+                None if changed => return Some(Ok(())),
                 None => return None,
-                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, // too old
+                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, // the version is too old
                 Some(Ok(WatchEvent::Error(status))) => ApiFailure::Refused(status),
                 Some(Err(error)) => ApiFailure::Lost(error),
                 Some(Ok(WatchEvent::Bookmark(_))) => continue,
@@ -315,7 +323,7 @@ impl LifeWatch {
                     | WatchEvent::Deleted(object),
                 )) => {
                     let leaves = matches!(object::read(&object), Content::Leaving);
-                    heard |= leaves || may_be_lock(&object);
+                    changed |= leaves || may_be_lock(&object);
                     continue;
                 }
             };
@@ -341,7 +349,7 @@ impl fmt::Display for PodState {
     }
 }
 
-/// By what the metadata show.
+/// Whether the metadata is that of a lock.
 fn may_be_lock(object: &Value) -> bool {
     record::annotation(object, MARK).is_some()
         || matches!(object::read(object), Content::Of(owners) if !owners.is_empty())

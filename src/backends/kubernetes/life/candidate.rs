@@ -1,4 +1,5 @@
-//! A candidate for life: looks, waits for news, mends what is stuck, and takes the lock.
+//! A candidate for life: reads the lock, waits for changes, deletes a stale lock, and takes the
+//! lock.
 
 use std::time::Duration;
 
@@ -21,9 +22,10 @@ use crate::lock::{LockError, LockErrorKind, Token};
 use crate::util::retry::Pauses;
 use crate::util::text::error_chain;
 
-/// How long a denial is not believed: a server that has just started denies what it will allow.
+/// How long a denial is retried: a server that has just started denies requests that it will allow.
 const DENIES_FOR: Duration = Duration::from_secs(5);
-/// From a lock that is stuck to leading: delete, make, look. Whoever needs more is in a race, and pauses.
+/// The steps from a stale lock to leading: delete, create, read. A candidate that needs more is in
+/// a race, and pauses.
 const MAX_STEPS: u32 = 3;
 
 pub(super) struct LifeCandidate {
@@ -33,42 +35,43 @@ pub(super) struct LifeCandidate {
     pub(super) recorder: Option<Recorder>,
     pub(super) carrier: LifeResource,
     pub(super) name: String,
-    /// Our pod, and its UID once it is known.
+    /// The pod of this process; `uid` once it is known.
     pub(super) pod: String,
     pub(super) uid: Option<String>,
-    /// What tells this candidate from an earlier one of the same pod.
+    /// Distinguishes this candidate from an earlier one of the same pod.
     pub(super) mark: String,
     pub(super) poll: Duration,
     pub(super) node_gone_after: Duration,
     pub(super) presume_dead_after: Option<Duration>,
     pub(super) report: Reporter,
-    /// Since when the lock has been seen to be nobody's.
+    /// Since when the lock has been seen without a living owner.
     pub(super) free_since: Option<Instant>,
     pub(super) suspicions: Vec<Suspicion>,
-    /// What was last logged of the wait.
-    pub(super) told: Option<String>,
+    /// The reason for waiting that was last logged.
+    pub(super) last_reason: Option<String>,
     pub(super) cannot_read_nodes: bool,
 }
 
-/// Since when a pod's node has been seen to be missing or unheard of.
+/// Since when a pod's node has been seen missing or unreachable.
 pub(super) struct Suspicion {
-    /// Of the pod.
+    /// The UID of the pod.
     uid: String,
-    unheard: bool,
+    unreachable: bool,
     since: Instant,
 }
 
-/// What a look has come to.
+/// The outcome of one check of the lock.
 enum CheckOutcome {
-    /// The lock is our pod's.
+    /// This pod owns the lock.
     Ours(Value),
-    /// Things are moving: look again.
+    /// The state is changing: check again.
     Again,
-    /// Somebody else has it. Nothing happens before one of these changes, or the time is up.
+    /// Another pod owns the lock. Nothing happens before one of these objects changes, or the time
+    /// has passed.
     Wait { targets: Vec<Target>, within: Duration },
 }
 
-/// Whether an owner still stands in the way.
+/// Whether an owner still keeps the lock.
 enum OwnerState {
     Ended(String),
     Lives { targets: Vec<Target>, within: Duration },
@@ -79,13 +82,13 @@ impl LifeCandidate {
         let mut watches = Watches::new(self.poll);
         let (mut pauses, mut at_once) = (Pauses::new(), MAX_STEPS);
         let mut denied_since = None;
-        let mut in_trouble = false;
+        let mut failing = false;
         loop {
-            let looked = self.look().await;
-            if looked.is_ok() {
-                (denied_since, in_trouble) = (None, false);
+            let checked = self.check().await;
+            if checked.is_ok() {
+                (denied_since, failing) = (None, false);
             }
-            match looked {
+            match checked {
                 Ok(CheckOutcome::Ours(lock)) => return self.leads(&lock),
                 Ok(CheckOutcome::Again) => match at_once.checked_sub(1) {
                     Some(left) => at_once = left,
@@ -100,8 +103,8 @@ impl LifeCandidate {
                     };
                     (pauses, at_once) = (Pauses::new(), MAX_STEPS);
                     if watches.follow(targets, objects).await {
-                        let within = within.min(watches.patience());
-                        let _ = timeout(within, watches.heard()).await; // silent: look all the same
+                        let within = within.min(watches.poll_timeout());
+                        let _ = timeout(within, watches.changed()).await; // check also without an event
                     }
                 }
                 Err(Stop::Fatal(error)) => return Err(error),
@@ -115,8 +118,8 @@ impl LifeCandidate {
                         denied_since = None;
                     }
                     self.report.waits(&error_chain(&error));
-                    if !std::mem::replace(&mut in_trouble, true) {
-                        warn!(election = %self.name, %error, "cannot stand for life just now");
+                    if !std::mem::replace(&mut failing, true) {
+                        warn!(election = %self.name, %error, "checks of the lock fail");
                     }
                     sleep(pauses.next()).await;
                 }
@@ -124,7 +127,7 @@ impl LifeCandidate {
         }
     }
 
-    async fn look(&mut self) -> Result<CheckOutcome, Stop> {
+    async fn check(&mut self) -> Result<CheckOutcome, Stop> {
         let ours = match &self.uid {
             Some(uid) => uid.clone(),
             None => self.own_pod().await?,
@@ -138,13 +141,12 @@ impl LifeCandidate {
         let owners = match object::read(&lock) {
             Content::Of(owners) => owners,
             Content::Leaving => {
-                return Ok(self.wait("the end of a lock that is being deleted", &lock));
+                return Ok(self.wait("the lock is being deleted", &lock));
             }
             Content::NoLock(why) => {
                 let what = self.locks.describe(&self.name);
-                return Err(self.misconfigured(format!(
-                    "the {what} cannot be used: {why}; take another name"
-                )));
+                return Err(self
+                    .misconfigured(format!("the {what} cannot be used: {why}; use another name")));
             }
         };
         if matches!(&*owners, [owner] if owner.uid == ours) {
@@ -152,7 +154,8 @@ impl LifeCandidate {
             if let Err(Stop::Fatal(_)) = &lives
                 && record::annotation(&lock, MARK) == Some(&self.mark)
             {
-                // Made too late. At the latest the garbage collector frees it.
+                // The lock was created too late. If the delete fails, the garbage collector frees
+                // the lock.
                 let _ = self.locks.delete(&self.name, pod::uid(&lock), None, by()).await;
             }
             lives?;
@@ -161,7 +164,7 @@ impl LifeCandidate {
         let (mut targets, mut within) = (vec![self.target(&lock)], self.poll);
         let (mut ends, mut lives) = (Vec::new(), Vec::new());
         for owner in owners.iter().filter(|owner| owner.uid != ours) {
-            match self.standing(owner).await? {
+            match self.owner_state(owner).await? {
                 OwnerState::Ended(how) => ends.push(how),
                 OwnerState::Lives { targets: more, within: sooner } => {
                     targets.extend(more);
@@ -176,17 +179,18 @@ impl LifeCandidate {
             let why = if ends.is_empty() { "it has no owner".to_owned() } else { ends.join(", ") };
             return self.delete_stale_lock(&lock, &why).await;
         }
-        self.tell_once(format!("pod {} leads", lives.join(", ")));
+        self.report_once(format!("pod {} leads", lives.join(", ")));
         Ok(CheckOutcome::Wait { targets, within })
     }
 
-    /// Reads our pod, which must be there and alive, and answers its UID.
+    /// Reads this process's pod, which must exist and be alive, and returns its UID.
     async fn own_pod(&mut self) -> Result<String, Stop> {
         let what = self.pods.describe(&self.pod);
         let pod = self.pods.get(&self.pod, by()).await;
         let pod = pod.map_err(|f| self.pods.lock_error(f, &self.pod, "read", "get", false))?;
         let ended = |how: &str| {
-            let message = format!("the {what}, in which this runs, {how}, so it cannot lead");
+            let message =
+                format!("the {what}, in which this process runs, {how}, so it cannot lead");
             Stop::from(LifeError::new(LifeErrorKind::PodEnded, message))
         };
         match (pod, &self.uid) {
@@ -205,20 +209,21 @@ impl LifeCandidate {
         }
     }
 
-    /// Makes the lock. Whether our pod outlived that is seen by the next look, which finds the lock to be ours: an owner that is
-    /// gone would have it collected.
+    /// Creates the lock. The next check, which finds that this pod owns the lock, also shows
+    /// whether the pod was alive after the create: the garbage collector would delete the lock of
+    /// an owner that is gone.
     async fn take(&mut self, uid: String) -> Result<CheckOutcome, Stop> {
         self.own_pod().await?;
         let owner = Owner { name: self.pod.clone(), uid };
         let resource = &self.carrier.resource;
         let fields = &self.carrier.fields;
         let (api_version, kind) = (&resource.api_version, &resource.kind);
-        let lock = object::made(api_version, kind, &self.name, &self.mark, &owner, fields);
+        let lock = object::new_lock(api_version, kind, &self.name, &self.mark, &owner, fields);
         self.report.campaigns();
         match self.locks.create(&lock, by()).await {
             Ok(_) => Ok(CheckOutcome::Again),
             Err(failure) if failure.code() == 409 => {
-                debug!(election = %self.name, "somebody else was faster");
+                debug!(election = %self.name, "another candidate was faster");
                 Ok(CheckOutcome::Again)
             }
             Err(failure) => {
@@ -227,11 +232,12 @@ impl LifeCandidate {
         }
     }
 
-    /// Whether an owner still stands in the way. Every answer comes from the server's store, and after the lock was read.
-    async fn standing(&mut self, owner: &Owner) -> Result<OwnerState, Stop> {
+    /// Returns whether an owner still keeps the lock. Every response comes from the server's store,
+    /// and after the lock was read.
+    async fn owner_state(&mut self, owner: &Owner) -> Result<OwnerState, Stop> {
         let pod = match check_object_name(&owner.name) {
             Ok(()) => self.pods.get(&owner.name, by()).await,
-            Err(_) => Ok(None), // nor can there be one
+            Err(_) => Ok(None), // no pod can have this name
         };
         let pod = pod.map_err(|f| self.pods.lock_error(f, &owner.name, "read", "get", false))?;
         let Some(pod) = pod.filter(|pod| pod::uid(pod) == owner.uid) else {
@@ -248,7 +254,7 @@ impl LifeCandidate {
             Ok(node) => node,
             Err(failure) if failure.code() == 403 => {
                 if !std::mem::replace(&mut self.cannot_read_nodes, true) {
-                    info!(election = %self.name, "no right to get nodes: a leader whose node is gone is waited for until its pod is gone");
+                    info!(election = %self.name, "no right to get nodes: waiting for pods of lost nodes");
                 }
                 return Ok(OwnerState::Lives { targets, within: self.poll });
             }
@@ -264,54 +270,55 @@ impl LifeCandidate {
                     Health::OutOfService => {
                         return Ok(OwnerState::Ended(format!("its node {name} is out of service")));
                     }
-                    Health::Unheard => {
-                        self.presume_dead_after.map(|span| (true, span, "was not heard of"))
+                    Health::Unreachable => {
+                        self.presume_dead_after.map(|span| (true, span, "was unreachable"))
                     }
                     Health::Serves => None,
                 }
             }
         };
-        let Some((unheard, span, how)) = suspected else {
+        let Some((unreachable, span, how)) = suspected else {
             self.suspicions.retain(|suspicion| suspicion.uid != owner.uid);
             return Ok(OwnerState::Lives { targets, within: self.poll });
         };
-        let left = span.saturating_sub(self.suspect(&owner.uid, unheard));
+        let left = span.saturating_sub(self.suspect(&owner.uid, unreachable));
         if left.is_zero() {
             return Ok(OwnerState::Ended(format!("its node {name} {how} for {span:?}")));
         }
         Ok(OwnerState::Lives { targets, within: self.poll.min(left) })
     }
 
-    /// For how long a pod's node has been seen like this, without a break.
-    fn suspect(&mut self, uid: &str, unheard: bool) -> Duration {
-        let same = |s: &&Suspicion| s.uid == uid && s.unheard == unheard;
+    /// Returns for how long a pod's node has been seen in this state without interruption.
+    fn suspect(&mut self, uid: &str, unreachable: bool) -> Duration {
+        let same = |s: &&Suspicion| s.uid == uid && s.unreachable == unreachable;
         if let Some(suspicion) = self.suspicions.iter().find(same) {
             return suspicion.since.elapsed();
         }
         self.suspicions.retain(|suspicion| suspicion.uid != uid);
         let since = Instant::now();
-        self.suspicions.push(Suspicion { uid: uid.to_owned(), unheard, since });
+        self.suspicions.push(Suspicion { uid: uid.to_owned(), unreachable, since });
         Duration::ZERO
     }
 
-    /// Deletes a lock that nobody holds, if it is still as it was read. It is not taken over in place: a garbage collector that is
-    /// about to delete it means its UID, whoever owns it by then.
+    /// Deletes a lock without a living owner if it is unchanged since it was read. The lock is not
+    /// taken over in place: a garbage collector that is about to delete it deletes by its UID,
+    /// regardless of the owner at that time.
     async fn delete_stale_lock(&mut self, lock: &Value, why: &str) -> Result<CheckOutcome, Stop> {
         let (uid, version) = (pod::uid(lock), pod::version(lock));
         match self.locks.delete(&self.name, uid, Some(version), by()).await {
             Ok(()) => {
-                info!(election = %self.name, why, "deleted the lock of a leader that is no more");
+                info!(election = %self.name, why, "deleted a stale lock");
                 Ok(CheckOutcome::Again)
             }
             Err(failure) if failure.is_change_of(&self.name) => {
-                debug!(election = %self.name, "somebody else was faster");
+                debug!(election = %self.name, "another candidate was faster");
                 Ok(CheckOutcome::Again)
             }
             Err(failure @ ApiFailure::Refused(_)) if failure.code() == 403 => {
                 let error = self.locks.lock_error(failure, &self.name, "delete", "delete", true);
-                if self.told.as_deref() != Some(why) {
-                    warn!(election = %self.name, why, %error, "cannot delete the lock of a leader that is no more");
-                    self.told = Some(why.to_owned());
+                if self.last_reason.as_deref() != Some(why) {
+                    warn!(election = %self.name, why, %error, "cannot delete a stale lock");
+                    self.last_reason = Some(why.to_owned());
                 }
                 Ok(CheckOutcome::Wait { targets: vec![self.target(lock)], within: self.poll })
             }
@@ -324,17 +331,17 @@ impl LifeCandidate {
     fn leads(self, lock: &Value) -> Result<LifeLeadership, LifeError> {
         let Some(version) = resource_version(lock) else {
             let what = self.locks.describe(&self.name);
-            let message = format!("the {what} cannot be used: its resourceVersion is no number");
+            let message = format!("the {what} cannot be used: its resourceVersion is not a number");
             return Err(LifeError::new(LifeErrorKind::Misconfigured, message));
         };
         let resumed = record::annotation(lock, MARK) != Some(&self.mark);
-        info!(election = %self.name, pod = %self.pod, token = version, resumed, "leads for life");
+        info!(election = %self.name, pod = %self.pod, token = version, resumed, "became leader for life");
         if let Some(recorder) = &self.recorder
             && !resumed
         {
             let api_version = &self.carrier.resource.api_version;
             let reference = self.locks.reference(api_version, &self.name, lock);
-            recorder.tell(reference, &format!("{} became leader", self.pod));
+            recorder.record_event(reference, &format!("{} became leader", self.pod));
         }
         let takeover = self.free_since.map(|since| since.elapsed());
         self.report.leads(Token(version), takeover, resumed);
@@ -354,7 +361,7 @@ impl LifeCandidate {
     }
 
     fn wait(&mut self, what: &str, lock: &Value) -> CheckOutcome {
-        self.tell_once(what.to_owned());
+        self.report_once(what.to_owned());
         CheckOutcome::Wait { targets: vec![self.target(lock)], within: self.poll }
     }
 
@@ -362,11 +369,11 @@ impl LifeCandidate {
         Target::new(Role::Lock, &self.name, pod::version(lock))
     }
 
-    fn tell_once(&mut self, what: String) {
+    fn report_once(&mut self, what: String) {
         self.report.waits(&what);
-        if self.told.as_ref() != Some(&what) {
+        if self.last_reason.as_ref() != Some(&what) {
             info!(election = %self.name, pod = %self.pod, "stands by: {what}");
-            self.told = Some(what);
+            self.last_reason = Some(what);
         }
     }
 

@@ -1,23 +1,24 @@
-//! Why a candidate for life gave up.
+//! Reasons why a candidate for life gave up.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::lock::{LockError, LockErrorKind};
 
-/// What ended a candidacy for life.
+/// The kind of a [`LifeError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LifeErrorKind {
     /// A right is missing, or the credentials are not accepted.
     Denied,
-    /// What was asked for cannot be: a name, a pod that is not there, an object that is no lock.
+    /// The configuration is unusable: a name, a pod that does not exist, an object that is not a
+    /// lock.
     Misconfigured,
-    /// This pod is being deleted, has ended, or is gone: it cannot lead any more.
+    /// This pod is being deleted, has ended, or is gone: it can no longer lead.
     PodEnded,
 }
 
-/// Why a candidate for life gave up.
+/// The reason why a candidate for life gave up.
 #[derive(Debug)]
 pub struct LifeError {
     kind: LifeErrorKind,
@@ -30,7 +31,7 @@ impl LifeError {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// What it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> LifeErrorKind {
         self.kind
     }
@@ -48,12 +49,12 @@ impl Error for LifeError {
     }
 }
 
-/// What stopped one look.
+/// The reason why one check failed.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Trying again may help.
+    /// A retry may help.
     Retry(LockError),
-    /// Nothing helps.
+    /// No retry helps.
     Fatal(LifeError),
 }
 
@@ -72,7 +73,7 @@ impl From<LifeError> for Stop {
     }
 }
 
-/// A request's failure that no retry mends.
+/// Converts a request's failure that no retry fixes.
 pub(super) fn final_error(mut error: LockError) -> LifeError {
     let kind = match error.kind() {
         LockErrorKind::Denied => LifeErrorKind::Denied,

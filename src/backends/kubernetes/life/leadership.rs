@@ -1,4 +1,4 @@
-//! What a leader for life holds.
+//! The leadership of a leader for life.
 
 use std::fmt;
 
@@ -18,69 +18,71 @@ use crate::util::retry::Pauses;
 
 /// Leadership for the rest of this pod's life.
 ///
-/// Nothing is renewed and nothing ends it but what the [module](super) lists, and [`release`](Self::release). Dropping it gives
-/// nothing up: the lock is the pod's, until the pod is gone.
+/// Nothing is renewed. It ends only by the events that the [module](super) lists, and by
+/// [`release`](Self::release). Dropping it releases nothing: the pod owns the lock until the pod is
+/// gone.
 #[must_use]
 pub struct LifeLeadership {
     pub(super) locks: Objects,
     pub(super) name: String,
     pub(super) pod: String,
     pub(super) pod_uid: String,
-    /// Of the lock.
+    /// The UID of the lock.
     pub(super) uid: String,
     pub(super) token: Token,
     pub(super) resumed: bool,
     pub(super) poll: std::time::Duration,
     pub(super) api_version: String,
-    /// Those Events that are under way end with it.
+    /// Its writes in progress end with the leadership.
     pub(super) recorder: Option<Recorder>,
     pub(super) report: Reporter,
 }
 
 impl LifeLeadership {
-    /// The name of the election.
+    /// Returns the name of the election.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The pod that leads: this one.
+    /// Returns the name of the leading pod, which is that of this process.
     pub fn pod(&self) -> &str {
         &self.pod
     }
 
-    /// The fencing token: the resourceVersion of the lock as it was found or made. It is greater than that of every pod
-    /// that led before, and not less than that of an earlier container of this pod.
+    /// Returns the fencing token: the resourceVersion of the lock as it was found or created. It is
+    /// greater than that of every pod that led before, and not less than that of an earlier
+    /// container of this pod.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// Whether the lock was this pod's already: an earlier container of it has led, and what that one began may be
-    /// half done.
+    /// Returns whether this pod already owned the lock: an earlier container of the pod has led,
+    /// and may have left work half done.
     pub fn resumed(&self) -> bool {
         self.resumed
     }
 
-    /// Answers once the lock is not this pod's any more: somebody has deleted it, or taken its owner reference. Somebody
-    /// else may lead by then.
+    /// Waits until this pod no longer owns the lock: another client has deleted it, or removed its
+    /// owner reference. Another pod may lead by then.
     ///
-    /// It is told by a watch, and by a look every poll. While the API server cannot be reached it waits, so silence
-    /// proves nothing. Cancel safe.
+    /// A watch detects the change, and so does a read at every poll interval. While the API server
+    /// cannot be reached, the method waits, so a pending call proves nothing. Cancel safe.
     pub async fn lost(&self) {
         let mut watches = Watches::new(self.poll);
         let mut pauses = Pauses::new();
         loop {
-            let look = self.locks.get(&self.name, Instant::now() + REQUEST_TIMEOUT).await;
-            let lock = match look {
+            let read = self.locks.get(&self.name, Instant::now() + REQUEST_TIMEOUT).await;
+            let lock = match read {
                 Ok(lock) => lock,
                 Err(failure) => {
-                    debug!(object = %self.name, ?failure, "cannot look whether the lock is still ours");
+                    debug!(object = %self.name, ?failure, "cannot read the lock");
                     sleep(pauses.next()).await;
                     continue;
                 }
             };
             let Some(lock) = lock.filter(|lock| self.is_ours(lock)) else {
                 if self.report.lost() {
-                    warn!(election = %self.name, pod = %self.pod, "the lock is gone, so this pod leads no more");
+                    warn!(election = %self.name, pod = %self.pod, "lost leadership for life: the lock is gone");
                 }
                 return;
             };
@@ -89,30 +91,34 @@ impl LifeLeadership {
             if !watches.follow(vec![target], |_| &self.locks).await {
                 continue;
             }
-            // Past its time it looks for itself.
-            let _ = timeout(watches.patience(), watches.heard()).await;
+            // After the poll interval the lock is read without an event.
+            let _ = timeout(watches.poll_timeout(), watches.changed()).await;
         }
     }
 
-    /// Gives the lock up while the pod lives on, so that another one may lead. **Stop what only the leader may do first**: the
-    /// next one leads at once, and nothing holds it back until this one has stopped.
+    /// Releases the lock while the pod lives on, so that another pod can lead. **Stop all work of
+    /// the leader first**: the successor leads at once, and does not wait until this pod has
+    /// stopped.
     ///
-    /// The lock is deleted as it was just read, by its UID and resourceVersion: one that somebody else has made meanwhile
-    /// stays. Answers once the lock is not this pod's any more, whoever saw to that. While the API server does not answer it
-    /// goes on trying, so give it a limit in time if you have one. Takes the right to `delete`.
+    /// Deletes the lock as it was just read, by its UID and resourceVersion: a lock that another
+    /// client has created meanwhile stays. Returns once this pod no longer owns the lock, whatever
+    /// the cause. While the API server does not respond, the method keeps retrying; set a timeout
+    /// if needed. Requires the right to `delete`.
     ///
     /// # Errors
-    /// [`LifeErrorKind::Denied`](super::LifeErrorKind::Denied) where a right is missing. This pod leads still.
+    /// [`LifeErrorKind::Denied`](super::LifeErrorKind::Denied) if a right is missing. This pod
+    /// still leads.
     ///
     /// # Cancel safety
-    /// Dropped, it has either deleted the lock or not, and [`lost`](Self::lost) tells. It may be called again; or the pod keeps
-    /// the lock, and whoever awaits another [`leader_for_life`](super::leader_for_life) in it leads on.
+    /// If dropped, the lock is either deleted or not, and [`lost`](Self::lost) reports which. The
+    /// method may be called again. Otherwise the pod keeps the lock, and the next
+    /// [`leader_for_life`](super::leader_for_life) awaited in the pod resumes leading.
     pub async fn release(&self) -> Result<(), LifeError> {
         let mut pauses = Pauses::new();
         loop {
             match self.delete().await {
                 Ok(deleted) => {
-                    self.tell_release(deleted);
+                    self.report_release(deleted);
                     return Ok(());
                 }
                 Err(error) => match error.kind() {
@@ -126,8 +132,8 @@ impl LifeLeadership {
         }
     }
 
-    /// Deletes the lock if it is ours, and answers it; `None` if it is not. A delete whose answer was lost is told apart from none
-    /// by looking again.
+    /// Deletes the lock if this pod owns it, and returns it; `None` if the pod does not own it. The
+    /// next read shows whether a delete whose response was lost took effect.
     async fn delete(&self) -> Result<Option<Value>, LockError> {
         let by = Instant::now() + REQUEST_TIMEOUT;
         let lock = self.locks.get(&self.name, by).await;
@@ -138,16 +144,17 @@ impl LifeLeadership {
         Ok(Some(lock))
     }
 
-    fn tell_release(&self, deleted: Option<Value>) {
+    fn report_release(&self, deleted: Option<Value>) {
         self.report.released();
-        info!(election = %self.name, pod = %self.pod, "has given the lock up, and leads no more");
+        info!(election = %self.name, pod = %self.pod, "released leadership for life");
         if let (Some(recorder), Some(lock)) = (&self.recorder, deleted) {
             let reference = self.locks.reference(&self.api_version, &self.name, &lock);
-            recorder.tell(reference, &format!("{} stopped leading", self.pod));
+            recorder.record_event(reference, &format!("{} stopped leading", self.pod));
         }
     }
 
-    /// By the UID: a lock that was deleted and made anew by an earlier or later process of this pod is another term.
+    /// Compares the UID: a lock that another process of this pod deleted and created again is
+    /// another term.
     fn is_ours(&self, lock: &Value) -> bool {
         pod::uid(lock) == self.uid
             && matches!(object::read(lock), Content::Of(owners)

@@ -1,8 +1,9 @@
 //! Leader for life: a pod leads until it is gone.
 //!
-//! The lock is an object that the leader's pod owns: an owner reference with the pod's UID, as operator-sdk's `leader.Become`
-//! makes it, so that pods of both stand in one election. When the pod is gone, the garbage collector deletes the lock, and
-//! somebody else makes it anew. There is no lease, nothing is renewed, and no clock matters.
+//! The lock is an object that the leader's pod owns: an owner reference with the pod's UID, as
+//! operator-sdk's `leader.Become` creates it, so pods of both take part in the same election. When
+//! the pod is gone, the garbage collector deletes the lock, and another pod creates it again. There
+//! is no lease, nothing is renewed, and no clock matters.
 //!
 //! ```no_run
 //! use incumbent::kubernetes::{Cluster, leader_for_life};
@@ -19,33 +20,38 @@
 //! # async fn work() {}
 //! ```
 //!
-//! # What it promises
-//! Nobody else becomes leader before one of these is so:
+//! # Guarantees
+//! No other pod becomes leader before one of these conditions holds:
 //! - the leader's pod object is gone, or another pod has its name;
-//! - the pod has ended for good: its phase is `Succeeded` or `Failed`, whatever the reason (evicted, preempted, node shut
-//!   down), and none of its containers is shown as running;
-//! - the pod's node is gone from the cluster for [`node_gone_after`](LeaderForLife::node_gone_after), after which Kubernetes
-//!   itself deletes the pods of such a node;
-//! - the pod's node is not ready, and an administrator has put the taint `node.kubernetes.io/out-of-service` on it, which
-//!   says that the machine is off, as for a non-graceful node shutdown;
-//! - somebody deletes the lock, or removes the owner reference.
+//! - the pod has ended for good: its phase is `Succeeded` or `Failed`, whatever the reason
+//!   (evicted, preempted, node shut down), and none of its containers is shown as running;
+//! - the pod's node is gone from the cluster for
+//!   [`node_gone_after`](LeaderForLife::node_gone_after), after which Kubernetes itself deletes the
+//!   pods of such a node;
+//! - the pod's node is not ready, and an administrator has put the taint
+//!   `node.kubernetes.io/out-of-service` on it, which states that the machine is off, as for a
+//!   non-graceful node shutdown;
+//! - another client deletes the lock, or removes the owner reference.
 //!
-//! # What it does not promise
-//! There is no deadline. A leader that is cut off from the API server goes on leading, and nobody takes over, until one of the
-//! above is so: a node that is merely unreachable keeps its pods, and with them the lock. And each of the above is the
-//! cluster's word, not the machine's: who force-deletes a pod or deletes a node while its machine runs makes two leaders.
-//! [`LifeLeadership::lost`] tells a leader that can still reach the API server. Where neither is good enough, use an
-//! election with a lease, or fence what is written with the [token](LifeLeadership::token).
+//! # Limits
+//! There is no deadline. A leader that is cut off from the API server keeps leading, and no other
+//! pod takes over, until one of the conditions above holds: a node that is merely unreachable keeps
+//! its pods, and with them the lock. Each condition is the state of the cluster's objects, not of
+//! the machine: force-deleting a pod, or deleting a node while its machine runs, creates two
+//! leaders. [`LifeLeadership::lost`] notifies a leader that can still reach the API server. If
+//! neither suffices, use an election with a lease, or fence what is written with the
+//! [token](LifeLeadership::token).
 //!
-//! # Giving it up
-//! [`LifeLeadership::release`] deletes the lock, so that another pod leads while this one lives on. Nothing else gives it up:
-//! neither dropping the leadership nor the end of the process.
+//! # Release
+//! [`LifeLeadership::release`] deletes the lock, so that another pod leads while this one lives on.
+//! Nothing else releases the lock: neither dropping the leadership nor the end of the process.
 //!
 //! # Restarts
-//! A container that is restarted in its pod finds its pod's lock and leads on at once
-//! ([`resumed`](LifeLeadership::resumed)): the kubelet runs one container of a name at a time, so the earlier process has
-//! ended. A pod that merely has the same name, as a StatefulSet makes them, is a stranger. Two containers of one pod, or two
-//! processes in one container, are not told apart: one of them may stand for a name.
+//! A container that is restarted in its pod finds its pod's lock and leads again at once
+//! ([`resumed`](LifeLeadership::resumed)): the kubelet runs one container of a name at a time, so
+//! the earlier process has ended. A pod that merely has the same name, as a StatefulSet creates
+//! them, is treated as a different pod. Two containers of one pod, or two processes in one
+//! container, are not distinguished: only one of them may be a candidate for a name.
 
 mod admin;
 mod candidate;
@@ -79,15 +85,16 @@ use candidate::LifeCandidate;
 pub(super) use object::MARK;
 use status::Source;
 
-/// How often a candidate looks though no watch has told it anything, unless told otherwise.
+/// The default interval at which a candidate reads the lock without an event of a watch.
 const POLL: Duration = Duration::from_secs(15);
 /// How long Kubernetes' own pod garbage collector waits for a node that is gone.
 const NODE_GONE_AFTER: Duration = Duration::from_secs(40);
 
-/// Describes a candidate for life in the election `name`; `.await` it to become leader.
+/// Creates a candidate for life in the election `name`; `.await` it to become leader.
 ///
-/// The lock is the ConfigMap `name` in the cluster's namespace, where the pod must be too. The pod's name is `POD_NAME`,
-/// else the host's name, which is the pod's unless it uses the host's network.
+/// The lock is the ConfigMap `name` in the cluster's namespace, which must also be the pod's
+/// namespace. The pod's name is `POD_NAME`, else the host's name, which is the pod's unless the pod
+/// uses the host's network.
 pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForLife {
     let pod = cluster
         .identity()
@@ -105,18 +112,19 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
     }
 }
 
-/// A candidate for life. Made by [`leader_for_life`].
+/// A candidate for life, created by [`leader_for_life`].
 ///
-/// It is a future: awaited, it answers once this pod leads.
+/// It is a future: it resolves once this pod leads.
 ///
 /// # Errors
-/// Server failures, outages and lost races are waited out, for ever. What ends it is a [`LifeError`]: a right that is
-/// missing (and stays so for 5 s: a server that has just started knows no rules yet), a name or object that cannot be used, or
-/// the end of this pod.
+/// Server failures, outages and lost races are retried without limit. A [`LifeError`] ends the
+/// candidate: a right that is missing (and stays missing for 5 s: a server that has just started
+/// knows no rules yet), a name or object that cannot be used, or the end of this pod.
 ///
 /// # Cancel safety
-/// It may be dropped at any time, and leaves no task behind. Dropped in the instant in which it takes the lock, it leaves its
-/// pod in possession; who then awaits another in the same pod leads at once.
+/// The future may be dropped at any time, and leaves no task behind. If it is dropped in the
+/// instant in which it takes the lock, the pod owns the lock; the next candidate awaited in the
+/// same pod then leads at once.
 #[must_use = "does nothing until it is awaited"]
 #[derive(Debug, Clone)]
 pub struct LeaderForLife {
@@ -132,51 +140,54 @@ pub struct LeaderForLife {
 }
 
 impl LeaderForLife {
-    /// The name of the pod that this runs in, where neither `POD_NAME` nor the host's name is.
+    /// Sets the name of this process's pod, if it is neither in `POD_NAME` nor the host's name.
     pub fn pod(mut self, name: impl Into<String>) -> Self {
         self.pod = name.into();
         self
     }
 
-    /// The kind of object that is the lock. Everybody in the election must have the same; operator-sdk's is the ConfigMap.
+    /// Sets the kind of the lock's object. All candidates of the election must use the same kind;
+    /// operator-sdk uses the ConfigMap.
     pub fn carrier(mut self, carrier: LifeResource) -> Self {
         self.carrier = carrier;
         self
     }
 
-    /// How often to look though no watch has told of anything, from one look to the next: for a watch that has gone silent,
-    /// or the right to watch missing. 15 s by default; at least 100 ms.
+    /// Sets the interval at which the lock is read without an event of a watch. It applies when a
+    /// watch has gone silent, or the right to watch is missing. Default: 15 s; minimum: 100 ms.
     pub fn poll(mut self, every: Duration) -> Self {
         self.poll = every;
         self
     }
 
-    /// How long the node of the leader's pod must be seen to be missing from the cluster, on this candidate's clock, until the
-    /// pod counts as gone. 40 s by default, as for Kubernetes' own pod garbage collector.
+    /// Sets for how long the node of the leader's pod must be missing from the cluster, on this
+    /// candidate's clock, until the pod counts as gone. Default: 40 s, as for Kubernetes' own pod
+    /// garbage collector.
     pub fn node_gone_after(mut self, span: Duration) -> Self {
         self.node_gone_after = span;
         self
     }
 
-    /// Presumes a leader dead whose node has not been heard of (its condition `Ready` is `Unknown`) for `span`, on this
-    /// candidate's clock. Off by default.
+    /// Presumes a leader dead if its node has been unreachable (its condition `Ready` is `Unknown`)
+    /// for `span`, on this candidate's clock. Default: off.
     ///
-    /// **This makes two leaders** where the machine runs and only its network does not: nothing tells the one from the
-    /// other, and the leader there cannot be told. operator-sdk does so at once. Fence what is written with the
-    /// [token](LifeLeadership::token) if you do.
+    /// **This creates two leaders** if the machine runs and only its network fails: the two cases
+    /// cannot be distinguished, and the leader on that machine cannot be notified. operator-sdk
+    /// does so at once. If you set it, fence what is written with the
+    /// [token](LifeLeadership::token).
     pub fn presume_dead_after(mut self, span: Duration) -> Self {
         self.presume_dead_after = Some(span);
         self
     }
 
-    /// Writes no Event on becoming leader. The right to create them is then not needed.
+    /// Writes no Event on becoming leader, so the right to create them is not needed.
     pub fn without_events(mut self) -> Self {
         self.events = false;
         self
     }
 
-    /// Where it stands, from now on: for a probe, which can ask while this is awaited and afterwards. Clones of a candidate
-    /// share it.
+    /// Returns the candidate's status, updated continuously: a probe can read it while the
+    /// candidate is awaited and afterwards. Clones of a candidate share it.
     pub fn status(&self) -> LifeStatus {
         self.status.status(&self.name)
     }
@@ -187,15 +198,15 @@ impl LeaderForLife {
         check_object_name(&self.pod).map_err(|why| {
             misconfigured(format!("set POD_NAME from the field metadata.name: {why}"))
         })?;
-        let least = Duration::from_millis(100);
-        if self.poll < least {
+        let minimum = Duration::from_millis(100);
+        if self.poll < minimum {
             let poll = self.poll;
             return Err(misconfigured(format!(
-                "a poll every {poll:?} is too often: the least is {least:?}"
+                "a poll interval of {poll:?} is too short: the minimum is {minimum:?}"
             )));
         }
         let nonce = getrandom::u64()
-            .map_err(|_| misconfigured("the system gives no random numbers".to_owned()))?;
+            .map_err(|_| misconfigured("the system provides no random numbers".to_owned()))?;
         let (access, namespace) = (self.cluster.access(), self.cluster.namespace());
         let report = self.status.reporter(&self.name, &self.pod);
         Ok(LifeCandidate {
@@ -219,7 +230,7 @@ impl LeaderForLife {
             report,
             free_since: None,
             suspicions: Vec::new(),
-            told: None,
+            last_reason: None,
             cannot_read_nodes: false,
         })
     }

@@ -1,10 +1,10 @@
-//! What a lock's object says.
+//! The content of a lock's object.
 
 use serde_json::{Map, Value, json};
 
 use crate::backends::kubernetes::record;
 
-/// Written on a lock of ours: what tells its maker from every other.
+/// The annotation on a lock of this library, which identifies the candidate that created it.
 pub(in crate::backends::kubernetes) const MARK: &str = "incumbent/for-life";
 
 /// A reference to a pod that owns a lock.
@@ -14,26 +14,26 @@ pub(super) struct Owner {
     pub(super) uid: String,
 }
 
-/// What there is to know of a lock.
+/// The state of a lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// It is on its way out, and nobody's.
+    /// The lock is being deleted, and has no owner.
     Leaving,
-    /// Pods own it; none do where it has lost its owner.
+    /// Pods own the lock; empty if it has lost its owner.
     Of(Vec<Owner>),
-    /// It is something else. Says what.
+    /// The object is not a lock, for this reason.
     NoLock(String),
 }
 
-/// Reads an object under the lock's name. A lock carries nothing, or our mark: what others keep something in is none, and is
-/// never to be deleted.
+/// Reads an object under the lock's name. A lock carries nothing, or this library's mark: an object
+/// with other content is not a lock, and must never be deleted.
 pub(super) fn read(object: &Value) -> Content {
     let ours = record::annotation(object, MARK).is_some();
     if record::annotation(object, record::ANNOTATION).is_some() {
         return Content::NoLock("it carries the record of an election with leases".to_owned());
     }
     if !ours && let Some(field) = carried(object) {
-        return Content::NoLock(format!("it has {field}, so it is no lock"));
+        return Content::NoLock(format!("it has {field}, so it is not a lock"));
     }
     if object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()) {
         return Content::Leaving;
@@ -56,7 +56,7 @@ pub(super) fn read(object: &Value) -> Content {
     }
 }
 
-/// A field besides what every object has.
+/// Returns a field that not every object has, if there is one.
 fn carried(object: &Value) -> Option<&str> {
     let empty = |value: &Value| match value {
         Value::Null => true,
@@ -70,8 +70,8 @@ fn carried(object: &Value) -> Option<&str> {
     fields.map(|(key, _)| key.as_str())
 }
 
-/// The lock of a pod.
-pub(super) fn made(
+/// Returns the lock of a pod.
+pub(super) fn new_lock(
     api_version: &str,
     kind: &str,
     name: &str,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_keeps_something_in_is_no_lock() {
+    fn objects_with_other_content_are_not_locks() {
         for object in [
             json!({ "metadata": {}, "data": { "key": "value" } }),
             json!({ "metadata": { "ownerReferences": [pod("a")] }, "data": { "key": "value" } }),

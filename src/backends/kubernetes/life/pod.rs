@@ -1,8 +1,8 @@
-//! Whether a pod may still be running, by what its object and its node's say.
+//! Whether a pod may still be running, by its own object and its node's.
 
 use serde_json::Value;
 
-/// The taint by which an administrator says that a machine is off.
+/// The taint by which an administrator states that a machine is off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(super) fn uid(object: &Value) -> &str {
@@ -17,13 +17,14 @@ pub(super) fn is_being_deleted(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
-/// The node that a pod was given, if any.
+/// Returns the node that a pod was assigned to, if any.
 pub(super) fn node(pod: &Value) -> Option<&str> {
     pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty())
 }
 
-/// How a pod has ended for good, if it has: its phase is final, and nothing of it is shown as running. Kubelets before 1.27
-/// could report an eviction before the containers had stopped.
+/// Returns how a pod has ended for good, if it has: its phase is final, and none of its containers
+/// is shown as running. Kubelets before 1.27 could report an eviction before the containers had
+/// stopped.
 pub(super) fn ended(pod: &Value) -> Option<String> {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str)?;
     if !matches!(phase, "Succeeded" | "Failed") || runs(pod) {
@@ -41,14 +42,14 @@ fn runs(pod: &Value) -> bool {
         .any(|status| status.pointer("/state/running").is_some_and(|running| !running.is_null()))
 }
 
-/// What a node says of its pods.
+/// The health of a node, as it affects its pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
-    /// Nothing that would end a pod.
+    /// No condition that ends a pod.
     Serves,
-    /// Nobody has heard of it for a while; its pods may well run.
-    Unheard,
-    /// Off, by an administrator's word, and not ready.
+    /// The node has been unreachable for a while; its pods may still run.
+    Unreachable,
+    /// Off according to an administrator, and not ready.
     OutOfService,
 }
 
@@ -59,9 +60,9 @@ pub(super) fn health(node: &Value) -> Health {
         .and_then(|condition| condition.get("status")?.as_str());
     let mut taints = items("/spec/taints").filter_map(|taint| taint.get("key")?.as_str());
     match ready {
-        Some("True") => Health::Serves, // whatever is said of it
+        Some("True") => Health::Serves, // regardless of its taints
         _ if taints.any(|taint| taint == OUT_OF_SERVICE) => Health::OutOfService,
-        Some("Unknown") => Health::Unheard,
+        Some("Unknown") => Health::Unreachable,
         _ => Health::Serves,
     }
 }
@@ -104,8 +105,8 @@ mod tests {
         assert_eq!(node("True", OUT_OF_SERVICE), Health::Serves);
         assert_eq!(node("Unknown", OUT_OF_SERVICE), Health::OutOfService);
         assert_eq!(node("False", OUT_OF_SERVICE), Health::OutOfService);
-        assert_eq!(node("Unknown", unreachable), Health::Unheard);
-        assert_eq!(node("False", unreachable), Health::Serves, "it says so itself");
+        assert_eq!(node("Unknown", unreachable), Health::Unreachable);
+        assert_eq!(node("False", unreachable), Health::Serves, "the node reports it");
         assert_eq!(health(&json!({})), Health::Serves);
     }
 }

@@ -19,22 +19,23 @@ pub struct LifeResource {
 }
 
 impl LifeResource {
-    /// A ConfigMap without data, as operator-sdk makes it.
+    /// A ConfigMap without data, as operator-sdk creates it.
     pub fn config_map() -> Self {
         Self::object(ApiResource::erase::<ConfigMap>(&()))
     }
 
-    /// A Lease without a holder. It is no Lease of [`lease_lock`](crate::kubernetes::Cluster::lease_lock): take another name for that.
+    /// A Lease without a holder. It is not a Lease of
+    /// [`lease_lock`](crate::kubernetes::Cluster::lease_lock): use another name for that.
     pub fn lease() -> Self {
         Self::object(ApiResource::erase::<Lease>(&()))
     }
 
-    /// Any other kind that is in namespaces.
+    /// Any other namespaced kind.
     pub fn object(resource: ApiResource) -> Self {
         Self { resource, fields: Map::new() }
     }
 
-    /// What the kind asks for besides `metadata`, such as its `spec`.
+    /// Sets the fields that the kind requires besides `metadata`, such as its `spec`.
     pub fn with_fields(mut self, fields: Map<String, Value>) -> Self {
         self.fields = fields;
         self

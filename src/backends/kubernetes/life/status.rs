@@ -1,4 +1,4 @@
-//! Where a candidate for life stands, as probes and metrics are told.
+//! The status of a candidate for life, for probes and metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,65 +11,69 @@ use crate::lock::Token;
 use crate::protocol::{Cause, State};
 use crate::telemetry::Telemetry;
 
-/// Where a candidate for life stands: made by [`LeaderForLife::status`](super::LeaderForLife::status), before it is awaited.
+/// The status of a candidate for life, created by
+/// [`LeaderForLife::status`](super::LeaderForLife::status) before the candidate is awaited.
 ///
-/// Cheap to clone, and to ask. As text it is one line for people, such as `standing by for my-app: pod my-app-0 leads`.
+/// Cheap to clone and to read. Its `Display` is one line for people, such as
+/// `standing by for my-app: pod my-app-0 leads`.
 #[derive(Debug, Clone)]
 pub struct LifeStatus {
     name: Arc<str>,
     state: watch::Receiver<LifeState>,
 }
 
-/// What a [`LifeStatus`] says.
+/// The state of a [`LifeStatus`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LifeState {
-    /// Nobody awaits the candidate: not yet, or no more.
+    /// The candidate is not awaited: not yet, or no longer.
     Idle,
-    /// It stands by.
+    /// The candidate is a standby.
     Waiting {
-        /// For what, as in `pod my-app-0 leads`, or what keeps it from looking. Empty before the first look.
+        /// The reason for waiting, as in `pod my-app-0 leads`, or the failure of its checks. Empty
+        /// before the first check.
         reason: Arc<str>,
     },
-    /// Its pod leads.
+    /// The pod of the candidate leads.
     Leading {
         /// As [`LifeLeadership::token`](super::LifeLeadership::token).
         token: Token,
     },
-    /// The lock is another's or gone. Told to who awaits [`LifeLeadership::lost`](super::LifeLeadership::lost), and known only
-    /// then.
+    /// Another pod owns the lock, or it is gone.
+    /// [`LifeLeadership::lost`](super::LifeLeadership::lost) reports the loss, which is known only
+    /// after that call.
     Lost,
-    /// It has given the lock up.
+    /// The leader released the lock.
     Released,
-    /// It has come to an end without leading.
+    /// The candidate gave up without leading.
     Failed {
-        /// Why.
+        /// The kind of the error.
         kind: LifeErrorKind,
-        /// The same for people.
+        /// The error for people.
         message: Arc<str>,
     },
 }
 
 impl LifeState {
-    /// Whether the pod does what it is there for: it leads, or stands by. The answer for a readiness probe.
+    /// Returns whether the pod leads or is a standby, for a readiness probe.
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Waiting { .. } | Self::Leading { .. })
     }
 
-    /// Whether its pod leads, as far as it knows.
+    /// Returns whether the pod leads, as far as it knows.
     pub fn is_leading(&self) -> bool {
         matches!(self, Self::Leading { .. })
     }
 }
 
 impl LifeStatus {
-    /// How it is now.
+    /// Returns the present state.
     pub fn state(&self) -> LifeState {
         self.state.borrow().clone()
     }
 
-    /// Waits until it is otherwise than when this was last asked, and answers how; `None` once it can change no more.
-    /// Cancel safe.
+    /// Waits until the state differs from the last one that this handle returned, and returns it;
+    /// `None` once it can no longer change. Cancel safe.
     pub async fn changed(&mut self) -> Option<LifeState> {
         self.state.changed().await.ok()?;
         Some(self.state.borrow_and_update().clone())
@@ -80,7 +84,7 @@ impl fmt::Display for LifeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
         match &*self.state.borrow() {
-            LifeState::Idle => write!(f, "not standing for {name}"),
+            LifeState::Idle => write!(f, "not campaigning for {name}"),
             LifeState::Waiting { reason } if reason.is_empty() => {
                 write!(f, "standing by for {name}")
             }
@@ -88,12 +92,12 @@ impl fmt::Display for LifeStatus {
             LifeState::Leading { token } => write!(f, "leading {name} with token {token}"),
             LifeState::Lost => write!(f, "no longer leading {name}: the lock is gone"),
             LifeState::Released => write!(f, "no longer leading {name}: released"),
-            LifeState::Failed { message, .. } => write!(f, "not standing for {name}: {message}"),
+            LifeState::Failed { message, .. } => write!(f, "not campaigning for {name}: {message}"),
         }
     }
 }
 
-/// Where the status comes from.
+/// The sender of the status.
 #[derive(Debug, Clone)]
 pub(super) struct Source(watch::Sender<LifeState>);
 
@@ -117,7 +121,7 @@ impl Source {
     }
 }
 
-/// Tells of one candidacy, and of the leadership that comes of it.
+/// Reports on one candidate, and on its leadership.
 pub(super) struct Reporter {
     state: watch::Sender<LifeState>,
     telemetry: Telemetry,
@@ -134,12 +138,13 @@ impl Reporter {
         });
     }
 
-    /// It asks for the lock.
+    /// Counts an attempt to take the lock.
     pub(super) fn campaigns(&self) {
         self.telemetry.campaigned(State::Candidate);
     }
 
-    /// `takeover`: how long after the lock was seen to be nobody's; `resumed`: an earlier container of the pod has won.
+    /// `takeover`: how long after the lock was seen without a living owner; `resumed`: an earlier
+    /// container of the pod became leader.
     pub(super) fn leads(&self, token: Token, takeover: Option<Duration>, resumed: bool) {
         if resumed {
             self.telemetry.resumed();
@@ -149,7 +154,7 @@ impl Reporter {
         self.state.send_replace(LifeState::Leading { token });
     }
 
-    /// Whether that is news.
+    /// Returns whether the loss had not been reported before.
     pub(super) fn lost(&self) -> bool {
         self.ends(LifeState::Lost, &Cause::Evicted)
     }
@@ -174,7 +179,7 @@ impl Reporter {
 }
 
 impl Drop for Reporter {
-    /// A leader's stays: the lock is the pod's still.
+    /// The state of a leader stays: its pod still owns the lock.
     fn drop(&mut self) {
         self.state.send_if_modified(|state| {
             let waits = matches!(state, LifeState::Waiting { .. });

@@ -1,4 +1,4 @@
-//! Watches on the objects that a candidate waits for.
+//! Watches on the objects that a candidate for life waits for.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::backends::kubernetes::api::Objects;
 use crate::backends::kubernetes::watch::BEGINS_WITHIN;
 use crate::util::retry::Pauses;
 
-/// What an object is to a candidate.
+/// The role of an object for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Lock,
@@ -23,7 +23,7 @@ pub(super) enum Role {
     Node,
 }
 
-/// An object to watch, in the version in which it was seen.
+/// An object to watch, and the version in which it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     role: Role,
@@ -41,14 +41,15 @@ impl Target {
     }
 }
 
-/// The watches of one candidate. They live in its future: dropped with it, they end.
+/// The watches of one candidate. They are part of its future, and end when it is dropped.
 pub(super) struct Watches {
     watches: Vec<Watch>,
-    /// Those whose last watch failed: what follows the version that was seen may be forgotten (410).
+    /// The targets whose last watch failed: the server may have forgotten the changes after the
+    /// seen version (410).
     failed: Vec<Target>,
     pauses: Pauses,
     poll: Duration,
-    patience: Duration,
+    poll_timeout: Duration,
 }
 
 struct Watch {
@@ -56,31 +57,33 @@ struct Watch {
     events: Events,
 }
 
-/// What a watch has told.
-enum Heard {
+/// The meaning of an event.
+enum EventKind {
     Nothing,
-    /// Something has happened to the object.
-    News,
+    /// The object has changed.
+    Changed,
     Gone,
     Broken,
 }
 
 impl Watches {
-    /// `poll`: how long to believe in silence.
+    /// `poll`: how long to wait without an event.
     pub(super) fn new(poll: Duration) -> Self {
         let pauses = Pauses::new();
-        Self { watches: Vec::new(), failed: Vec::new(), pauses, poll, patience: poll }
+        Self { watches: Vec::new(), failed: Vec::new(), pauses, poll, poll_timeout: poll }
     }
 
-    /// How long to wait for news before looking again.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
+    /// How long to wait for an event before the next read.
+    pub(super) fn poll_timeout(&self) -> Duration {
+        self.poll_timeout
     }
 
-    /// Watches these and no others, from the versions in which they were seen. `false`: something may have happened between
-    /// the look and the watch, so look again.
+    /// Watches exactly these objects, from the versions in which they were seen. Returns `false` if
+    /// something may have happened between the read and the watch, so the objects should be read
+    /// again.
     ///
-    /// A watch that has not told of the version that was seen is slow, or has gone silent: it is begun anew.
+    /// A watch that has not delivered the version that was seen is slow, or has gone silent: it is
+    /// restarted.
     pub(super) async fn follow<'a>(
         &mut self,
         targets: Vec<Target>,
@@ -88,7 +91,7 @@ impl Watches {
     ) -> bool {
         self.watches.retain(|watch| targets.contains(&watch.target));
         self.failed.retain(|failed| targets.iter().any(|target| target.is_same_object(failed)));
-        self.patience = self.poll;
+        self.poll_timeout = self.poll;
         let mut seamless = true;
         for target in targets {
             if self.watches.iter().any(|watch| watch.target == target) {
@@ -103,16 +106,16 @@ impl Watches {
                         self.failed.swap_remove(at);
                         seamless = false;
                     }
-                    debug!(object = %target.name, "watches");
+                    debug!(object = %target.name, "watch began");
                     self.watches.push(Watch { target, events });
                 }
                 Err(failure) => {
-                    debug!(object = %target.name, ?failure, "no watch");
+                    debug!(object = %target.name, ?failure, "watch cannot begin");
                     if failure.code() != 403 {
                         if fresh.is_none() {
                             self.failed.push(target);
                         }
-                        self.patience = self.patience.min(self.pauses.next());
+                        self.poll_timeout = self.poll_timeout.min(self.pauses.next());
                     }
                 }
             }
@@ -120,8 +123,8 @@ impl Watches {
         seamless
     }
 
-    /// Waits until a watch tells of something. Without any watch it waits for ever. Cancel safe.
-    pub(super) async fn heard(&mut self) {
+    /// Waits until a watch delivers a change. Without any watch it waits indefinitely. Cancel safe.
+    pub(super) async fn changed(&mut self) {
         loop {
             if self.watches.is_empty() {
                 std::future::pending::<()>().await;
@@ -129,20 +132,20 @@ impl Watches {
             let next = self.watches.iter_mut().map(|watch| watch.events.next());
             let (event, at, _) = select_all(next).await;
             let Some(watch) = self.watches.get_mut(at) else { return };
-            match watch.hear(event) {
-                Heard::Nothing => {}
-                Heard::News => {
+            match watch.classify(event) {
+                EventKind::Nothing => {}
+                EventKind::Changed => {
                     self.pauses = Pauses::new();
                     return;
                 }
-                Heard::Gone => {
+                EventKind::Gone => {
                     self.watches.swap_remove(at);
                     return;
                 }
-                Heard::Broken => {
+                EventKind::Broken => {
                     let watch = self.watches.swap_remove(at);
                     self.failed.push(watch.target);
-                    sleep(self.pauses.next()).await; // a server that is starting ends watches as fast as they begin
+                    sleep(self.pauses.next()).await; // a starting server ends watches as soon as they begin
                     return;
                 }
             }
@@ -151,27 +154,27 @@ impl Watches {
 }
 
 impl Watch {
-    fn hear(&mut self, event: Option<Result<WatchEvent<Value>, kube::Error>>) -> Heard {
+    fn classify(&mut self, event: Option<Result<WatchEvent<Value>, kube::Error>>) -> EventKind {
         match event {
-            Some(Ok(WatchEvent::Bookmark(_))) => Heard::Nothing,
+            Some(Ok(WatchEvent::Bookmark(_))) => EventKind::Nothing,
             Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
                 let version = pod::version(&object);
                 if version == self.target.version {
-                    return Heard::Nothing; // as it was seen
+                    return EventKind::Nothing; // the version that was read
                 }
                 version.clone_into(&mut self.target.version);
-                Heard::News
+                EventKind::Changed
             }
-            Some(Ok(WatchEvent::Deleted(_))) => Heard::Gone,
+            Some(Ok(WatchEvent::Deleted(_))) => EventKind::Gone,
             Some(Ok(WatchEvent::Error(status))) => {
-                debug!(object = %self.target.name, code = status.code, "the watch was ended");
-                Heard::Broken
+                debug!(object = %self.target.name, code = status.code, "watch ended by the server");
+                EventKind::Broken
             }
             Some(Err(error)) => {
-                debug!(object = %self.target.name, %error, "the watch broke");
-                Heard::Broken
+                debug!(object = %self.target.name, %error, "watch failed");
+                EventKind::Broken
             }
-            None => Heard::Broken,
+            None => EventKind::Broken,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers of JetStream.
+//! Responses of JetStream.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::backends::nats::message::StoredMessage;
 use crate::backends::nats::stream::{StreamFacts, StreamInfo};
 use crate::backends::nats::time::since_epoch;
 
-/// A server's answer about a bucket, shortened.
+/// A server's response about a bucket, shortened.
 const INFO: &str = r#"{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0,"offset":0,"limit":0,
 "config":{"name":"KV_B","subjects":["$KV.B.>"],"retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,
 "max_age":60000000000,"max_msgs_per_subject":1,"max_msg_size":-1,"discard":"new","storage":"file","num_replicas":1,
@@ -28,7 +28,7 @@ const MESSAGE: &str = r#"{"subject":"$KV.B.my_app","seq":7,"hdrs":"TkFUUy8xLjANC
 
 const REFUSAL: &str = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"KV_B","seq":0}"#;
 
-/// Something like a JSON value, of the words of an answer.
+/// A value similar to JSON, with the words of a response.
 #[derive(Debug, Clone, TypeGenerator)]
 enum Json {
     Text(Text),
@@ -54,14 +54,14 @@ impl Json {
     }
 }
 
-/// A value in the place of another.
+/// A replacement of the nth value.
 #[derive(Debug, Clone, TypeGenerator)]
 struct Swap {
     nth: u8,
     value: Json,
 }
 
-/// An answer with the value of one field exchanged for another.
+/// Returns a response with the value of one field replaced.
 fn swapped(answer: &str, swap: &Swap) -> String {
     let places: Vec<_> = answer.match_indices("\":").map(|(at, _)| at + 2).collect();
     let at = places[usize::from(swap.nth) % places.len()];
@@ -86,8 +86,8 @@ fn end_of_value(text: &str) -> usize {
     text.len()
 }
 
-/// What it says is fit for a log.
-fn told(failure: &ApiFailure) {
+/// Checks that the text of a failure is fit for a log.
+fn check_text(failure: &ApiFailure) {
     let words = match failure {
         ApiFailure::Server(error) => error.to_string(),
         ApiFailure::Malformed(error) => error.to_string(),
@@ -101,20 +101,20 @@ fn read<T: DeserializeOwned>(answer: &[u8]) -> Option<T> {
     match decode_bytes(answer) {
         Ok(read) => Some(read),
         Err(failure) => {
-            told(&failure);
+            check_text(&failure);
             None
         }
     }
 }
 
-fn understand(answer: &[u8]) {
+fn decode_all(answer: &[u8]) {
     let _ = read::<StoredMessage>(answer);
     if let Some(Ok(sequence)) = read::<Ack>(answer).map(|ack| ack.sequence_in("B")) {
         assert!(sequence > 0);
     }
     let Some(info) = read::<StreamInfo>(answer) else { return };
-    let told = BucketConfig::new("B");
-    match StreamFacts::check(&told, &info) {
+    let config = BucketConfig::new("B");
+    match StreamFacts::check(&config, &info) {
         Ok(facts) => {
             let lease = facts.lease;
             assert!(
@@ -135,34 +135,34 @@ fn understand(answer: &[u8]) {
 }
 
 #[test]
-fn an_answer_is_understood_or_refused() {
+fn any_response_is_decoded_or_refused() {
     bolero::check!().with_iterations(FEW).with_type::<Json>().for_each(|json| {
-        understand(json.get().as_bytes());
+        decode_all(json.get().as_bytes());
     });
 }
 
 #[test]
-fn an_answer_with_another_value_is_understood_or_refused() {
+fn response_with_another_value_is_decoded_or_refused() {
     bolero::check!().with_iterations(FEW).with_type::<Swap>().for_each(|swap| {
         for answer in [INFO, MESSAGE, REFUSAL] {
-            understand(swapped(answer, swap).as_bytes());
+            decode_all(swapped(answer, swap).as_bytes());
         }
     });
 }
 
 #[test]
-fn a_damaged_answer_is_understood_or_refused() {
+fn damaged_response_is_decoded_or_refused() {
     bolero::check!().with_iterations(FEW).with_type::<Mutations>().for_each(|mutations| {
         for answer in [INFO, MESSAGE, REFUSAL] {
             let mut bytes = answer.as_bytes().to_vec();
             mutations.apply(&mut bytes);
-            understand(&bytes);
+            decode_all(&bytes);
         }
     });
 }
 
 #[test]
-fn a_refusal_of_rights_is_read_or_not() {
+fn any_permission_error_is_parsed_or_ignored() {
     type Input = (bool, Text, Mutations);
     bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(
         |(subscribes, text, mutations)| {

@@ -1,4 +1,4 @@
-//! Entries, tombstones, notices, and messages that the server repeats.
+//! Entries, tombstones, notices, and republished messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct Field {
     value: Text,
 }
 
-/// The headers of a message: a few at random, over those of an entry that is whole.
+/// The headers of a message: a few random ones, over those of a complete entry.
 #[derive(Debug, Clone, TypeGenerator)]
 struct Fields {
     whole: bool,
@@ -104,7 +104,7 @@ fn stored(block: &[u8], value: &[u8]) -> StoredMessage {
     StoredMessage { seq: 1, hdrs: encode(block), data: encode(value) }
 }
 
-/// Whatever was read, it is nothing that a campaign could stumble over.
+/// Checks that decoded content is within the limits that elections rely on.
 fn check(content: &Content) {
     match content {
         Content::Held(entry) => {
@@ -123,22 +123,22 @@ fn check(content: &Content) {
 }
 
 #[test]
-fn any_headers_mean_something_and_the_same_heard_as_read() {
+fn delivered_and_stored_headers_decode_alike() {
     type Input = (Fields, Vec<u8>);
     bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(fields, value)| {
         let pairs = fields.pairs();
         let headers = live(&pairs);
-        let heard = codec::content(&headers, value, EXPIRY);
-        check(&heard);
-        assert_eq!(codec::stored_content(&stored(&block(&pairs), value), EXPIRY), heard);
-        if let Some(said) = codec::notice(&headers) {
-            assert!(said.left <= MAX_DURATION);
+        let delivered = codec::content(&headers, value, EXPIRY);
+        check(&delivered);
+        assert_eq!(codec::stored_content(&stored(&block(&pairs), value), EXPIRY), delivered);
+        if let Some(notice) = codec::notice(&headers) {
+            assert!(notice.left <= MAX_DURATION);
         }
-        if let Some(repeated) = codec::repeated(&headers, "KV_B") {
-            assert!(repeated.previous != Some(Some(Revision(0))));
+        if let Some(republished) = codec::republished(&headers, "KV_B") {
+            assert!(republished.previous != Some(Some(Revision(0))));
             assert!(headers.get("Nats-Stream").is_some_and(|name| name.as_str() == "KV_B"));
         }
-        let _ = (codec::is_ours(&heard), codec::is_forced(&headers));
+        let _ = (codec::is_ours(&delivered), codec::is_forced(&headers));
     });
 }
 
@@ -157,7 +157,7 @@ fn any_stored_message_means_something() {
     );
 }
 
-/// What a campaigner writes.
+/// A write of a candidate.
 #[derive(Debug, Clone, TypeGenerator)]
 struct Written {
     expected: Option<u64>,
@@ -190,14 +190,14 @@ impl Written {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn writes_round_trip() {
     bolero::check!().with_iterations(FEW).with_type::<Written>().for_each(|written| {
         let write = written.write();
         let headers = codec::entry_headers(&write, written.ttl);
         let value = write.identity.as_bytes();
-        let heard = codec::content(&headers, value, EXPIRY);
-        assert_eq!(codec::stored_content(&stored(&lines_of(&headers), value), EXPIRY), heard);
-        let Content::Held(entry) = heard else { panic!("not held") };
+        let delivered = codec::content(&headers, value, EXPIRY);
+        assert_eq!(codec::stored_content(&stored(&lines_of(&headers), value), EXPIRY), delivered);
+        let Content::Held(entry) = delivered else { panic!("not held") };
         assert_eq!(entry.identity, write.identity);
         let lease = write.mark.lease.min(MAX_DURATION);
         assert_eq!(entry.mark, Some(Mark { lease, ..write.mark }));
@@ -215,14 +215,15 @@ fn what_is_written_is_read_back() {
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
 
         let (token, revision) = (Token(written.since), Revision(written.number));
-        let said = StepDownNotice { by, token, revision, left };
-        assert_eq!(codec::notice(&codec::step_down_headers(&said)), Some(said));
+        let notice = StepDownNotice { by, token, revision, left };
+        assert_eq!(codec::notice(&codec::step_down_headers(&notice)), Some(notice));
     });
 }
 
-/// A campaigner takes an entry for its own by the nonce alone: what is not its own must not read like it.
+/// A candidate recognizes its own entry by the nonce alone, so no damaged entry may decode to
+/// another nonce.
 #[test]
-fn a_damaged_entry_says_no_more_than_its_bytes() {
+fn damaged_entry_decodes_only_to_its_bytes() {
     type Input = (Written, Mutations);
     bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(written, mutations)| {
         let mut write = written.write();
@@ -235,15 +236,15 @@ fn a_damaged_entry_says_no_more_than_its_bytes() {
         let Some(mark) = entry.mark else { return };
         let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
         let text = text.replace(char::is_whitespace, "");
-        let says = |what: String| assert!(text.contains(&what), "{mark:?} of {text:?}");
-        says("incumbent-version:1".to_owned());
-        says(format!("{}-", mark.write.nonce));
-        says(mark.write.number.to_string());
+        let contains = |what: String| assert!(text.contains(&what), "{mark:?} of {text:?}");
+        contains("incumbent-version:1".to_owned());
+        contains(format!("{}-", mark.write.nonce));
+        contains(mark.write.number.to_string());
         if mark.lease < MAX_DURATION {
-            says(mark.lease.as_millis().to_string());
+            contains(mark.lease.as_millis().to_string());
         }
         if let Some(token) = mark.token {
-            says(token.to_string());
+            contains(token.to_string());
         }
     });
 }

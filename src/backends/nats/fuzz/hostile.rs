@@ -1,11 +1,11 @@
-//! What the inputs are made of: pieces of what is valid, in places where they are not, and bytes at random.
+//! Inputs of the fuzz tests: valid pieces in invalid places, and random bytes.
 
 use bolero::TypeGenerator;
 
-/// How many inputs each target gets in `cargo test`; `make fuzz` says otherwise.
+/// The number of inputs of each target in `cargo test`; `make fuzz` uses more.
 pub(super) const FEW: usize = 3_000;
 
-/// Pieces that a parser here looks for, and values that break one that is careless.
+/// Pieces that a parser here expects, and values that break a careless one.
 const WORDS: [&str; 64] = [
     "",
     " ",
@@ -108,13 +108,13 @@ impl Text {
         text
     }
 
-    /// Without what ends a line.
+    /// Returns the text without line ends.
     pub(super) fn line(&self) -> String {
         self.get().replace(['\r', '\n'], "")
     }
 }
 
-/// One change to something valid.
+/// One change to a valid input.
 #[derive(Debug, Clone, TypeGenerator)]
 pub(super) enum Mutation {
     Flip { at: u16, bit: u8 },
@@ -125,7 +125,7 @@ pub(super) enum Mutation {
     Number { nth: u8, piece: Piece },
 }
 
-/// A few of them.
+/// A few mutations.
 #[derive(Debug, Clone, TypeGenerator)]
 pub(super) struct Mutations(
     #[generator(bolero::produce::<Vec<Mutation>>().with().len(0_usize..5))] Vec<Mutation>,
@@ -170,7 +170,7 @@ impl Mutation {
     }
 }
 
-/// Puts a piece in the place of the nth number.
+/// Replaces the nth number with a piece.
 fn replace_number(bytes: &mut Vec<u8>, nth: usize, piece: &Piece) {
     let is_start =
         |i: &usize| bytes[*i].is_ascii_digit() && (*i == 0 || !bytes[*i - 1].is_ascii_digit());

@@ -10,7 +10,7 @@ use crate::lock::codec::ceil_seconds;
 const END: Duration = Duration::from_secs(253_402_300_800 + 86_400);
 
 #[test]
-fn a_time_is_one_or_is_refused() {
+fn any_text_is_a_time_or_refused() {
     bolero::check!().with_iterations(FEW).with_type::<Text>().for_each(|text| {
         let text = text.get();
         if let Some(time) = since_epoch(&text) {
@@ -21,7 +21,7 @@ fn a_time_is_one_or_is_refused() {
 }
 
 #[test]
-fn a_time_comes_back_as_it_was_written() {
+fn times_round_trip() {
     type Input = (u64, u32, Mutations);
     bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(
         |(at, nanos, mutations)| {
@@ -40,7 +40,7 @@ fn a_time_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn a_lifetime_is_one_or_is_refused() {
+fn any_text_is_a_lifetime_or_refused() {
     bolero::check!().with_iterations(FEW).with_type::<Text>().for_each(|text| {
         let text = text.get();
         let Some(life) = lifetime(&text) else { return };
@@ -52,7 +52,7 @@ fn a_lifetime_is_one_or_is_refused() {
 }
 
 #[test]
-fn a_lifetime_is_never_shorter_than_what_was_meant() {
+fn lifetimes_are_rounded_up() {
     bolero::check!().with_iterations(FEW).with_type::<(u64, u32)>().for_each(|(secs, nanos)| {
         let meant = Duration::new(*secs, nanos % 1_000_000_000);
         let written = ceil_seconds(meant);
@@ -61,7 +61,7 @@ fn a_lifetime_is_never_shorter_than_what_was_meant() {
     });
 }
 
-/// Counts the years and months off one by one.
+/// Formats a time by counting years and months one by one.
 fn written(time: Duration) -> String {
     let (mut days, in_day) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
     let leap = |year: u64| {

@@ -1,4 +1,4 @@
-//! Messages that do not fit into one datagram: cut up, and put together again.
+//! Chunks of messages that do not fit into one datagram.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 
 use crate::time::clock::Instant;
 
-/// What the wrapping of a chunk takes, as democracy reckons.
+/// The bytes of a chunk's wrapping, as democracy counts them.
 const WRAPPING: usize = 52;
-/// The most chunks of a message.
-const MOST_CHUNKS: usize = 256;
-/// The most messages that wait for chunks of theirs.
-const MOST_WAITING: usize = 64;
-/// The most bytes of a message that waits for chunks.
-const LONGEST_MESSAGE: usize = 64 * 1024;
+/// The maximum number of chunks of a message.
+const MAX_CHUNKS: usize = 256;
+/// The maximum number of incomplete messages.
+const MAX_INCOMPLETE: usize = 64;
+/// The maximum size in bytes of an incomplete message.
+const MAX_MESSAGE_LEN: usize = 64 * 1024;
 
-/// The datagrams of a message in ASCII: itself, or its chunks, none longer than `most` bytes.
+/// Splits an ASCII message into datagrams of at most `most` bytes: the message itself, or its
+/// chunks.
 pub(super) fn cut(message: String, most: usize, packet: u64) -> Vec<String> {
     if message.len() <= most {
         return vec![message];
@@ -26,7 +27,7 @@ pub(super) fn cut(message: String, most: usize, packet: u64) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut used = 0;
     for char in message.chars() {
-        let cost = 1 + usize::from(matches!(char, '"' | '\\')); // as it is escaped
+        let cost = 1 + usize::from(matches!(char, '"' | '\\')); // the escaped length
         if used + cost > room {
             pieces.push(String::new());
             used = 0;
@@ -42,7 +43,7 @@ pub(super) fn cut(message: String, most: usize, packet: u64) -> Vec<String> {
     pieces.into_iter().enumerate().map(wrap).collect()
 }
 
-/// Messages of which some chunks have come, oldest first.
+/// Incomplete messages, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(VecDeque<Packet>);
 
@@ -55,31 +56,31 @@ struct Packet {
     length: usize,
 }
 
-/// What a datagram is, once it was read as JSON.
+/// A datagram, parsed as JSON.
 pub(super) enum Part {
-    /// A message.
+    /// A complete message.
     Whole(Value),
-    /// A chunk of one that is not complete.
+    /// A chunk of an incomplete message.
     Incomplete,
 }
 
 impl Waiting {
-    /// Takes in what a datagram says. `patience`: how long to wait for the rest of a message.
+    /// Adds a datagram. `timeout`: how long to wait for the rest of a message.
     pub fn take(
         &mut self,
         now: Instant,
         from: SocketAddr,
         document: Value,
-        patience: Duration,
+        timeout: Duration,
     ) -> Part {
         let Some((piece, id, count, index)) = chunk(&document) else {
             return Part::Whole(document);
         };
-        self.0.retain(|packet| packet.since + patience >= now);
+        self.0.retain(|packet| packet.since + timeout >= now);
         let at = match self.0.iter().position(|p| p.from == from && p.id == id) {
             Some(at) => at,
             None => {
-                if self.0.len() >= MOST_WAITING {
+                if self.0.len() >= MAX_INCOMPLETE {
                     self.0.pop_front();
                 }
                 let (id, pieces) = (id.to_owned(), vec![None; count]);
@@ -99,9 +100,9 @@ impl Waiting {
 }
 
 impl Packet {
-    /// Whether it is complete now.
+    /// Adds a chunk, and returns whether the message is complete.
     fn add(&mut self, piece: &str, index: usize) -> bool {
-        if self.length + piece.len() > LONGEST_MESSAGE {
+        if self.length + piece.len() > MAX_MESSAGE_LEN {
             return false;
         }
         if let Some(place @ None) = self.pieces.get_mut(index) {
@@ -117,21 +118,21 @@ fn chunk(document: &Value) -> Option<(&str, &str, usize, usize)> {
     let id = document.get("id")?.as_str().filter(|id| id.len() <= 64)?;
     let number = |key| usize::try_from(document.get(key)?.as_u64()?).ok();
     let (count, index) = (number("c")?, number("i")?);
-    (count <= MOST_CHUNKS && index < count).then_some((piece, id, count, index))
+    (count <= MAX_CHUNKS && index < count).then_some((piece, id, count, index))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const TIMEOUT: Duration = Duration::from_secs(3);
 
-    fn put_together(datagrams: &[String]) -> Option<Value> {
+    fn reassemble(datagrams: &[String]) -> Option<Value> {
         let (mut waiting, from) = (Waiting::default(), "127.0.0.1:1".parse().unwrap());
         let mut whole = None;
         for datagram in datagrams {
             let document = serde_json::from_str(datagram).unwrap();
-            if let Part::Whole(message) = waiting.take(Instant::ORIGIN, from, document, PATIENCE) {
+            if let Part::Whole(message) = waiting.take(Instant::ORIGIN, from, document, TIMEOUT) {
                 whole = Some(message);
             }
         }
@@ -139,28 +140,28 @@ mod tests {
     }
 
     #[test]
-    fn chunks_in_any_order_and_twice_are_the_message() {
+    fn reordered_and_duplicate_chunks_are_reassembled() {
         let message = json!({ "event": "ciao", "extra": "\"\\".repeat(900) });
         let mut datagrams = cut(message.to_string(), 508, 7);
         assert!(datagrams.len() > 3 && datagrams.iter().all(|datagram| datagram.len() <= 508));
         datagrams.reverse();
         datagrams.insert(1, datagrams[0].clone());
-        assert_eq!(put_together(&datagrams), Some(message));
-        assert_eq!(put_together(&datagrams[2..]), None);
+        assert_eq!(reassemble(&datagrams), Some(message));
+        assert_eq!(reassemble(&datagrams[2..]), None);
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn incomplete_messages_are_bounded() {
         let (mut waiting, from) = (Waiting::default(), "127.0.0.1:1".parse().unwrap());
         for id in 0..10_000 {
             let chunk =
                 json!({ "chunk": "x".repeat(60_000), "id": id.to_string(), "c": 256, "i": 0 });
-            waiting.take(Instant::ORIGIN, from, chunk.clone(), PATIENCE);
-            waiting.take(Instant::ORIGIN, from, chunk, PATIENCE);
+            waiting.take(Instant::ORIGIN, from, chunk.clone(), TIMEOUT);
+            waiting.take(Instant::ORIGIN, from, chunk, TIMEOUT);
         }
-        assert!(waiting.0.len() <= MOST_WAITING);
-        let later = Instant::ORIGIN + PATIENCE * 2;
-        waiting.take(later, from, json!({ "chunk": "x", "id": "a", "c": 2, "i": 0 }), PATIENCE);
+        assert!(waiting.0.len() <= MAX_INCOMPLETE);
+        let later = Instant::ORIGIN + TIMEOUT * 2;
+        waiting.take(later, from, json!({ "chunk": "x", "id": "a", "c": 2, "i": 0 }), TIMEOUT);
         assert_eq!(waiting.0.len(), 1, "old ones are dropped");
     }
 }

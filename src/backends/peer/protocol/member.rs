@@ -1,4 +1,4 @@
-//! Who is in a group.
+//! Members of a group.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -7,37 +7,38 @@ use std::sync::Arc;
 use super::wire::MemberState;
 use crate::time::clock::Instant;
 
-/// A member of a group, as it was last heard.
+/// A member of a group, as of its last message.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Member {
-    /// What tells it from others.
+    /// The identifier of the member.
     pub id: Arc<str>,
-    /// The heaviest is elected.
+    /// The weight: the heaviest member is elected.
     pub weight: f64,
-    /// Where its messages come from, which is where it can be reached; of oneself, what is told to others, if it is known.
+    /// The address that its messages come from, which also receives messages; of this member: the
+    /// advertised address, if it is known.
     pub address: Option<SocketAddr>,
-    /// What it subscribes to.
+    /// The channels that the member subscribes to.
     pub channels: BTreeSet<String>,
-    /// Whether it is this process.
+    /// Whether the member is this process.
     pub is_me: bool,
 }
 
-/// What is known of another member.
+/// The local record of another member.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub member: Member,
     pub standing: MemberState,
-    /// When it was last heard.
-    pub heard: Instant,
-    /// When it was counted out.
+    /// When its last message arrived.
+    pub last_received: Instant,
+    /// When the member was removed.
     pub removed: Option<Instant>,
-    /// Whether it hears what is sent to the group's multicast address.
+    /// Whether it receives messages to the group's multicast address.
     pub multicast: bool,
 }
 
 impl Known {
-    pub fn stands(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.standing != MemberState::Removed
     }
 
@@ -46,7 +47,7 @@ impl Known {
     }
 }
 
-/// Whether `a` is elected rather than `b`. Two of one weight are told apart by their names.
+/// Returns whether `a` is elected rather than `b`. The identifier decides between equal weights.
 pub(super) fn outweighs(a: (f64, &str), b: (f64, &str)) -> bool {
     a.0.total_cmp(&b.0).then_with(|| a.1.cmp(b.1)).is_gt()
 }

@@ -1,7 +1,7 @@
 //! The rules of a group as a pure state machine.
 //!
-//! A [`Group`] takes what happened and when, and answers what to send and to tell. It reads no clock, draws no randomness
-//! but from its seed, and opens no socket:
+//! A [`Group`] handles events with their time, and returns actions: datagrams to send and changes
+//! to report. It reads no clock, draws randomness only from its seed, and opens no socket:
 //!
 //! ```
 //! use std::time::Duration;
@@ -15,7 +15,7 @@
 //!     now = group.next_wake().expect("a hello is due");
 //!     group.handle(now, Event::Wake);
 //! }
-//! assert_eq!(now, Instant::from_origin(Duration::from_secs(102)), "two intervals: nobody else is there");
+//! assert_eq!(now, Instant::from_origin(Duration::from_secs(102)), "two intervals: no other member");
 //! ```
 
 mod chunks;

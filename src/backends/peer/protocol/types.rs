@@ -1,4 +1,4 @@
-//! What a group is told, and what it answers.
+//! Events and actions of a group.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,33 +11,34 @@ use serde_json::Value;
 use super::group::Group;
 use super::member::Member;
 
-/// How a member takes part.
+/// Settings of a member.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What tells this member from others.
+    /// The identifier of this member.
     pub id: Arc<str>,
-    /// The heaviest is elected: finite, greater than zero.
+    /// The weight: finite, greater than zero. The heaviest member is elected.
     pub weight: f64,
-    /// How often it says hello.
+    /// The interval between hellos.
     pub interval: Duration,
-    /// How long a member may be silent.
+    /// How long a member may be silent before it is removed.
     pub timeout: Duration,
-    /// What it subscribes to.
+    /// The channels that this member subscribes to.
     pub channels: BTreeSet<String>,
-    /// Where others reach it. democracy's members send to what is told here; nothing is sent before it is known.
+    /// The address at which others reach this member. democracy's members send to this address;
+    /// nothing is sent before it is known.
     pub source: Option<SocketAddr>,
-    /// The address at which all are reached at once.
+    /// The multicast address of the group.
     pub multicast: Option<SocketAddr>,
-    /// The longest datagram to send, in bytes.
+    /// The maximum size of a datagram in bytes.
     pub max_packet: usize,
-    /// The most members that are remembered.
+    /// The maximum number of remembered members.
     pub capacity: usize,
-    /// What randomness is drawn from.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
 impl Settings {
-    /// With democracy's defaults: hello each second, 3 s of silence, datagrams of 508 bytes.
+    /// Returns democracy's defaults: a hello each second, 3 s of silence, datagrams of 508 bytes.
     pub fn new(id: impl Into<Arc<str>>, weight: f64) -> Self {
         Self {
             id: id.into(),
@@ -54,83 +55,84 @@ impl Settings {
     }
 }
 
-/// What has happened.
+/// An event of a member.
 #[derive(Debug, Clone)]
 pub enum Event<'a> {
-    /// It begins.
+    /// The member starts.
     Start,
     /// The time of [`Group::next_wake`] has come.
     Wake,
-    /// A datagram came.
+    /// A datagram was received.
     Datagram {
-        /// From where.
+        /// The sender's address.
         from: SocketAddr,
         /// Whether it was sent to the multicast address.
         multicast: bool,
-        /// What it says.
+        /// The content of the datagram.
         bytes: &'a [u8],
     },
-    /// The addresses of the group's peers are these, as far as their source knows.
+    /// The source returned these addresses of peers.
     Peers(Vec<SocketAddr>),
     /// Others reach this member at this address.
     Source(SocketAddr),
-    /// Somebody does not take this member's messages yet, and is about to.
+    /// Another member does not accept this member's messages yet, and is about to.
     Unheard,
-    /// This member gives up the lead, and is elected again if it is the heaviest.
+    /// This member resigns. It is elected again if it is the heaviest.
     Resign,
     /// This member subscribes to a channel.
     Subscribe(String),
-    /// To whoever subscribes to the channel.
+    /// Sends to the subscribers of the channel.
     Publish(String, Value),
-    /// To all.
+    /// Sends to all members.
     Send(String, Value),
-    /// To one member, by its address.
+    /// Sends to one member, by its address.
     SendTo(SocketAddr, String, Value),
     /// This member leaves.
     Stop,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Send a datagram. Whether it arrives does not matter.
+    /// Send a datagram. It may be lost.
     Send {
-        /// Where to.
+        /// The recipient's address.
         to: SocketAddr,
-        /// What it says.
+        /// The content of the datagram.
         bytes: Arc<[u8]>,
     },
-    /// Tell the caller.
+    /// Report a change.
     Tell(Change),
 }
 
-/// What a group tells of.
+/// A change that a group reports.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A member was found, or has come back.
+    /// A member was found, or came back.
     Added(Member),
     /// A member was silent for too long, or has left.
     Removed(Member),
     /// This member was elected.
     Elected,
-    /// This member leads no more: it gave up the lead, left, or met a heavier leader.
+    /// This member lost the leadership: it resigned, left, or met a heavier leader.
     Resigned,
-    /// Another leads than before, as far as this member knows; `None`: nobody.
+    /// The leader known to this member changed; `None`: no leader is known.
     Leader(Option<Member>),
-    /// A message of another member's: on a channel, or to all.
+    /// A message of another member, on a channel or to all.
     Message {
-        /// The sender's identifier, as it says itself.
+        /// The sender's identifier, as the sender claims.
         from: Arc<str>,
-        /// Where it came from.
+        /// The address that the message came from.
         address: SocketAddr,
-        /// The channel, or the event's name.
+        /// The channel, or the name of the event.
         event: String,
-        /// What was sent.
+        /// The content of the message.
         data: Value,
     },
-    /// The addresses of peers could not be found out. Those known before are kept, and it is tried again.
+    /// Reading the addresses of peers failed. The previous addresses are kept, and the member
+    /// retries.
     DiscoveryFailed(Arc<str>),
-    /// The reader was too slow, and so many changes were dropped.
+    /// The reader was too slow, and this many changes were dropped.
     Missed(u64),
 }

@@ -1,25 +1,25 @@
-//! Messages of democracy 3.1 as JSON, and what is believed of one.
+//! Messages of democracy 3.1 as JSON, and their validation.
 
 use serde_json::{Map, Value, json};
 
 use crate::util::text::{ascii_json, truncate};
 
-/// The most bytes of an identifier, the name of an event, or a channel.
+/// The maximum length in bytes of an identifier, an event name, or a channel.
 pub(super) const MAX_NAME_LEN: usize = 256;
-/// The most channels of one member that are remembered.
-pub(super) const MOST_CHANNELS: usize = 64;
+/// The maximum number of remembered channels of one member.
+pub(super) const MAX_CHANNELS: usize = 64;
 
-/// What a member says of its part.
+/// The state of a member, as it reports itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberState {
     Citizen,
     Leader,
-    /// It has left, or is counted out.
+    /// The member has left, or is removed.
     Removed,
 }
 
 impl MemberState {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Citizen => "citizen",
             Self::Leader => "leader",
@@ -27,8 +27,8 @@ impl MemberState {
         }
     }
 
-    fn read(word: &str) -> Self {
-        match word {
+    fn read(state: &str) -> Self {
+        match state {
             "leader" => Self::Leader,
             "removed" => Self::Removed,
             _ => Self::Citizen,
@@ -36,7 +36,7 @@ impl MemberState {
     }
 }
 
-/// What every message but a vote says of its sender.
+/// The fields on the sender, which every message but a vote contains.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Profile {
     pub weight: f64,
@@ -44,41 +44,42 @@ pub(super) struct Profile {
     pub channels: Vec<String>,
 }
 
-/// What a message is about.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Body {
     Hello,
     Leader,
-    /// Its sender has not heard from this member for too long.
+    /// The sender has received nothing from this member for too long.
     Vote(String),
     Subscribe(String),
-    /// Anything that is none of the protocol's own events.
+    /// Any event that is not one of the protocol's own.
     Custom(String, Value),
 }
 
-/// A message that was understood.
+/// A parsed message.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
     pub id: String,
-    /// `None` where the sender says nothing of itself, as in a vote.
+    /// `None` if the message has no fields on its sender, as a vote.
     pub profile: Option<Profile>,
-    pub said: Body,
+    pub body: Body,
 }
 
 impl Message {
-    /// Reads one; `None` for what is none. `document` is what a datagram, or the chunks of several, say.
+    /// Parses a message; `None` if `document` is not one. `document` is the content of a datagram,
+    /// or of the chunks of several.
     pub fn read(document: &Value) -> Option<Self> {
         let fields = document.as_object()?;
         let id = name(fields.get("id")?)?;
         let event = name(fields.get("event")?)?;
-        let said = match event.as_str() {
+        let body = match event.as_str() {
             "hello" => Body::Hello,
             "leader" => Body::Leader,
             "vote" => Body::Vote(name(fields.get("candidate")?)?),
             "subscribe" => Body::Subscribe(name(fields.get("extra")?.get("channel")?)?),
             _ => Body::Custom(event, fields.get("extra").cloned().unwrap_or_default()),
         };
-        Some(Self { id, profile: profile(fields), said })
+        Some(Self { id, profile: profile(fields), body })
     }
 }
 
@@ -87,11 +88,11 @@ fn profile(fields: &Map<String, Value>) -> Option<Profile> {
     Some(Profile {
         weight: fields.get("weight")?.as_f64()?,
         standing: MemberState::read(fields.get("state")?.as_str()?),
-        channels: channels.into_iter().flatten().filter_map(name).take(MOST_CHANNELS).collect(),
+        channels: channels.into_iter().flatten().filter_map(name).take(MAX_CHANNELS).collect(),
     })
 }
 
-/// JavaScript takes a number for a name as well.
+/// A name, or a number, which JavaScript accepts as a name.
 fn name(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -101,9 +102,10 @@ fn name(value: &Value) -> Option<String> {
     (!text.is_empty() && text == truncate(&text, MAX_NAME_LEN)).then_some(text)
 }
 
-/// The JSON of a message, in ASCII: democracy's decoder carries half a character over into the next datagram.
-pub(super) fn write(id: &str, profile: &Profile, source: &str, said: &Body) -> String {
-    let (event, extra) = match said {
+/// Returns the JSON of a message, in ASCII: democracy's decoder carries half a character over into
+/// the next datagram.
+pub(super) fn write(id: &str, profile: &Profile, source: &str, body: &Body) -> String {
+    let (event, extra) = match body {
         Body::Vote(candidate) => {
             let vote =
                 json!({ "event": "vote", "id": id, "candidate": candidate, "source": source });
@@ -118,7 +120,7 @@ pub(super) fn write(id: &str, profile: &Profile, source: &str, said: &Body) -> S
         "event": event,
         "id": id,
         "weight": profile.weight,
-        "state": profile.standing.word(),
+        "state": profile.standing.as_str(),
         "channels": profile.channels,
         "source": source,
     });
@@ -133,37 +135,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_nodes_is_read() {
-        let said = json!({
+    fn message_of_node_is_parsed() {
+        let body = json!({
             "event": "hello", "id": "PPBqWA9", "weight": 1_527_000_000_000.25, "state": "leader",
             "channels": ["a", 7, {}], "source": "127.0.0.1:12345",
         });
-        let read = Message::read(&said).unwrap();
-        assert_eq!((read.id.as_str(), &read.said), ("PPBqWA9", &Body::Hello));
+        let read = Message::read(&body).unwrap();
+        assert_eq!((read.id.as_str(), &read.body), ("PPBqWA9", &Body::Hello));
         let profile = read.profile.unwrap();
         assert_eq!(profile.channels, ["a", "7"]);
         assert_eq!((profile.standing, profile.weight), (MemberState::Leader, 1_527_000_000_000.25));
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_is_ascii() {
+    fn messages_round_trip_in_ascii() {
         let profile = Profile {
             weight: 1.5,
             standing: MemberState::Citizen,
             channels: vec!["größe".to_owned()],
         };
-        for said in [
+        for body in [
             Body::Hello,
             Body::Leader,
             Body::Vote("é".to_owned()),
             Body::Subscribe("日本".to_owned()),
             Body::Custom("ciao".to_owned(), json!({ "hello": "wörld" })),
         ] {
-            let text = write("ä", &profile, "127.0.0.1:1", &said);
+            let text = write("ä", &profile, "127.0.0.1:1", &body);
             assert!(text.is_ascii());
             let read = Message::read(&serde_json::from_str(&text).unwrap()).unwrap();
-            assert_eq!((read.id.as_str(), &read.said), ("ä", &said));
-            assert!(matches!(read.said, Body::Vote(_)) || read.profile == Some(profile.clone()));
+            assert_eq!((read.id.as_str(), &read.body), ("ä", &body));
+            assert!(matches!(read.body, Body::Vote(_)) || read.profile == Some(profile.clone()));
         }
     }
 }

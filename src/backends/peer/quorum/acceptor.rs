@@ -1,4 +1,4 @@
-//! The memory of one voter.
+//! The acceptor: the promises and accepted values of one voter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::wire::{Ballot, Body, Value};
 use crate::time::clock::Instant;
 
-/// The most elections that are remembered.
-const MOST_ELECTIONS: usize = 1024;
+/// The maximum number of remembered elections.
+const MAX_ELECTIONS: usize = 1024;
 
-/// What a voter has promised and accepted since it began. It is in memory only: a voter that begins again has forgotten
-/// it, and so keeps silent for a lease.
+/// What a voter has promised and accepted since it started. It is kept in memory only: a restarted
+/// voter has lost it, and so stays silent for a lease.
 #[derive(Debug)]
 pub(super) struct Acceptor {
     incarnation: u64,
-    /// From when on it votes.
+    /// When it starts to vote.
     votes_from: Instant,
-    /// The longest lease: for so long it remembers what it accepted.
+    /// The maximum lease: how long an accepted value is remembered.
     lease: Duration,
     slots: BTreeMap<String, Slot>,
 }
@@ -38,16 +38,18 @@ struct Accepted {
     at: Instant,
 }
 
-/// How long a round may take from its beginning to the last promise that counts, and again from a promise to its use.
+/// How long a round may take from its start to the last promise that counts, and again from a
+/// promise to its use.
 ///
-/// A promise that a voter has forgotten can still be used elsewhere, in a ballot that is higher than those of later rounds,
-/// which the voter would have refused. Rounds are so short, and voters so long silent, that what such a round wrote is no
-/// longer remembered by anybody when the voter votes again.
+/// A promise that a voter has lost can still be used elsewhere, in a ballot higher than those of
+/// later rounds, which the voter would have refused. Rounds are so short, and voters silent for so
+/// long, that no voter remembers what such a round wrote when the voter votes again.
 pub(super) fn longest_round(lease: Duration) -> Duration {
     lease / 4
 }
 
-/// For how long a voter is silent that has forgotten: two such spans and a lease, and some for clocks that run unevenly.
+/// How long a restarted voter is silent: a lease, twice the longest round, and a margin for clock
+/// drift.
 pub(super) fn silence(lease: Duration) -> Duration {
     lease + longest_round(lease) * 2 + lease / 100
 }
@@ -61,8 +63,8 @@ impl Acceptor {
         self.votes_from <= now
     }
 
-    /// Votes from then on only.
-    pub fn be_silent_until(&mut self, votes_from: Instant) {
+    /// Sets when this voter starts to vote.
+    pub fn set_votes_from(&mut self, votes_from: Instant) {
         self.votes_from = votes_from;
     }
 
@@ -71,7 +73,7 @@ impl Acceptor {
             return Some(Body::NotYet { ballot });
         }
         let Some(slot) = self.slots.get_mut(name) else {
-            if !self.make_room(now) {
+            if !self.evict_unused(now) {
                 return None;
             }
             let slot =
@@ -84,7 +86,7 @@ impl Acceptor {
         }
         if ballot > slot.promised {
             slot.promised = ballot;
-            slot.promised_at = now; // of the first: one that is asked for again is no younger
+            slot.promised_at = now; // of the first request: a repeated one does not renew the promise
         }
         slot.touched = now;
         slot.accepted.take_if(|accepted| accepted.at + self.lease < now);
@@ -92,8 +94,8 @@ impl Acceptor {
         Some(Body::Promise { ballot, accepted, floor: slot.floor, seat: None })
     }
 
-    /// Accepts only what this incarnation itself has promised, and nothing later: a promise that was forgotten binds nobody,
-    /// so it must be good for nothing.
+    /// Accepts a value only for the current promise of this incarnation: a promise that a voter has
+    /// lost binds no voter, so no value may rest on it.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -119,9 +121,10 @@ impl Acceptor {
         Some(Body::Accepted { ballot })
     }
 
-    /// Forgets what nobody has touched for so long that no right to lead can rest on it, if need be.
-    fn make_room(&mut self, now: Instant) -> bool {
-        if self.slots.len() < MOST_ELECTIONS {
+    /// Forgets the election that was unused longest, if the memory is full and the election was
+    /// unused for two leases: no leadership can rest on it.
+    fn evict_unused(&mut self, now: Instant) -> bool {
+        if self.slots.len() < MAX_ELECTIONS {
             return true;
         }
         let old = self.slots.iter().min_by_key(|(_, slot)| slot.touched);

@@ -1,4 +1,4 @@
-//! One request of a lock, on its way through the voters.
+//! A request of a lock, while it is decided by the voters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,40 +9,40 @@ use crate::lock::codec::ceil_millis;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
 use crate::time::clock::Instant;
 
-/// What a lock asks.
+/// A request of a lock.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// What stands there.
+    /// The content of the register.
     Read,
     /// A conditional write.
     Write(Write),
     /// A conditional release.
     Release(Release),
-    /// Delete what is held, if this is its revision; `None`: whatever it is.
+    /// Deletes the entry if this is its revision; `None`: at any revision.
     Evict(Option<Revision>),
-    /// Which elections this member has heard of lately.
+    /// The elections that this member received messages about recently.
     Names,
 }
 
-/// What was done.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// What stands there.
+    /// The content of the register.
     Read(Reading),
     /// The revision of the write, the release or the deletion.
     Written(Revision),
-    /// There was nothing to delete.
+    /// No entry to delete.
     Nothing,
     /// The elections.
     Names(Vec<String>),
 }
 
-/// Why it was not.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuorumError {
-    /// Which of the answers it is.
+    /// The kind of the error.
     pub kind: LockErrorKind,
-    /// What is wrong, and how to mend it.
+    /// The problem, and how to fix it.
     pub message: String,
 }
 
@@ -51,33 +51,34 @@ pub(super) struct Proposal {
     pub ticket: u64,
     pub name: Arc<str>,
     pub operation: Operation,
-    /// Of this voter's requests.
+    /// The number among this voter's requests.
     pub number: u64,
     pub until: Instant,
     pub attempts: u32,
-    /// How many rounds were given up that were not accepted in time.
-    pub given_up: u32,
-    /// Whether something new was sent to be accepted: then it may have been, or may yet be.
+    /// How many rounds were abandoned because they were not accepted in time.
+    pub abandoned: u32,
+    /// Whether a new value was sent to be accepted: it may have been accepted, or may be later.
     pub sent_new: bool,
-    /// Whether somebody was told another size or lease.
+    /// Whether a voter has another size, lease or list of voters.
     pub mismatch: bool,
-    /// What the new thing was to replace.
+    /// The revision that the new value replaces.
     pub replaced: Option<Option<u64>>,
     pub ballot: Ballot,
-    /// When the round began.
+    /// When the round started.
     pub began: Instant,
-    /// When to send again, or to begin a round.
+    /// When to send again, or to start a round.
     pub resend: Instant,
     pub stage: Stage,
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Waits to begin a round.
+    /// Waits to start a round.
     Pause,
-    /// Asks for promises.
+    /// Requests promises.
     Prepare(BTreeMap<String, Promise>),
-    /// Asks those of whose promises the value was decided, as they are.
+    /// Requests acceptance from the voters whose promises decided the value, and from their same
+    /// starts.
     Accept(Box<Accepting>),
 }
 
@@ -85,16 +86,16 @@ pub(super) enum Stage {
 pub(super) struct Accepting {
     pub set: BTreeMap<String, (Recipient, u64)>,
     pub accepted: BTreeSet<String>,
-    /// By which stamps they sit.
+    /// The stamps of their seats.
     pub seats: Stamps,
     pub value: Value,
     pub done: Outcome,
-    /// `Some`: it is new, and replaces this.
+    /// `Some`: the value is new, and replaces this revision.
     pub previous: Option<Option<u64>>,
-    /// When it was sent first, and how long to wait for a majority: one of those who promised may be gone, and only they may
-    /// accept.
+    /// When it was sent first, and how long to wait for a majority: only voters that promised may
+    /// accept, and one of them may be gone.
     pub since: Instant,
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -106,7 +107,7 @@ pub(super) struct Promise {
     pub seat: Option<Ballot>,
 }
 
-/// What follows from what stands in a register.
+/// The decision on a request, from the content of a register.
 pub(super) enum Decision {
     End(Result<Outcome, QuorumError>),
     Write { value: Value, done: Outcome, previous: Option<Option<u64>> },
@@ -127,9 +128,10 @@ impl Proposal {
         }
     }
 
-    /// Why there is no answer in time. `silent`: why this member does not vote; empty: it does.
-    pub fn gave_up(&self, majority: usize, silent: &'static str) -> QuorumError {
-        let heard = match &self.stage {
+    /// Returns the error of a request that timed out. `silent`: why this member does not vote;
+    /// empty: it votes.
+    pub fn timeout_error(&self, majority: usize, silent: &'static str) -> QuorumError {
+        let received = match &self.stage {
             Stage::Prepare(promises) => promises.len(),
             Stage::Accept(accepting) => accepting.accepted.len(),
             Stage::Pause => 0,
@@ -137,7 +139,7 @@ impl Proposal {
         let (mut kind, why);
         kind = LockErrorKind::Unavailable;
         if self.mismatch {
-            why = ": others were told another size of the quorum, another lease, or other voters";
+            why = ": other members have another quorum size, lease or list of voters";
             kind = LockErrorKind::Misconfigured;
         } else {
             why = silent;
@@ -145,14 +147,14 @@ impl Proposal {
         if self.sent_new {
             kind = LockErrorKind::OutcomeUnknown;
         }
-        let message = format!("no quorum: {heard} of the {majority} votes that it takes{why}");
+        let message = format!("no quorum: {received} of {majority} required votes{why}");
         QuorumError { kind, message }
     }
 }
 
 impl Operation {
-    /// `me`: which request this is; `next`: the revision of what it writes; `settled`: whether a majority has accepted
-    /// what stands there.
+    /// Decides the request. `me`: the identity of this request; `next`: the revision of a new
+    /// value; `settled`: whether a majority has accepted `current`.
     pub(super) fn decide(
         &self,
         current: Option<Value>,
@@ -162,11 +164,11 @@ impl Operation {
     ) -> Decision {
         let revision = current.as_ref().map(|value| value.revision);
         let conflict = |expected: Option<Revision>| {
-            let say = |revision: Option<u64>| {
+            let text = |revision: Option<u64>| {
                 revision.map_or_else(|| "nothing".to_owned(), |r| format!("revision {r}"))
             };
             let message =
-                format!("expected {}, found {}", say(expected.map(|r| r.0)), say(revision));
+                format!("expected {}, found {}", text(expected.map(|r| r.0)), text(revision));
             Decision::End(Err(QuorumError { kind: LockErrorKind::Conflict, message }))
         };
         let write = |holds| Decision::Write {
@@ -175,7 +177,7 @@ impl Operation {
             previous: Some(revision),
         };
         if let Some(value) = current.as_ref().filter(|value| value.by == me) {
-            // An earlier round of this very request: it is carried through.
+            // An earlier round of this request: complete it.
             let done = Outcome::Written(Revision(value.revision));
             let (value, previous) = (value.clone(), None);
             return match settled {
@@ -186,7 +188,8 @@ impl Operation {
         match self {
             Self::Read => {
                 let Some(value) = current else {
-                    // A majority that has voted for a lease has heard of nothing: nobody has written for so long.
+                    // A majority that has voted for a lease knows no value, so nothing was written
+                    // for that time.
                     return Decision::End(Ok(Outcome::Read(Reading::Empty { proof: true })));
                 };
                 let done = Outcome::Read(Reading::Found(value.record()));
@@ -195,14 +198,14 @@ impl Operation {
                     false => Decision::Write { value, done, previous: None },
                 }
             }
-            Self::Write(asked) if asked.expected.map(|r| r.0) == revision => {
-                write(Holds::written(asked))
+            Self::Write(request) if request.expected.map(|r| r.0) == revision => {
+                write(Holds::written(request))
             }
-            Self::Write(asked) => conflict(asked.expected),
-            Self::Release(asked) if Some(asked.expected.0) == revision => {
-                write(Holds::Released { by: asked.by.0, left_ms: ceil_millis(asked.left) })
+            Self::Write(request) => conflict(request.expected),
+            Self::Release(request) if Some(request.expected.0) == revision => {
+                write(Holds::Released { by: request.by.0, left_ms: ceil_millis(request.left) })
             }
-            Self::Release(asked) => conflict(Some(asked.expected)),
+            Self::Release(request) => conflict(Some(request.expected)),
             Self::Names => Decision::End(Ok(Outcome::Names(Vec::new()))),
             Self::Evict(Some(expected)) if Some(expected.0) != revision => {
                 conflict(Some(*expected))

@@ -1,8 +1,9 @@
-//! Which start of each named voter holds its seat.
+//! Seats of named voters: which start of each name votes.
 //!
-//! A process cannot know whether the one whose name it bears has ended. So a start of a named voter votes only after the others have
-//! given their word to refuse the earlier one from then on: those that hold a seat themselves, in such number that no majority is
-//! left to the earlier one; or all of them, where too few hold one. `docs/peers.md` has the argument.
+//! A process cannot know whether the previous process of its name has ended. So a start of a named
+//! voter votes only after other voters have agreed to refuse the previous start from then on: as
+//! many voters that hold a seat themselves that the previous start cannot reach a majority, or all
+//! others if too few hold a seat. `docs/peers.md` has the argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,36 +13,36 @@ use super::acceptor::silence;
 use super::wire::{Ballot, Body, Stamps};
 use crate::time::clock::Instant;
 
-/// How often a seat may be lost before the wait for the next try grows no more.
-const MOST_DOUBLED: u32 = 5;
-/// How many times an attempt asks for the others' word before it begins anew.
+/// The maximum number of doublings of the wait after a lost seat.
+const MAX_DOUBLINGS: u32 = 5;
+/// How many times an attempt requests the others' grants before it restarts.
 const TRIES: u32 = 8;
 
-/// What one named voter knows of all seats, and how it comes to its own.
+/// What one named voter knows of all seats, and the state of its own seat.
 #[derive(Debug)]
 pub(super) struct Seats {
     me: Arc<str>,
     names: BTreeSet<String>,
     lease: Duration,
-    /// The latest stamp of each name that was heard of. It only grows; what is older is refused.
+    /// The latest known stamp of each name. Stamps only grow; older ones are refused.
     known: Stamps,
-    /// When this start began to ask for its seat, as others compare it.
+    /// When this start requested its seat, as others compare it.
     stamp: Ballot,
     stage: Stage,
-    /// When to ask again.
+    /// When to send again.
     next: Option<Instant>,
     attempt: u64,
-    /// How many times its seat went to another start.
+    /// How many times another start took its seat.
     lost: u32,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Does not ask: it has not begun, or another start has the seat.
+    /// Idle: it has not started, or another start has the seat.
     Waits,
-    /// Asks who sits, and has been told this: by which stamp, and whether that one holds a seat.
+    /// Queries the seats, and has received: the stamp of each voter, and whether it holds a seat.
     Asks(BTreeMap<String, (Ballot, bool)>),
-    /// Asks these for their word, and has that of some.
+    /// Requests grants of the voters in `among`, and has received those in `given`.
     Enters {
         among: Stamps,
         given: BTreeSet<String>,
@@ -65,13 +66,14 @@ impl Seats {
         }
     }
 
-    /// Begins to ask for its own seat. `wall_us`: only makes it likely that the stamp is later than an earlier start's.
+    /// Starts to request its own seat. `wall_us`: only makes it likely that the stamp is later than
+    /// an earlier start's.
     pub fn begin(&mut self, now: Instant, incarnation: u64, wall_us: u64) {
         if self.names.contains(&*self.me) {
             let after = self.known.get(&*self.me).map_or(0, |known| known.round.saturating_add(1));
             self.stamp = Ballot { round: wall_us.max(after).max(1), by: incarnation };
             self.known.insert(self.me.to_string(), self.stamp);
-            self.ask(now);
+            self.restart_request(now);
         }
     }
 
@@ -91,15 +93,16 @@ impl Seats {
         self.next
     }
 
-    /// Whether this stamp is the latest of its name that was heard of.
+    /// Returns whether this stamp is the latest known of its name.
     pub fn is_latest(&self, name: &str, stamp: Ballot) -> bool {
         self.known.get(name).is_none_or(|known| *known <= stamp)
     }
 
-    /// What follows from what others know. Answers whether this start has lost its seat, or what it had of it, by that.
+    /// Merges the stamps that others know. Returns whether this start has thereby lost its seat, or
+    /// its progress towards one.
     #[must_use]
-    pub fn learn(&mut self, now: Instant, told: &Stamps) -> bool {
-        for (name, stamp) in told {
+    pub fn learn(&mut self, now: Instant, stamps: &Stamps) -> bool {
+        for (name, stamp) in stamps {
             if self.names.contains(name) && self.is_latest(name, *stamp) {
                 self.known.insert(name.clone(), *stamp);
             }
@@ -107,15 +110,16 @@ impl Seats {
         if self.is_latest(&self.me, self.stamp) || matches!(self.stage, Stage::Waits) {
             return false;
         }
-        // Two that live take the seat from each other ever more seldom.
+        // Two live starts of one name take the seat from each other at growing intervals.
         let wait = if self.sits() { silence(self.lease) } else { self.lease / 4 };
-        self.next = Some(now + wait * (1 << self.lost.min(MOST_DOUBLED)));
+        self.next = Some(now + wait * (1 << self.lost.min(MAX_DOUBLINGS)));
         self.lost = self.lost.saturating_add(1);
         self.stage = Stage::Waits;
         true
     }
 
-    /// Whether a round of these may have this voter's part: none of them may be known to have lost its seat.
+    /// Returns whether this voter may take part in a round with these voters: none of them may have
+    /// lost its seat.
     #[must_use]
     pub fn takes_part(&mut self, among: &Stamps) -> bool {
         let latest = among
@@ -128,8 +132,9 @@ impl Seats {
         true
     }
 
-    /// Another start asks for its seat: first who sits, then for the word of those that it names.
-    pub fn asked(
+    /// Handles the request of another start for its seat: first the query of seats, then the
+    /// request for grants.
+    pub fn on_enter(
         &mut self,
         name: &str,
         stamp: Ballot,
@@ -154,21 +159,22 @@ impl Seats {
         Some(Body::Seconds { attempt, to: stamp, stamp: self.stamp, known })
     }
 
-    /// Another has said who it is.
-    pub fn told(&mut self, now: Instant, name: &str, attempt: u64, stamp: Ballot, sits: bool) {
+    /// Handles the response to a query of seats.
+    pub fn on_seat(&mut self, now: Instant, name: &str, attempt: u64, stamp: Ballot, sits: bool) {
         let fits = attempt == self.attempt && self.names.contains(name) && *name != *self.me;
         if !fits || !self.is_latest(name, stamp) {
             return;
         }
         let (all, enough) = (self.names.len().saturating_sub(1), self.enough());
-        let Stage::Asks(told) = &mut self.stage else { return };
-        told.insert(name.to_owned(), (stamp, sits));
-        let seated = told.iter().filter(|(_, (_, sits))| *sits).map(|(name, (s, _))| (name, *s));
+        let Stage::Asks(received) = &mut self.stage else { return };
+        received.insert(name.to_owned(), (stamp, sits));
+        let seated =
+            received.iter().filter(|(_, (_, sits))| *sits).map(|(name, (s, _))| (name, *s));
         let seated: Stamps = seated.map(|(name, stamp)| (name.clone(), stamp)).collect();
         let among = if seated.len() >= enough {
             seated
-        } else if told.len() >= all {
-            told.iter().map(|(name, (stamp, _))| (name.clone(), *stamp)).collect()
+        } else if received.len() >= all {
+            received.iter().map(|(name, (stamp, _))| (name.clone(), *stamp)).collect()
         } else {
             return;
         };
@@ -176,10 +182,10 @@ impl Seats {
         self.next = Some(now);
     }
 
-    /// Another has given its word to the start of the stamp `to`: one that was given to an earlier start may come late, or be sent again
-    /// by who recorded it. Answers whether this start holds the seat now.
+    /// Handles a grant to the start with the stamp `to`: a grant to an earlier start may arrive
+    /// late, or be replayed. Returns whether this start holds the seat now.
     #[must_use]
-    pub fn seconded(&mut self, name: &str, attempt: u64, to: Ballot, stamp: Ballot) -> bool {
+    pub fn on_grant(&mut self, name: &str, attempt: u64, to: Ballot, stamp: Ballot) -> bool {
         let Stage::Enters { among, given, .. } = &mut self.stage else { return false };
         if attempt != self.attempt || to != self.stamp || among.get(name) != Some(&stamp) {
             return false;
@@ -192,23 +198,24 @@ impl Seats {
         true
     }
 
-    /// Its seat was refused to it, since one of those that it named has lost its own: it asks anew.
+    /// Handles a refusal because a voter in `among` has lost its own seat: this start restarts its
+    /// request.
     pub fn refused(&mut self, now: Instant, stamp: Ballot) {
         if stamp == self.stamp && matches!(self.stage, Stage::Enters { .. }) {
-            self.ask(now);
+            self.restart_request(now);
             self.next = Some(now + self.interval());
         }
     }
 
-    /// What to say to all, if it is time.
-    pub fn keep_time(&mut self, now: Instant) -> Option<Body> {
+    /// Returns the next message to all voters, if it is due.
+    pub fn poll_message(&mut self, now: Instant) -> Option<Body> {
         if self.next.is_none_or(|next| now < next) {
             return None;
         }
         if let Stage::Enters { tries, .. } = &mut self.stage {
             *tries += 1;
             if *tries > TRIES {
-                self.ask(now);
+                self.restart_request(now);
             }
         }
         self.next = Some(now + self.interval());
@@ -220,32 +227,32 @@ impl Seats {
         Some(Body::Enter { stamp: self.stamp, attempt: self.attempt, among })
     }
 
-    /// Whether its seat went to another start, which it is to ask back now.
-    pub fn asks_back(&self, now: Instant) -> bool {
+    /// Returns whether another start took the seat and it is time to request it again.
+    pub fn retries(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Waits) && self.next.is_some_and(|next| next <= now)
     }
 
-    /// Why this member has no vote yet; empty: it has.
+    /// Returns why this member has no vote yet; empty: it has one.
     pub fn problem(&self) -> &'static str {
         match &self.stage {
             Stage::Sits => "",
             Stage::Waits if self.lost > 0 => {
-                ": another process has taken the seat of this member's name: stop one of the two"
+                ": another process took the seat of this member's name: stop one of the two"
             }
             Stage::Waits => "",
             Stage::Asks(_) | Stage::Enters { .. } => {
-                ": this member has no seat yet: start all voters, and let them hear each other"
+                ": this member has no seat yet: start all voters, and check that they reach each other"
             }
         }
     }
 
-    fn ask(&mut self, now: Instant) {
+    fn restart_request(&mut self, now: Instant) {
         self.attempt += 1;
         self.stage = Stage::Asks(BTreeMap::new());
         self.next = Some(now);
     }
 
-    /// How many that sit leave no majority to an earlier start.
+    /// How many voters with a seat leave no majority to an earlier start.
     fn enough(&self) -> usize {
         let size = self.names.len();
         (size / 2 + 1).min(size.saturating_sub(1))

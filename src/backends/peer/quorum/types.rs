@@ -1,4 +1,4 @@
-//! What a voter is told, and what it wants done.
+//! Settings, events and actions of a voter.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,74 +12,74 @@ use super::proposal::{Operation, Outcome, QuorumError};
 use super::voter::Voter;
 use crate::lock::{Hint, StepDownNotice};
 
-/// How a voter votes.
+/// Settings of a voter.
 #[derive(Debug, Clone)]
 pub struct VoterSettings {
-    /// What tells this member from others.
+    /// The identifier of this member.
     pub id: Arc<str>,
-    /// How many voters there are at the most at any time.
+    /// The maximum number of voters at any time.
     pub size: u32,
-    /// Who they are, where that is known.
+    /// The identifiers of the voters, if they have names.
     pub voters: Option<BTreeSet<String>>,
-    /// Whether this member is one of them; otherwise it only asks.
+    /// Whether this member is one of them; otherwise it only sends requests.
     pub votes: bool,
-    /// The longest lease that anybody may hold.
+    /// The maximum lease of any candidate.
     pub lease: Duration,
-    /// Drawn at each start.
+    /// A random number, drawn at each start.
     pub incarnation: u64,
     /// The wall clock at the clock's origin, in microseconds since the Unix epoch.
     pub origin_unix_us: u64,
 }
 
-/// What has happened to a voter.
+/// An event of a voter.
 #[derive(Debug)]
 pub enum VoterEvent<'a> {
-    /// It begins.
+    /// The voter starts.
     Start,
     /// The time of [`Voter::next_wake`] has come.
     Wake,
-    /// A member of the group has said this under the event [`Voter::EVENT`].
+    /// A member of the group has sent a message under the event [`Voter::EVENT`].
     Received {
-        /// Who.
+        /// The identifier of the sender.
         id: &'a str,
-        /// From where.
+        /// The address of the sender.
         from: SocketAddr,
-        /// What.
+        /// The message.
         said: &'a Json,
     },
-    /// A lock of this member asks something.
+    /// A lock of this member sends a request.
     Propose {
-        /// To be repeated in the answer.
+        /// The number to repeat in the response.
         ticket: u64,
         /// The election.
         name: Arc<str>,
-        /// What is asked.
+        /// The request.
         operation: Operation,
-        /// How long to try.
+        /// The timeout of the request.
         timeout: Duration,
     },
-    /// A lock of this member concedes.
+    /// A lock of this member sends a step-down notice.
     Concede(Arc<str>, StepDownNotice),
 }
 
-/// What a voter wants done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VoterAction {
-    /// Say this under the event [`Voter::EVENT`], to one address or to all.
+    /// Send this under the event [`Voter::EVENT`], to one address or to all.
     Send {
-        /// `None`: to all.
+        /// The recipient; `None`: all members.
         to: Option<SocketAddr>,
-        /// What.
+        /// The message.
         said: Json,
     },
-    /// The answer to what was asked.
+    /// The response to a request.
     Answer {
-        /// As asked.
+        /// The number of the request.
         ticket: u64,
-        /// What came of it.
+        /// The result.
         answer: Result<Outcome, QuorumError>,
     },
-    /// A hint for whoever stands in this election.
+    /// A hint for the candidates of this election.
     Hint {
         /// The election.
         name: Arc<str>,

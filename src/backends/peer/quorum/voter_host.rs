@@ -1,4 +1,4 @@
-//! A voter in its member's task: who waits for its answers, and who hears its hints.
+//! A voter in its member's task: pending requests, and subscribers to hints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl VoterHost {
         Self { voter, tickets: 0, waiting: BTreeMap::new(), listeners: BTreeMap::new() }
     }
 
-    pub fn wait(&mut self, answer: Answer) -> u64 {
+    pub fn register(&mut self, answer: Answer) -> u64 {
         self.tickets += 1;
         self.waiting.insert(self.tickets, answer);
         self.tickets
@@ -31,16 +31,16 @@ impl VoterHost {
 
     pub fn answer(&mut self, ticket: u64, answer: Result<Outcome, QuorumError>) {
         if let Some(waiting) = self.waiting.remove(&ticket) {
-            let _ = waiting.send(answer); // an error means that nobody waits any more
+            let _ = waiting.send(answer); // an error means that the request was dropped
         }
     }
 
-    pub fn listen(&mut self, id: u64, name: Arc<str>, sink: HintSink) {
+    pub fn subscribe(&mut self, id: u64, name: Arc<str>, sink: HintSink) {
         sink.send(Hint::Coverage(Coverage::Full));
         self.listeners.insert(id, (name, sink));
     }
 
-    pub fn deafen(&mut self, id: u64) {
+    pub fn unsubscribe(&mut self, id: u64) {
         self.listeners.remove(&id);
     }
 

@@ -1,4 +1,4 @@
-//! What voters say to each other: an event of democracy's that its own members do not know, and pass over.
+//! Messages between voters: a democracy event that democracy's own members do not know and ignore.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,37 +12,37 @@ use crate::lock::{
     Content, Entry, Mark, Nonce, Record, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
 
-/// The event under which all of it travels.
+/// The event that carries all messages.
 pub(crate) const EVENT: &str = "incumbent/lock";
-/// The most bytes of an identity.
+/// The maximum length of an identity in bytes.
 pub(in crate::backends::peer) const MAX_IDENTITY_LEN: usize = 256;
-/// The most bytes of an election's name.
+/// The maximum length of an election's name in bytes.
 pub(in crate::backends::peer) const MAX_NAME_LEN: usize = 256;
 
-/// Where an answer goes.
+/// The recipient of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Recipient {
     Me,
     Address(SocketAddr),
 }
 
-/// Which attempt to write comes before which.
+/// The order of attempts to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Ballot {
     pub round: u64,
-    /// Whose: its incarnation.
+    /// The incarnation of the proposer.
     pub by: u64,
 }
 
-/// Which start of each voter is meant, by the time at which it asked for its seat.
+/// The start of each voter, by the time at which it requested its seat.
 pub(super) type Stamps = BTreeMap<String, Ballot>;
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Value {
     pub revision: u64,
     pub holds: Holds,
-    /// Which request of which incarnation wrote it.
+    /// The incarnation and the request that wrote it.
     pub by: (u64, u64),
 }
 
@@ -66,17 +66,17 @@ pub(super) enum Holds {
     Deleted,
 }
 
-/// A message, and in which group it counts.
+/// A message, and the settings of its group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Envelope {
-    /// How many voters there are, as the sender was told.
+    /// The number of voters in the sender's settings.
     pub size: u32,
-    /// The longest lease, as the sender was told.
+    /// The maximum lease in the sender's settings.
     pub lease_ms: u64,
-    /// A hash of the names of those that vote, as the sender was told; zero: they have no names.
+    /// A hash of the voters' names in the sender's settings; zero: they have no names.
     #[serde(default)]
     pub voters: u64,
-    /// Drawn at each start of the sender's.
+    /// A random number, drawn at each start of the sender.
     pub incarnation: u64,
     pub name: String,
     pub body: Body,
@@ -90,63 +90,63 @@ pub(super) enum Body {
     Promise {
         ballot: Ballot,
         accepted: Option<(Ballot, Value)>,
-        /// The greatest revision that it ever accepted.
+        /// The greatest revision that the voter ever accepted.
         floor: u64,
-        /// By which stamp it holds its seat, where voters have names.
+        /// The stamp of the voter's seat, if voters have names.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seat: Option<Ballot>,
     },
-    /// To one voter, and to that incarnation of it which has promised.
+    /// To one voter, and to the incarnation of it that has promised.
     Accept {
         ballot: Ballot,
         to: u64,
         value: Value,
-        /// All whose promises this rests on, where voters have names.
+        /// The voters whose promises this rests on, if voters have names.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         seats: Stamps,
     },
     Accepted {
         ballot: Ballot,
     },
-    /// Has promised a later one.
+    /// The voter has promised a later ballot.
     Refused {
         ballot: Ballot,
         promised: Ballot,
     },
-    /// Has begun too short a time ago to vote, or does not know of the promise, or gave it too long ago.
+    /// The voter started too recently to vote, does not know the promise, or gave it too long ago.
     NotYet {
         ballot: Ballot,
     },
-    /// Was told another size or lease.
+    /// The voter has another size, lease or list of voters.
     Mismatch {
         ballot: Ballot,
     },
-    /// Asks for the sender's seat: who sits, or the word of those that it names.
+    /// Requests the sender's seat: queries the seats, or the grants of the voters in `among`.
     Enter {
         stamp: Ballot,
         attempt: u64,
         among: Stamps,
     },
-    /// By which stamp the sender is there, and whether it sits; and what it knows of others.
+    /// The sender's stamp, whether it holds its seat, and the stamps that it knows.
     Sits {
         attempt: u64,
         stamp: Ballot,
         sits: bool,
         known: Stamps,
     },
-    /// Gives its word: a start of that name before the one of this stamp has no vote any more.
+    /// A grant: a start of that name with an earlier stamp has no vote any more.
     Seconds {
         attempt: u64,
         to: Ballot,
         stamp: Ballot,
         known: Stamps,
     },
-    /// Refuses: one of those that are named has lost its seat.
+    /// A refusal: one of the named voters has lost its seat.
     Superseded {
         ballot: Ballot,
         known: Stamps,
     },
-    /// A majority has accepted this, in the place of that revision.
+    /// A majority has accepted this value, which replaces the revision `previous`.
     Stored {
         value: Value,
         previous: Option<u64>,
@@ -163,7 +163,7 @@ fn latest(stamps: &Stamps) -> u64 {
     stamps.values().map(|stamp| stamp.round).max().unwrap_or(0)
 }
 
-/// A hash of names, the same on every machine: FNV-1a. Never zero.
+/// Returns a hash of names, the same on every machine: FNV-1a. Never zero.
 pub(super) fn hash_of<'a>(names: impl IntoIterator<Item = &'a String>) -> u64 {
     let bytes = names.into_iter().flat_map(|name| name.bytes().chain([0]));
     let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -189,7 +189,8 @@ impl Value {
                     token: token.map(Token),
                     since_unix_ms: *since_ms,
                 };
-                let advertisement = advertisement.clone().filter(|said| said.check().is_ok());
+                let advertisement =
+                    advertisement.clone().filter(|advertisement| advertisement.check().is_ok());
                 Content::Held(Entry {
                     identity: display_identity(identity, MAX_IDENTITY_LEN),
                     mark: Some(mark),
@@ -223,7 +224,7 @@ impl Holds {
 }
 
 impl Body {
-    /// The greatest of the numbers that everybody counts on from.
+    /// Returns the greatest of the numbers that members continue to count from.
     pub fn greatest(&self) -> u64 {
         match self {
             Self::Prepare { ballot }
@@ -231,8 +232,8 @@ impl Body {
             | Self::NotYet { ballot }
             | Self::Mismatch { ballot } => ballot.round,
             Self::Promise { ballot, accepted, floor, seat } => {
-                let told = accepted.as_ref().map_or(0, |(b, value)| b.round.max(value.revision));
-                ballot.round.max(told).max(*floor).max(seat.map_or(0, |seat| seat.round))
+                let known = accepted.as_ref().map_or(0, |(b, value)| b.round.max(value.revision));
+                ballot.round.max(known).max(*floor).max(seat.map_or(0, |seat| seat.round))
             }
             Self::Accept { ballot, value, seats, .. } => {
                 ballot.round.max(value.revision).max(latest(seats))

@@ -1,4 +1,4 @@
-//! Signs what a member sends, and believes only what another one has signed.
+//! Signing of datagrams, and verification of received datagrams.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,35 +9,37 @@ use super::refusals::{Logged, Reason};
 use super::window::Window;
 use crate::time::clock::Instant;
 
-/// No text begins so.
+/// The first bytes of a signed datagram. No text begins with them.
 const MAGIC: &[u8; 4] = b"\0ip1";
-/// What a message of the group's is.
+/// The kind of a group message.
 const MESSAGE: u8 = b'M';
-/// What asks for a number, or repeats one.
+/// The kind of a handshake datagram: it requests a number, repeats one, or both.
 const CONTROL: u8 = b'C';
-/// How many bytes a signature takes of a datagram.
+/// The bytes that a signature adds to a datagram.
 pub(in crate::backends::peer) const OVERHEAD: usize = MAGIC.len() + TAG + 1 + 8 + 8;
-/// For how long the number is asked for that a start is to repeat; it counts for as long again.
+/// How long a drawn number is requested of a new start. The number stays valid for as long again.
 const PERIOD: Duration = Duration::from_secs(10);
-/// For how long a start is remembered that is silent, at the least: nothing that it repeated counts any more then.
+/// The minimum time that a silent start is remembered. Any number that it repeated has expired by
+/// then.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The most starts of members that are remembered.
+/// The maximum number of remembered starts.
 const MAX_KNOWN: usize = 2048;
 
 type Nonce = [u8; 16];
-/// Asks, or repeats, nothing.
+/// Requests or repeats nothing.
 const NONE: Nonce = [0; 16];
 
-/// What a datagram came to.
+/// The result of opening a datagram.
 #[derive(Debug, PartialEq)]
 pub(in crate::backends::peer) enum Opened<'a> {
-    /// A message of a member's.
+    /// A message of a member.
     Message(&'a [u8]),
-    /// This is to be sent to where it came from. `unheard`: whoever sent it does not take this member's messages yet.
+    /// A reply for the sender of the datagram. `unheard`: the sender does not accept this member's
+    /// messages yet.
     Reply { bytes: Vec<u8>, unheard: bool },
-    /// Nothing follows from it.
+    /// Nothing to do.
     Nothing,
-    /// It is not believed.
+    /// The datagram is refused.
     Refused(Reason),
 }
 
@@ -45,18 +47,18 @@ pub(in crate::backends::peer) enum Opened<'a> {
 #[derive(Debug)]
 struct Known {
     window: Window,
-    heard: Instant,
+    last_received: Instant,
 }
 
 #[derive(Debug)]
 pub(in crate::backends::peer) struct Guard {
-    /// The first signs.
+    /// The first key signs.
     keys: Vec<Key>,
-    /// Draws the numbers that others are to repeat.
+    /// Derives the numbers that other starts must repeat.
     own: Key,
-    /// This start.
+    /// The random number of this start.
     start: u64,
-    /// Of this start's datagrams.
+    /// The number of this start's last datagram.
     number: u64,
     known: BTreeMap<u64, Known>,
     logged: Logged,
@@ -73,19 +75,19 @@ struct Parts<'a> {
 }
 
 impl Guard {
-    /// `start` and `secret` are drawn at random at each start of a member.
+    /// Creates a guard. `start` and `secret` are drawn at random at each start of a member.
     pub fn new(keys: Vec<Key>, start: u64, secret: [u8; 32]) -> Result<Self, &'static str> {
         let own = Key::new(&secret)?;
         let (known, logged) = (BTreeMap::new(), Logged::default());
         Ok(Self { keys, own, start, number: 0, known, logged })
     }
 
-    /// A message, signed. Sent to several, it is sealed once.
+    /// Returns the signed message. A message to several peers is sealed once.
     pub fn seal(&mut self, message: &[u8]) -> Vec<u8> {
         self.sign(MESSAGE, &[message])
     }
 
-    /// What a datagram says, if it is to be believed.
+    /// Verifies a datagram, and returns its message if it is accepted.
     pub fn open<'a>(&mut self, now: Instant, datagram: &'a [u8]) -> Opened<'a> {
         let Some(parts) = read(datagram) else {
             let reason = if is_signed(datagram) { Reason::Forged } else { Reason::Unsigned };
@@ -95,11 +97,11 @@ impl Guard {
             return Opened::Refused(Reason::Forged);
         }
         if parts.start == self.start {
-            return Opened::Nothing; // its own, as where it sends to all
+            return Opened::Nothing; // a datagram of this member, as received by multicast
         }
         let known = self.known.get_mut(&parts.start).map(|known| {
             let new = known.window.take(parts.number);
-            known.heard = if new { now } else { known.heard };
+            known.last_received = if new { now } else { known.last_received };
             new
         });
         if known == Some(false) {
@@ -114,29 +116,33 @@ impl Guard {
         }
     }
 
-    /// Whether to log what was refused from this address.
+    /// Returns whether to log a refusal of a datagram from this address.
     pub fn logs(&mut self, now: Instant, address: IpAddr) -> bool {
         self.logged.is_due(now, address)
     }
 
     fn control<'a>(&mut self, now: Instant, parts: &Parts<'_>, known: bool) -> Opened<'a> {
-        let Some((to, asked, repeated)) = read_control(parts.body) else { return Opened::Nothing };
+        let Some((to, requested, repeated)) = read_control(parts.body) else {
+            return Opened::Nothing;
+        };
         if to != self.start {
             return Opened::Nothing;
         }
-        if !known && self.has_drawn(now, parts.start, &repeated) && self.make_room(now) {
+        if !known && self.is_own_number(now, parts.start, &repeated) && self.evict_silent_start(now)
+        {
             let window = Window::after(parts.number);
-            self.known.insert(parts.start, Known { window, heard: now });
+            self.known.insert(parts.start, Known { window, last_received: now });
         }
-        // To what asks nothing there is no reply: two never go on for ever.
-        if asked == NONE { Opened::Nothing } else { self.reply(now, parts.start, asked) }
+        // A datagram that requests nothing gets no reply, so an exchange always ends.
+        if requested == NONE { Opened::Nothing } else { self.reply(now, parts.start, requested) }
     }
 
-    /// Repeats what a start has asked for, and asks it where it is not known. No longer than what it is the reply to.
+    /// Replies with the number that a start requested, and requests a number if the start is not
+    /// known. The reply is never longer than the datagram that it answers.
     fn reply<'a>(&mut self, now: Instant, start: u64, repeats: Nonce) -> Opened<'a> {
         let known = self.known.contains_key(&start);
-        let asks = if known { NONE } else { self.drawn(start, period(now)) };
-        let bytes = self.sign(CONTROL, &[&start.to_be_bytes(), &asks, &repeats, b"\n"]);
+        let request = if known { NONE } else { self.number_for(start, period(now)) };
+        let bytes = self.sign(CONTROL, &[&start.to_be_bytes(), &request, &repeats, b"\n"]);
         Opened::Reply { bytes, unheard: repeats != NONE }
     }
 
@@ -156,12 +162,12 @@ impl Guard {
         datagram
     }
 
-    /// The number that a start is to repeat.
-    fn drawn(&self, start: u64, period: u64) -> Nonce {
+    /// Returns the number that a start must repeat.
+    fn number_for(&self, start: u64, period: u64) -> Nonce {
         self.own.tag(&[&start.to_be_bytes(), &period.to_be_bytes()])
     }
 
-    fn has_drawn(&self, now: Instant, start: u64, nonce: &Nonce) -> bool {
+    fn is_own_number(&self, now: Instant, start: u64, nonce: &Nonce) -> bool {
         let parts = |period: u64| (start.to_be_bytes(), period.to_be_bytes());
         let verifies = |period: u64| {
             let (start, period) = parts(period);
@@ -171,18 +177,19 @@ impl Guard {
         verifies(now) || now.checked_sub(1).is_some_and(verifies)
     }
 
-    /// Forgets a start that has been silent for long, if need be.
-    fn make_room(&mut self, now: Instant) -> bool {
+    /// Forgets the start that was silent longest, if `MAX_KNOWN` starts are known and it was silent
+    /// for `REMEMBERED`.
+    fn evict_silent_start(&mut self, now: Instant) -> bool {
         if self.known.len() < MAX_KNOWN {
             return true;
         }
-        let silent = self.known.iter().min_by_key(|(_, known)| known.heard);
-        let silent = silent.filter(|(_, known)| known.heard + REMEMBERED < now);
+        let silent = self.known.iter().min_by_key(|(_, known)| known.last_received);
+        let silent = silent.filter(|(_, known)| known.last_received + REMEMBERED < now);
         silent.map(|(start, _)| *start).is_some_and(|start| self.known.remove(&start).is_some())
     }
 }
 
-/// Whether a datagram claims to be signed.
+/// Returns whether a datagram claims to be signed.
 pub(in crate::backends::peer) fn is_signed(datagram: &[u8]) -> bool {
     datagram.starts_with(MAGIC)
 }
@@ -200,12 +207,13 @@ fn read(datagram: &[u8]) -> Option<Parts<'_>> {
     Some(Parts { tag, signed, kind: *kind, start, number, body })
 }
 
-/// For which start it is, what that is to repeat, and what is repeated.
+/// Reads the body of a handshake datagram: its recipient's start, the requested number, and the
+/// repeated number.
 fn read_control(body: &[u8]) -> Option<(u64, Nonce, Nonce)> {
     let (to, rest) = body.split_first_chunk()?;
-    let (asked, rest) = rest.split_first_chunk()?;
+    let (requested, rest) = rest.split_first_chunk()?;
     let (repeated, rest) = rest.split_first_chunk()?;
-    (rest == b"\n").then_some((u64::from_be_bytes(*to), *asked, *repeated))
+    (rest == b"\n").then_some((u64::from_be_bytes(*to), *requested, *repeated))
 }
 
 #[cfg(test)]

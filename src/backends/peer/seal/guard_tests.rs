@@ -1,4 +1,4 @@
-//! Two members that share a key, and one who records what they say.
+//! Handshakes, forgeries and replays between two members that share a key.
 
 use super::*;
 
@@ -14,8 +14,8 @@ fn at(secs: u64) -> Instant {
     Instant::from_origin(Duration::from_secs(secs))
 }
 
-/// Carries replies back and forth until none is made. Answers all that was sent.
-fn talk(now: Instant, a: &mut Guard, b: &mut Guard, first: Vec<u8>) -> Vec<Vec<u8>> {
+/// Delivers replies until there is none. Returns all datagrams that were sent.
+fn exchange(now: Instant, a: &mut Guard, b: &mut Guard, first: Vec<u8>) -> Vec<Vec<u8>> {
     let (mut sent, mut to_b) = (vec![first], true);
     loop {
         let guard = if to_b { &mut *b } else { &mut *a };
@@ -24,20 +24,20 @@ fn talk(now: Instant, a: &mut Guard, b: &mut Guard, first: Vec<u8>) -> Vec<Vec<u
         };
         sent.push(bytes);
         to_b = !to_b;
-        assert!(sent.len() < 10, "they talk for ever");
+        assert!(sent.len() < 10, "the exchange does not end");
     }
 }
 
-fn acquainted() -> (Guard, Guard, Vec<Vec<u8>>) {
+fn handshaken() -> (Guard, Guard, Vec<Vec<u8>>) {
     let (mut a, mut b) = (guard(&[SECRET], 1), guard(&[SECRET], 2));
     let hello = a.seal(b"{}");
-    let sent = talk(at(100), &mut a, &mut b, hello);
+    let sent = exchange(at(100), &mut a, &mut b, hello);
     (a, b, sent)
 }
 
 #[test]
-fn two_that_share_a_key_hear_each_other() {
-    let (mut a, mut b, sent) = acquainted();
+fn members_with_a_shared_key_accept_messages() {
+    let (mut a, mut b, sent) = handshaken();
     assert_eq!(sent.len(), 4, "a message, and three to become known");
     assert!(sent.iter().all(|datagram| datagram.is_ascii() || datagram[datagram.len() - 1] < 128));
     let message = a.seal(b"{\"event\":\"hello\"}");
@@ -50,8 +50,8 @@ fn two_that_share_a_key_hear_each_other() {
 }
 
 #[test]
-fn what_was_changed_or_is_signed_by_another_key_is_refused() {
-    let (mut a, mut b, _) = acquainted();
+fn forged_datagrams_are_refused() {
+    let (mut a, mut b, _) = handshaken();
     let message = a.seal(b"{}");
     for at_byte in 0..message.len() {
         let mut changed = message.clone();
@@ -69,26 +69,26 @@ fn what_was_changed_or_is_signed_by_another_key_is_refused() {
 }
 
 #[test]
-fn keys_are_exchanged_one_member_after_the_other() {
+fn keys_rotate_one_member_at_a_time() {
     let mut old = guard(&[SECRET], 1);
     let mut both = guard(&[SECRET, OTHER], 2);
-    let mut turned = guard(&[OTHER, SECRET], 3);
+    let mut swapped = guard(&[OTHER, SECRET], 3);
     let mut new = guard(&[OTHER], 4);
-    let hear = |a: &mut Guard, b: &mut Guard| {
+    let accepts = |a: &mut Guard, b: &mut Guard| {
         let hello = a.seal(b"{}");
-        talk(at(100), a, b, hello);
+        exchange(at(100), a, b, hello);
         let message = a.seal(b"{}");
         b.open(at(100), &message) == Opened::Message(b"{}")
     };
-    assert!(hear(&mut old, &mut both) && hear(&mut both, &mut old));
-    assert!(hear(&mut both, &mut turned) && hear(&mut turned, &mut both));
-    assert!(hear(&mut turned, &mut new) && hear(&mut new, &mut turned));
-    assert!(!hear(&mut old, &mut new) && !hear(&mut new, &mut old));
+    assert!(accepts(&mut old, &mut both) && accepts(&mut both, &mut old));
+    assert!(accepts(&mut both, &mut swapped) && accepts(&mut swapped, &mut both));
+    assert!(accepts(&mut swapped, &mut new) && accepts(&mut new, &mut swapped));
+    assert!(!accepts(&mut old, &mut new) && !accepts(&mut new, &mut old));
 }
 
 #[test]
-fn nothing_that_was_recorded_counts_again() {
-    let (mut a, mut b, mut recorded) = acquainted();
+fn recorded_datagrams_are_refused() {
+    let (mut a, mut b, mut recorded) = handshaken();
     for _ in 0..3000 {
         let message = a.seal(b"{}");
         assert_eq!(b.open(at(101), &message), Opened::Message(b"{}"));
@@ -100,7 +100,8 @@ fn nothing_that_was_recorded_counts_again() {
         let expected = if own { Opened::Nothing } else { Opened::Refused(Reason::Replayed) };
         assert_eq!(opened, expected);
     }
-    // A member that begins later knows nobody, and is answered by nobody who recorded.
+    // A member that starts later knows no start, and recorded datagrams cannot complete its
+    // handshake.
     let mut later = guard(&[SECRET], 3);
     for _ in 0..2 {
         for datagram in &recorded {
@@ -111,10 +112,10 @@ fn nothing_that_was_recorded_counts_again() {
     assert!(later.known.is_empty());
 }
 
-/// What it repeated counts for a short time, and never while it is known.
+/// A repeated number expires after a short time, and counts only for an unknown start.
 #[test]
-fn a_start_that_was_forgotten_is_asked_anew() {
-    let (mut a, mut b, sent) = acquainted();
+fn forgotten_start_repeats_the_handshake() {
+    let (mut a, mut b, sent) = handshaken();
     b.known.clear();
     let proof = &sent[2];
     assert!(!matches!(b.open(at(130), proof), Opened::Message(_)));
@@ -124,32 +125,32 @@ fn a_start_that_was_forgotten_is_asked_anew() {
 }
 
 #[test]
-fn those_who_are_known_are_bounded_and_none_is_forgotten_that_speaks() {
+fn known_starts_are_bounded_and_active_ones_are_kept() {
     let mut hub = guard(&[SECRET], 200);
     let mut first = guard(&[SECRET], 1);
     let hello = first.seal(b"{}");
-    talk(at(1), &mut first, &mut hub, hello);
+    exchange(at(1), &mut first, &mut hub, hello);
     for start in 1000..1000 + MAX_KNOWN as u64 + 10 {
         let mut other = guard(&[SECRET], 3);
         other.start = start;
         let hello = other.seal(b"{}");
-        talk(at(30), &mut other, &mut hub, hello);
+        exchange(at(30), &mut other, &mut hub, hello);
     }
     assert_eq!(hub.known.len(), MAX_KNOWN);
-    assert!(hub.known.contains_key(&1), "nobody was silent for a minute");
+    assert!(hub.known.contains_key(&1), "no start was silent for a minute");
     let mut late = guard(&[SECRET], 5);
     let hello = late.seal(b"{}");
-    talk(at(62), &mut late, &mut hub, hello);
+    exchange(at(62), &mut late, &mut hub, hello);
     assert!(hub.known.contains_key(&5) && !hub.known.contains_key(&1));
 }
 
 #[test]
-fn no_datagram_makes_a_guard_panic_or_is_believed_without_the_key() {
+fn random_datagrams_never_panic_and_are_never_accepted() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let (mut a, mut b, mut seen) = acquainted();
+    let (mut a, mut b, mut seen) = handshaken();
     let (mut forger, mut knows) = (guard(&[OTHER], 7), false);
     for number in 0..40_000_u64 {
         let now = at(200 + number / 100);
@@ -177,7 +178,7 @@ fn no_datagram_makes_a_guard_panic_or_is_believed_without_the_key() {
             assert!(reply.len() <= bytes.len().max(OVERHEAD + 41), "a reply is no longer");
         }
         if number % 50 == 0 {
-            // Between them all goes on.
+            // Valid messages are still accepted in between.
             let message = a.seal(b"{\"a\":1}");
             let opened = b.open(now, &message);
             assert_eq!(opened, Opened::Message(b"{\"a\":1}"));

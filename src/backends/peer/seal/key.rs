@@ -1,4 +1,4 @@
-//! The secrets that members of a group share.
+//! Secrets that members of a group share.
 
 use std::fmt;
 use std::fs::File;
@@ -8,30 +8,30 @@ use std::path::Path;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The least and the most bytes of a key.
+/// The minimum and maximum length of a key in bytes.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
-/// The most keys of a member.
+/// The maximum number of keys of a member.
 const MAX_KEYS: usize = 8;
-/// The most bytes of a key file.
+/// The maximum size of a key file in bytes.
 const MAX_FILE: u64 = 64 * 1024;
-/// The bytes of a tag: half of a digest, as RFC 2104 allows.
+/// The length of a tag in bytes: half of a digest, as RFC 2104 allows.
 pub(super) const TAG: usize = 16;
 
-/// A key, ready to sign. It is never shown.
+/// A key, ready to sign. `Debug` does not reveal it.
 #[derive(Clone)]
 pub(in crate::backends::peer) struct Key(Hmac<Sha256>);
 
 impl Key {
     /// # Errors
-    /// What is wrong with the key.
+    /// Returns why the key is invalid.
     pub fn new(secret: &[u8]) -> Result<Self, &'static str> {
         if secret.len() < *LENGTHS.start() {
-            return Err("a key is shorter than 16 bytes; make one with: openssl rand -base64 32");
+            return Err("a key is shorter than 16 bytes; create one with: openssl rand -base64 32");
         }
         if secret.len() > *LENGTHS.end() {
             return Err("a key is longer than 1024 bytes");
         }
-        let mac = Hmac::new_from_slice(secret).map_err(|_| "it cannot be a key")?;
+        let mac = Hmac::new_from_slice(secret).map_err(|_| "it is not a valid key")?;
         Ok(Self(mac))
     }
 
@@ -42,7 +42,7 @@ impl Key {
         tag
     }
 
-    /// Whether `tag` is the tag of these parts, in a time that does not depend on where it differs.
+    /// Returns whether `tag` is the tag of these parts, in constant time.
     pub fn verifies(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         tag.len() == TAG && self.over(parts).verify_truncated_left(tag).is_ok()
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys of a member from their secrets: the first signs, all are accepted.
+/// Returns the keys of a member from their secrets: the first signs, all are accepted.
 pub(in crate::backends::peer) fn keys(secrets: &[Vec<u8>]) -> Result<Vec<Key>, &'static str> {
     if secrets.len() > MAX_KEYS {
         return Err("there are more than 8 keys");
@@ -68,10 +68,11 @@ pub(in crate::backends::peer) fn keys(secrets: &[Vec<u8>]) -> Result<Vec<Key>, &
     secrets.iter().map(|secret| Key::new(secret)).collect()
 }
 
-/// The secrets of a key file: one a line, without blanks around it. Empty lines and those that begin with `#` are passed over.
+/// Reads the secrets of a key file: one per line, without surrounding whitespace. Empty lines and
+/// lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// What is wrong with the file; never what is in it.
+/// Returns why the file is invalid. The error never contains its content.
 pub(in crate::backends::peer) fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let of_system = |error: io::Error| format!("it cannot be read: {error}");
     let file = File::open(path).map_err(of_system)?;
@@ -88,7 +89,7 @@ fn secrets_of(text: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let secrets = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
     let secrets: Vec<_> = secrets.take(MAX_KEYS + 1).map(<[u8]>::to_vec).collect();
     if secrets.is_empty() {
-        return Err("it has no key: write one into a line of its own");
+        return Err("it has no key: write one key per line");
     }
     keys(&secrets)?;
     Ok(secrets)
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_fit_key_is_refused_without_telling_what_is_in_it() {
+    fn invalid_key_file_is_refused_without_its_content() {
         for text in ["", "# only\n", "hunter2", &"x".repeat(2000), &"0123456789abcdef\n".repeat(9)]
         {
             let error = secrets_of(text.as_bytes()).unwrap_err();
@@ -115,7 +116,7 @@ mod tests {
 
     /// RFC 4231, test case 2 has too short a key; case 3 has 20 bytes.
     #[test]
-    fn tags_are_those_of_the_standard() {
+    fn tags_match_rfc_4231() {
         let key = Key::new(&[0xaa; 20]).unwrap();
         let tag = [
             0x77, 0x3e, 0xa9, 0x1e, 0x36, 0x80, 0x0e, 0x46, 0x85, 0x4d, 0xb8, 0xeb, 0xd0, 0x91,

@@ -1,12 +1,14 @@
-//! Signed datagrams: members that share a key listen to each other only.
+//! Signed datagrams: members that share a key accept each other's datagrams only.
 //!
-//! A signed datagram is `magic | tag | kind | start | number | body`, and says who wrote it by a number that its sender drew at
-//! its start, and which of the datagrams of that start it is. The tag is an HMAC over all the rest. So what was recorded cannot be
-//! sent again while its sender is known. One that is not known yet, since either began a short time ago, is asked to repeat a
-//! number that only this member can have drawn, a short time ago: what was recorded earlier cannot contain it. No clock of another
-//! machine is compared.
+//! A signed datagram is `magic | tag | kind | start | number | body`. `start` is a number that its
+//! sender drew at random at its start; `number` counts the datagrams of that start. The tag is an
+//! HMAC over all the rest. So a recorded datagram cannot be replayed while its sender is known. A
+//! start that is not known, because either side started recently, must first repeat a number that
+//! only this member can have drawn, recently: earlier recordings cannot contain it. Clocks of
+//! different machines are never compared.
 //!
-//! A datagram ends in ASCII: democracy's decoder carries half a character over into the next datagram.
+//! A datagram ends in ASCII: democracy's decoder carries half a character over into the next
+//! datagram.
 
 mod guard;
 mod key;

@@ -1,4 +1,4 @@
-//! Datagrams that were not believed: counted, and logged at a bounded rate.
+//! Refused datagrams: counters, and a bounded rate of log lines.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use crate::time::clock::Instant;
 
-/// How long nothing more is logged of one address.
-const LOGGED_AGAIN: Duration = Duration::from_secs(600);
-/// The most addresses of which anything is logged in that time.
+/// The minimum time between two log lines about one address.
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
+/// The maximum number of addresses that are logged per `LOG_INTERVAL`.
 const MAX_LOGGED: usize = 64;
 
-/// How many datagrams a member has ignored, by why. All are zero without a key.
+/// How many datagrams a member has ignored, by reason. All counters are zero without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RefusedDatagrams {
-    /// They had no signature.
+    /// Datagrams without a signature.
     pub unsigned: u64,
-    /// Their signature is of none of this member's keys.
+    /// Datagrams whose signature matches none of this member's keys.
     pub forged: u64,
-    /// They had come before, or were older than what is remembered. The network makes some of these by itself.
+    /// Duplicates, and datagrams older than the window. The network causes some of them by itself.
     pub replayed: u64,
 }
 
-/// Why a datagram is not believed.
+/// Why a datagram is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::backends::peer) enum Reason {
     Unsigned,
@@ -58,14 +58,14 @@ impl Refusals {
     }
 }
 
-/// Of which addresses something was logged lately.
+/// The addresses that were logged recently.
 #[derive(Debug, Default)]
 pub(super) struct Logged(BTreeMap<IpAddr, Instant>);
 
 impl Logged {
-    /// Whether to log something of this address now.
+    /// Returns whether to log a refusal of this address now.
     pub fn is_due(&mut self, now: Instant, address: IpAddr) -> bool {
-        self.0.retain(|_, at| *at + LOGGED_AGAIN > now);
+        self.0.retain(|_, at| *at + LOG_INTERVAL > now);
         if self.0.len() >= MAX_LOGGED || self.0.contains_key(&address) {
             return false;
         }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_is_bounded() {
+    fn log_lines_are_bounded() {
         let mut logged = Logged::default();
         let mut due = 0;
         for second in 0..1200_u64 {

@@ -14,10 +14,11 @@ use crate::backends::sql::error::RequestError;
 use crate::lock::LockErrorKind;
 use crate::time::timer::deadline_after;
 
-/// How many requests may be under way: a request takes milliseconds, and a server has connections for a hundred clients.
-const AT_ONCE: usize = 4;
-/// For how long an unused connection is trusted. What stands between may have forgotten it without a word: load balancers do after
-/// 350 s.
+/// The maximum number of concurrent requests: a request takes milliseconds, and a server has
+/// connections for a hundred clients.
+const MAX_REQUESTS: usize = 4;
+/// How long an unused connection is trusted. Load balancers drop idle connections silently, some
+/// after 350 s.
 const TRUSTED_IDLE: Duration = Duration::from_secs(240);
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ enum Source {
 }
 
 impl std::fmt::Debug for Source {
-    /// Without the options, which have the password.
+    /// Omits the options, which contain the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Source")
     }
@@ -47,7 +48,8 @@ enum Connection {
     Pooled(PoolConnection<Postgres>),
 }
 
-/// A connection in use. Dropped without [`give_back`](Self::give_back) it is closed: what is under way on it, nobody knows.
+/// A connection in use. Dropped without [`give_back`](Self::give_back), it is closed: the outcome
+/// of its request is unknown.
 struct Taken<'a> {
     connection: Option<Connection>,
     from: &'a Connections,
@@ -55,7 +57,8 @@ struct Taken<'a> {
 
 impl Connections {
     pub fn own(options: PgConnectOptions) -> Self {
-        // None of the startup parameters that a pooler refuses, none of the prepared statements that it loses.
+        // Omits the startup parameters that a pooler refuses, and the prepared statements that a
+        // pooler loses.
         let options = options
             .extra_float_digits(None)
             .statement_cache_capacity(0)
@@ -64,7 +67,7 @@ impl Connections {
         let source = Source::Own {
             options: Box::new(options),
             idle: Mutex::default(),
-            turns: Semaphore::new(AT_ONCE),
+            turns: Semaphore::new(MAX_REQUESTS),
         };
         Self { source, place }
     }
@@ -74,12 +77,12 @@ impl Connections {
         Self { source: Source::Pool(pool), place }
     }
 
-    /// Which database, for people.
+    /// Returns the address of the database, for people.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// A pool of one connection, for a listener.
+    /// Returns a pool of one connection, for a listener.
     pub fn for_listener(&self) -> PgPool {
         let options = match &self.source {
             Source::Own { options, .. } => PgConnectOptions::clone(options),
@@ -93,12 +96,13 @@ impl Connections {
             .connect_lazy_with(options)
     }
 
-    /// Has the server do `statement` in one transaction, and answers its rows.
+    /// Runs `statement` in one transaction, and returns its rows.
     ///
-    /// All of it goes out in one message of the simple protocol, and is a transaction by that: it needs no prepared
-    /// statement, so it passes through poolers; and no row is ever locked while the server waits for us, who may be
-    /// suspended. The server gives up a statement of which we expect no answer any more.
-    pub async fn ask(
+    /// The whole text is one message of the simple protocol, which makes it a transaction. It needs
+    /// no prepared statement, so it passes through poolers, and no row is ever locked while the
+    /// server waits for this process, which may be suspended. The server cancels a statement whose
+    /// response is no longer awaited.
+    pub async fn execute(
         &self,
         statement: &str,
         effect: Effect,
@@ -116,7 +120,7 @@ impl Connections {
         let whole = format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {left}; {statement}"
         );
-        // To its end: rows come before the commit does.
+        // Reads the response to its end: the rows arrive before the commit.
         match timeout_at(by, taken.run(whole)).await {
             Ok(Ok(rows)) => {
                 taken.give_back();
@@ -130,7 +134,7 @@ impl Connections {
                 };
                 Err(RequestError::new(
                     kind,
-                    format!("no answer from {} in {timeout:?}", self.place),
+                    format!("no response from {} in {timeout:?}", self.place),
                 ))
             }
         }
@@ -145,7 +149,7 @@ impl Connections {
                     Some(connection) => connection,
                     None => options.connect().await?,
                 };
-                turn.forget(); // Taken gives it back
+                turn.forget(); // `Taken` returns it
                 Connection::Own(connection)
             }
         };
@@ -153,7 +157,7 @@ impl Connections {
     }
 }
 
-/// The connection that was used last. Those that were not used for long are closed.
+/// Returns the connection that was used last, and closes those that were idle for long.
 fn newest(idle: &Mutex<Vec<(PgConnection, Instant)>>) -> Option<PgConnection> {
     let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
     idle.retain(|(_, since)| since.elapsed() < TRUSTED_IDLE);
@@ -177,7 +181,7 @@ impl Taken<'_> {
             let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.push((connection, Instant::now()));
         }
-        // One of a pool goes back by being dropped.
+        // A pooled connection returns to its pool when dropped.
         drop(self.connection.take());
     }
 }

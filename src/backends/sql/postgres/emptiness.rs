@@ -1,4 +1,5 @@
-//! Elections without a row: on which history of the server they had none, and which campaigns know of it.
+//! Elections without a row: the server history on which they had none, and the electors that know
+//! it.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -6,19 +7,20 @@ use std::sync::{Mutex, PoisonError};
 use crate::backends::sql::error::RequestError;
 use crate::lock::{LockErrorKind, Nonce};
 
-/// How many campaigns are told apart. Of more than these, all are taken for one that is not known.
-const MOST: usize = 4096;
+/// The maximum number of electors that are distinguished. Beyond it, every elector counts as an
+/// unknown one.
+const MAX_ELECTORS: usize = 4096;
 
-/// The history on which an election had no row, when that was last seen by any campaign of this lock.
+/// The history on which an election had no row when any elector of this lock last read it.
 #[derive(Debug, Default)]
 pub(super) struct Emptiness(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     history: Option<String>,
-    /// Whether it was another one before.
+    /// Whether the history has changed.
     changed: bool,
-    /// The campaigns that have been refused since, and so have looked again.
+    /// The electors that have been refused since, and so have read again.
     refused: HashSet<u64>,
 }
 
@@ -32,15 +34,16 @@ impl Emptiness {
         state.history = history;
     }
 
-    /// The history that a first write of a campaign rests on.
+    /// Returns the history that the first write of an elector relies on.
     ///
     /// # Errors
-    /// Where it may rest on an earlier one, which another campaign of this lock has seen end: it has to look again.
+    /// If the elector may rely on an earlier history, whose end another elector of this lock has
+    /// seen: it has to read again.
     pub fn rests_on(&self, campaign: Nonce) -> Result<Option<String>, RequestError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let may_be_old = state.changed && !state.refused.contains(&campaign.0);
         if may_be_old {
-            if state.refused.len() < MOST {
+            if state.refused.len() < MAX_ELECTORS {
                 state.refused.insert(campaign.0);
             }
             let what = "another server has taken over since it was found empty";
@@ -50,22 +53,22 @@ impl Emptiness {
     }
 }
 
-/// Campaigns by their nonces.
+/// Electors by their nonces.
 #[derive(Debug, Default)]
 pub(super) struct Nonces(Mutex<HashSet<u64>>);
 
 impl Nonces {
     pub fn add(&self, campaign: Nonce) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < MOST {
+        if all.len() < MAX_ELECTORS {
             all.insert(campaign.0);
         }
     }
 
-    /// Whether it is one of these, or may be.
+    /// Whether the nonce is one of these, or may be.
     pub fn may_have(&self, campaign: Nonce) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.len() >= MOST || all.contains(&campaign.0)
+        all.len() >= MAX_ELECTORS || all.contains(&campaign.0)
     }
 }
 
@@ -74,16 +77,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_first_write_rests_on_a_look_of_its_own_campaign() {
+    fn a_first_write_relies_on_a_read_by_its_own_elector() {
         let [first, second] = [Nonce(1), Nonce(2)];
         let empty = Emptiness::default();
         let rests = |campaign| empty.rests_on(campaign).ok().flatten();
         empty.was_seen_on(Some("a/1".to_owned()));
         assert_eq!(rests(first).as_deref(), Some("a/1"));
-        // Another campaign looks, and finds that another server has taken over.
+        // Another elector reads, and finds that another server has taken over.
         empty.was_seen_on(Some("a/2".to_owned()));
         assert_eq!(rests(first), None);
-        assert_eq!(rests(first).as_deref(), Some("a/2"), "it has looked again");
+        assert_eq!(rests(first).as_deref(), Some("a/2"), "it has read again");
         assert_eq!(rests(second), None);
         empty.was_seen_on(Some("a/3".to_owned()));
         assert_eq!(rests(first), None);

@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean.
+//! The meaning of PostgreSQL's errors.
 
 use std::io::ErrorKind;
 
@@ -7,22 +7,22 @@ use sqlx::Error;
 use crate::backends::sql::error::RequestError;
 use crate::lock::LockErrorKind;
 
-/// What a request may do to the database, should its answer get lost.
+/// The effect that a request may have had on the database when its response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Read,
     Write,
 }
 
-/// Why there is no connection. Nothing was asked.
+/// Converts the failure of a connection attempt. No request was sent.
 pub(super) fn no_connection(error: Error, place: &str) -> RequestError {
     let (kind, what) = match code_of(&error).as_deref() {
         Some(code) if code.starts_with("28") => {
-            (LockErrorKind::Denied, format!("{place} does not let us in"))
+            (LockErrorKind::Denied, format!("{place} refuses the credentials"))
         }
-        Some("42501") => (LockErrorKind::Denied, format!("{place} does not let us in")),
+        Some("42501") => (LockErrorKind::Denied, format!("{place} refuses the connection")),
         Some("3D000") => (LockErrorKind::Misconfigured, format!("there is no database {place}")),
-        // A socket that is missing is that of a server that is not there yet.
+        // A missing socket belongs to a server that has not started yet.
         _ if is_missing_file(&error) && !place.starts_with('/') => (
             LockErrorKind::Misconfigured,
             format!("a file that sslrootcert, sslcert or sslkey names for {place} does not exist"),
@@ -32,7 +32,7 @@ pub(super) fn no_connection(error: Error, place: &str) -> RequestError {
     RequestError::because(kind, what, error)
 }
 
-/// Why a statement failed.
+/// Converts the failure of a statement.
 pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError {
     let lost = match effect {
         Effect::Read => LockErrorKind::Unavailable,
@@ -49,7 +49,7 @@ pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError 
             format!("the tables at {place} are not those of this version: run deploy/postgres.sql"),
         ),
         "57014" => (LockErrorKind::Unavailable, format!("{place} did not do it in time")),
-        // The server ends the connection, maybe after it has written what it was told to.
+        // The server ends the connection, perhaps after it has performed the write.
         code if code.starts_with("57P") || code.starts_with("08") || code == "40003" => {
             (lost, format!("{place} has ended the connection"))
         }
@@ -58,8 +58,8 @@ pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError 
     RequestError::because(kind, what, error)
 }
 
-/// Whether something came that was not an answer: a notification, where a pooler gives whoever notifies the connection of
-/// whoever listens.
+/// Whether a message arrived that is not a response: a notification, when a pooler assigns the
+/// listener's connection to the client that notifies.
 pub(super) fn is_out_of_turn(failed: &RequestError) -> bool {
     let error = failed.source.as_ref().and_then(|source| source.downcast_ref::<Error>());
     matches!(error, Some(Error::Protocol(_)))

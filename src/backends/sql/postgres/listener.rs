@@ -1,4 +1,4 @@
-//! Hints: a connection that listens for what the triggers tell.
+//! Hints from a connection that listens for the triggers' notifications.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::util::retry::Pauses;
 
 /// How long connecting and listening may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);
-/// How long after a write was read its notification may still come.
+/// How long a notification may take to arrive after its write was read.
 const HINT_DELAY: Duration = Duration::from_secs(2);
-/// The pause where no notification arrives at all, as behind a pooler.
-const DEAF_PAUSE: Duration = Duration::from_secs(300);
+/// The pause before the next attempt when no notification arrives at all, as behind a pooler.
+const NO_NOTIFICATIONS_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long a look may take that a notification suggests.
-const LOOKS_WITHIN: Duration = Duration::from_secs(1);
+/// The timeout of a read after a notification.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The payload of a notification, as the trigger sends it.
 #[derive(Debug, Deserialize)]
@@ -44,21 +44,21 @@ struct WrittenNotice {
     left_ms: i64,
 }
 
-/// Why there is no listener.
-enum Silent {
-    /// There is no connection.
+/// The reason why there is no listener.
+enum ListenError {
+    /// The connection failed.
     Unconnected(sqlx::Error),
-    /// It has not told what we told it.
-    Deaf,
+    /// The probe's own notification did not arrive.
+    NoNotifications,
 }
 
-/// Listens until it is dropped.
+/// Listens until dropped.
 pub(super) async fn run(lock: Arc<LockState>) {
     let mut pauses = Pauses::new();
     loop {
         let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
             Ok(Ok(listener)) => {
-                lock.subscribers.announce(Coverage::Full); // which has everybody look
+                lock.subscribers.announce(Coverage::Full); // every subscriber then reads
                 let began = Instant::now();
                 listen(&lock, listener).await;
                 if began.elapsed() > Pauses::LONGEST {
@@ -66,16 +66,16 @@ pub(super) async fn run(lock: Arc<LockState>) {
                 }
                 pauses.next()
             }
-            Ok(Err(Silent::Deaf)) => {
+            Ok(Err(ListenError::NoNotifications)) => {
                 info!(at = lock.connections.place(), "notifications do not arrive: polling");
-                DEAF_PAUSE
+                NO_NOTIFICATIONS_PAUSE
             }
-            Ok(Err(Silent::Unconnected(error))) => {
+            Ok(Err(ListenError::Unconnected(error))) => {
                 debug!(at = lock.connections.place(), %error, "not listening");
                 pauses.next()
             }
             Err(_) => {
-                debug!(at = lock.connections.place(), "not listening in time");
+                debug!(at = lock.connections.place(), "listening timed out");
                 pauses.next()
             }
         };
@@ -84,37 +84,37 @@ pub(super) async fn run(lock: Arc<LockState>) {
     }
 }
 
-/// Listens, and sees whether notifications arrive at all.
-async fn begin(lock: &LockState) -> Result<PgListener, Silent> {
+/// Listens, and checks whether notifications arrive at all.
+async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
     let pool = lock.connections.for_listener();
-    let mut listener = PgListener::connect_with(&pool).await.map_err(Silent::Unconnected)?;
+    let mut listener = PgListener::connect_with(&pool).await.map_err(ListenError::Unconnected)?;
     listener.eager_reconnect(false);
     let channel = &lock.opened.channel;
-    listener.listen(channel).await.map_err(Silent::Unconnected)?;
+    listener.listen(channel).await.map_err(ListenError::Unconnected)?;
     let probe = format!("{:016x}", fastrand::u64(..));
     let statement = statements::notify(channel, &probe);
-    let told = lock.connections.ask(&statement, Effect::Read, BEGINS_WITHIN).await;
-    told.map_err(|failed| match errors::is_out_of_turn(&failed) {
-        true => Silent::Deaf,
-        false => Silent::Unconnected(sqlx::Error::PoolTimedOut),
+    let sent = lock.connections.execute(&statement, Effect::Read, BEGINS_WITHIN).await;
+    sent.map_err(|failed| match errors::is_out_of_turn(&failed) {
+        true => ListenError::NoNotifications,
+        false => ListenError::Unconnected(sqlx::Error::PoolTimedOut),
     })?;
-    let heard = async {
+    let received = async {
         loop {
             match listener.try_recv().await {
-                Ok(Some(told)) if told.payload() == probe => return Ok(()),
-                Ok(Some(told)) => hear(lock, &told).await,
-                Ok(None) => return Err(Silent::Unconnected(sqlx::Error::PoolClosed)),
-                Err(error) => return Err(Silent::Unconnected(error)),
+                Ok(Some(notification)) if notification.payload() == probe => return Ok(()),
+                Ok(Some(notification)) => on_notification(lock, &notification).await,
+                Ok(None) => return Err(ListenError::Unconnected(sqlx::Error::PoolClosed)),
+                Err(error) => return Err(ListenError::Unconnected(error)),
             }
         }
     };
-    match timeout(HINT_DELAY, heard).await {
-        Ok(heard) => heard.map(|()| listener),
-        Err(_) => Err(Silent::Deaf),
+    match timeout(HINT_DELAY, received).await {
+        Ok(received) => received.map(|()| listener),
+        Err(_) => Err(ListenError::NoNotifications),
     }
 }
 
-/// Passes on what is told, until the connection is lost or has left something out.
+/// Passes notifications on until the connection is lost, or a notification is missing.
 async fn listen(lock: &LockState, listener: PgListener) {
     let mut next = Box::pin(receive(listener));
     let mut behind_since: Option<Instant> = None;
@@ -126,16 +126,16 @@ async fn listen(lock: &LockState, listener: PgListener) {
             }
         };
         tokio::select! {
-            (listener, told) = &mut next => {
-                match told {
-                    Ok(Some(told)) => hear(lock, &told).await,
-                    Ok(None) => return debug!("the connection that listens is lost"),
-                    Err(error) => return debug!(%error, "the connection that listens is lost"),
+            (listener, notification) = &mut next => {
+                match notification {
+                    Ok(Some(notification)) => on_notification(lock, &notification).await,
+                    Ok(None) => return debug!("listening connection lost"),
+                    Err(error) => return debug!(%error, "listening connection lost"),
                 }
                 next = Box::pin(receive(listener));
             }
             () = lock.subscribers.news.notified() => {}
-            () = overdue => return debug!("a write was read that no notification told: listening anew"),
+            () = overdue => return debug!("a notification is missing: listening again"),
         }
         behind_since = match lock.subscribers.is_behind() {
             true => behind_since.or_else(|| Some(Instant::now())),
@@ -144,18 +144,19 @@ async fn listen(lock: &LockState, listener: PgListener) {
     }
 }
 
-/// Owns the listener, so that a message that has begun to arrive is not lost when something else happens.
+/// Owns the listener, so that a partly received message is not lost when another event occurs.
 async fn receive(
     mut listener: PgListener,
 ) -> (PgListener, Result<Option<PgNotification>, sqlx::Error>) {
-    let told = listener.try_recv().await;
-    (listener, told)
+    let notification = listener.try_recv().await;
+    (listener, notification)
 }
 
-/// Anybody who may connect can have told it. So what could begin a term is looked up in the row: that an office is free, that
-/// its holder has stopped, that an entry is of this very process.
-async fn hear(lock: &LockState, told: &PgNotification) {
-    let payload = told.payload();
+/// Any client that may connect can send a notification. The row is therefore read before anything
+/// that could begin a term: that an election has no leader, that its holder has stopped, that an
+/// entry belongs to this process.
+async fn on_notification(lock: &LockState, notification: &PgNotification) {
+    let payload = notification.payload();
     let Ok(Notification { name, previous, stepped_down }) = serde_json::from_str(payload) else {
         return;
     };
@@ -164,9 +165,9 @@ async fn hear(lock: &LockState, told: &PgNotification) {
     match held {
         Some(record) => {
             let previous = previous.map(|previous| Some(Revision(previous)));
-            lock.subscribers.tell(&name, &Hint::Stored { record, previous, age: None });
+            lock.subscribers.deliver(&name, &Hint::Stored { record, previous, age: None });
         }
-        None => look_up(lock, &name).await,
+        None => deliver_row(lock, &name).await,
     }
 }
 
@@ -179,12 +180,12 @@ fn is_of_another(lock: &LockState, record: &Record) -> bool {
     }
 }
 
-/// Passes on what the row says.
-async fn look_up(lock: &LockState, name: &str) {
-    if !lock.subscribers.is_heard(name) {
+/// Reads the row, and passes its content on.
+async fn deliver_row(lock: &LockState, name: &str) {
+    if !lock.subscribers.has_subscriber(name) {
         return;
     }
-    let found = lock.look(name, LOOKS_WITHIN).await;
+    let found = lock.fetch(name, READ_TIMEOUT).await;
     let (row, previous, conceded) = match found {
         Ok(Found { row: Some(row), previous, conceded, same_history: true, .. })
             if row.revision >= lock.seen.newest(name) =>
@@ -192,19 +193,19 @@ async fn look_up(lock: &LockState, name: &str) {
             (row, previous, conceded)
         }
         _ => {
-            lock.subscribers.tell(name, &Hint::Recheck);
+            lock.subscribers.deliver(name, &Hint::Recheck);
             return;
         }
     };
     if let Some(notice) = conceded.as_deref().and_then(notice) {
-        lock.subscribers.tell(name, &Hint::SteppedDown(notice));
+        lock.subscribers.deliver(name, &Hint::SteppedDown(notice));
     }
     let previous = previous.map(Some);
-    lock.subscribers.tell(name, &Hint::Stored { record: row.record(), previous, age: None });
+    lock.subscribers.deliver(name, &Hint::Stored { record: row.record(), previous, age: None });
 }
 
-fn notice(said: &str) -> Option<StepDownNotice> {
-    let WrittenNotice { by, token, revision, left_ms } = serde_json::from_str(said).ok()?;
+fn notice(text: &str) -> Option<StepDownNotice> {
+    let WrittenNotice { by, token, revision, left_ms } = serde_json::from_str(text).ok()?;
     let (token, revision) = (Token(token), Revision(revision));
     Some(StepDownNotice { by: parse_nonce(&by)?, token, revision, left: span(left_ms) })
 }

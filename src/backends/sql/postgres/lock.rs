@@ -1,4 +1,4 @@
-//! The lock: conditional statements on one row an election.
+//! The lock: conditional statements on one row per election.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::state::LockState;
 use super::statements;
 use super::tables::Opened;
 use crate::backends::hint_hub::{self, HintHub, Listen};
-use crate::backends::sql::hints::HeardRevisions;
+use crate::backends::sql::hints::DeliveredRevisions;
 use crate::backends::sql::{MAX_IDENTITY_LEN, check_name};
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, StepDownNotice,
@@ -25,7 +25,7 @@ use crate::lock::{
 
 /// The lock in a PostgreSQL database.
 ///
-/// Cheap to clone; clones share connections and one listener.
+/// Cheap to clone. Clones share connections and one listener.
 #[derive(Clone)]
 pub struct PostgresLock {
     inner: Arc<LockState>,
@@ -36,20 +36,22 @@ impl PostgresLock {
         Self { inner: Arc::new(LockState::new(connections, opened)) }
     }
 
-    /// Does not listen for notifications, but polls: for a pooler in transaction mode, which passes none on. It is found out in any
-    /// case; this spares the connection that tries.
+    /// Polls instead of listening for notifications: for a pooler in transaction mode, which
+    /// delivers none. The lock detects such a pooler in any case; this setting saves the connection
+    /// for the attempt.
     pub fn polling(self) -> Self {
         self.change(|inner| inner.listens = false)
     }
 
-    /// Says that no replica takes over that lacks an acknowledged write: `synchronous_standby_names` is set, and only a
-    /// synchronous replica is ever promoted. Then elections go on through a failover. Without it the leader of before
-    /// loses its office, and the next one waits for the longest lease, since a renewal may be lost.
+    /// Asserts that a replica never takes over without every acknowledged write:
+    /// `synchronous_standby_names` is set, and only a synchronous replica is ever promoted.
+    /// Elections then continue through a failover. Otherwise the leader loses its leadership in a
+    /// failover, and its successor waits for the maximum lease, since a renewal may be lost.
     pub fn synchronous_replicas(self) -> Self {
         self.change(|inner| inner.synchronous = true)
     }
 
-    /// The same lock, differently described, which shares only the connections with this one any more.
+    /// Returns the same lock with another configuration. The two share only the connections.
     fn change(self, change: impl FnOnce(&mut LockState)) -> Self {
         let mut inner = self.inner.another();
         change(&mut inner);
@@ -64,7 +66,8 @@ impl Lock for PostgresLock {
             can_read: true,
             empty_is_proof: false,
             expires_entries: false,
-            // Until its replicas have it, a commit whose backend was ended is visible and may still be lost.
+            // Until its replicas have received it, a commit whose backend was ended is visible and
+            // may still be lost.
             reads_are_durable: !self.inner.synchronous,
             max_identity_len: MAX_IDENTITY_LEN,
         }
@@ -126,9 +129,9 @@ impl Lock for PostgresLock {
     ) -> BoxFuture<'a, Result<(), LockError>> {
         let statement = statements::notify_step_down(name, &notice);
         async move {
-            let told =
-                self.inner.connections.ask(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;
-            told.map(drop).map_err(|failed| failed.of("notice", name))
+            let sent =
+                self.inner.connections.execute(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;
+            sent.map(drop).map_err(|failed| failed.of("notice", name))
         }
         .boxed()
     }
@@ -136,7 +139,7 @@ impl Lock for PostgresLock {
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         async move {
             let connections = &self.inner.connections;
-            let rows = connections.ask(statements::NAMES, Effect::Read, timeout).await;
+            let rows = connections.execute(statements::NAMES, Effect::Read, timeout).await;
             let rows = rows.map_err(|failed| failed.of("listing", "elections"))?;
             let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
             let odd = |error| errors::failed(error, Effect::Read, connections.place());
@@ -168,9 +171,9 @@ impl Lock for PostgresLock {
 }
 
 impl Listen for LockState {
-    type Note = HeardRevisions;
+    type Note = DeliveredRevisions;
 
-    fn hub(&self) -> &HintHub<HeardRevisions> {
+    fn hub(&self) -> &HintHub<DeliveredRevisions> {
         &self.subscribers.hub
     }
 
@@ -179,7 +182,7 @@ impl Listen for LockState {
     }
 }
 
-/// How long telling that one has stopped may take.
+/// The timeout of a step-down notice.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl fmt::Debug for PostgresLock {

@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! Elections in PostgreSQL.
 
 mod connections;
 mod emptiness;
@@ -25,9 +25,10 @@ pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TableRight};
 /// How long opening may take.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
 
-/// A database of a PostgreSQL server, version 12 or later, with the tables of elections in it.
+/// A database of a PostgreSQL server, version 12 or later, with the tables of elections.
 ///
-/// Cheap to clone. It has a few connections of its own and, while an election listens, one more for `LISTEN`.
+/// Cheap to clone. It has a few connections of its own and, while an election listens, one more for
+/// `LISTEN`.
 #[derive(Clone)]
 pub struct Postgres {
     connections: Arc<Connections>,
@@ -35,49 +36,50 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects to a URL like `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`, and makes the tables where they
-    /// are not there. What the URL leaves out comes from `PGHOST`, `PGUSER` and so on and from `~/.pgpass`.
+    /// Connects to a URL such as `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`,
+    /// and creates the tables if they do not exist. Parts that the URL omits come from `PGHOST`,
+    /// `PGUSER` and so on and from `~/.pgpass`.
     ///
     /// # Errors
-    /// A URL that is none; a server that cannot be reached, refuses us, or is a replica; tables that are
-    /// missing and may not be made, or are not those of this version.
+    /// An invalid URL; a server that cannot be reached, refuses the credentials, or is a replica;
+    /// tables that are missing and may not be created, or are not those of this version.
     ///
     /// # Cancel safety
-    /// Dropped, tables may be left behind.
+    /// If dropped, tables may be left behind.
     pub async fn connect(url: &str) -> Result<Self, SqlError> {
         Self::connect_with(url, TableSetup::create()).await
     }
 
-    /// The same, with `tables` saying what to do where they are not there.
+    /// As [`connect`](Self::connect), with `tables` for the creation of missing tables.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     ///
     /// # Cancel safety
-    /// Dropped, tables may be left behind.
+    /// If dropped, tables may be left behind.
     pub async fn connect_with(url: &str, tables: TableSetup) -> Result<Self, SqlError> {
         Self::over(Connections::own(probe::options_of(url)?), tables).await
     }
 
-    /// Uses a pool that the program has anyway, and its settings for the connection that listens. The pool should have a connection
-    /// to spare: a renewal that has to wait for one comes late.
+    /// Uses an existing pool, and its settings for the connection that listens. The pool should
+    /// have a spare connection: a renewal that waits for one is late.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), but for the URL.
     ///
     /// # Cancel safety
-    /// Dropped, tables may be left behind.
+    /// If dropped, tables may be left behind.
     pub async fn open(pool: PgPool) -> Result<Self, SqlError> {
         Self::open_with(pool, TableSetup::create()).await
     }
 
-    /// The same, with `tables` saying what to do where they are not there.
+    /// As [`open`](Self::open), with `tables` for the creation of missing tables.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     ///
     /// # Cancel safety
-    /// Dropped, tables may be left behind.
+    /// If dropped, tables may be left behind.
     pub async fn open_with(pool: PgPool, tables: TableSetup) -> Result<Self, SqlError> {
         Self::over(Connections::of(pool), tables).await
     }
@@ -87,12 +89,12 @@ impl Postgres {
         Ok(Self { connections: Arc::new(connections), opened })
     }
 
-    /// The longest lease that anybody may hold here.
+    /// Returns the maximum lease of this database.
     pub fn max_lease(&self) -> Duration {
         self.opened.max_lease
     }
 
-    /// The lock, for any number of elections.
+    /// Returns the lock, for any number of elections.
     pub fn lock(&self) -> PostgresLock {
         PostgresLock::new(Arc::clone(&self.connections), self.opened.clone())
     }

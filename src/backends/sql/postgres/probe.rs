@@ -1,4 +1,4 @@
-//! What a server and its tables are like, asked without making or changing anything.
+//! Facts about a server and its tables, read without creating or changing anything.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +16,8 @@ use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
 use crate::lock::LockErrorKind;
 use crate::time::timer::deadline_after;
 
-/// What the channels begin with on which it is tried out whether notifications arrive. Each is used once: a pooler may leave
-/// somebody else's connection listening.
+/// The prefix of the channels that test whether notifications arrive. Each channel is used once: a
+/// pooler may leave another client's connection listening.
 const CHANNEL: &str = "incumbent_probe_";
 
 const SERVER: &str = "SELECT current_setting('server_version') AS version,
@@ -29,7 +29,7 @@ const SERVER: &str = "SELECT current_setting('server_version') AS version,
         current_setting('synchronous_standby_names') AS synchronous_standby_names,
         (SELECT count(*) FROM pg_stat_replication) AS replicas";
 
-/// Of a table that is not there nothing is said.
+/// Returns no facts about a table that does not exist.
 const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text AS first_schema,
         coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create,
         to_regclass('incumbent_settings') IS NOT NULL
@@ -46,57 +46,61 @@ const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text A
 const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS tells,
         (SELECT incarnation IS NOT DISTINCT FROM incumbent_incarnation() FROM incumbent_settings) AS made_here";
 
-/// How many triggers the tables have.
+/// The number of triggers on the tables.
 const TRIGGERS: i64 = 3;
 
-/// A way to ask a PostgreSQL server what elections depend on. It writes nothing and makes nothing, so it works where
-/// [`Postgres::connect`](super::Postgres::connect) does not: on a replica, without tables, without rights.
+/// Reads the facts that elections depend on from a PostgreSQL server. It writes and creates
+/// nothing, so it works where [`Postgres::connect`](super::Postgres::connect) does not: on a
+/// replica, without tables, without rights.
 pub struct PostgresProbe {
     connections: Connections,
 }
 
-/// What a server says of itself.
+/// Facts that a server reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresFacts {
     /// Its version, as in `15.8`.
     pub version: String,
-    /// The same as a number: `150008`. Elections need 120000.
+    /// The version as a number: `150008`. Elections need 120000.
     pub version_number: i32,
-    /// Whether it is a replica, or is recovering: elections are not held there.
+    /// Whether it is a replica, or is recovering: no elections are held there.
     pub replica: bool,
-    /// Its clock, in milliseconds, as of its answer.
+    /// Its clock, in milliseconds, at the time of its response.
     pub clock: SystemTime,
-    /// Whether it syncs its disk (`fsync`). Where not, a crash of the machine takes acknowledged writes.
+    /// Whether it syncs its disk (`fsync`). If not, a crash of the machine loses acknowledged
+    /// writes.
     pub syncs: bool,
-    /// `synchronous_commit`, for us.
+    /// `synchronous_commit` for the present role.
     pub synchronous_commit: String,
-    /// `synchronous_standby_names`: empty where it waits for no replica.
+    /// `synchronous_standby_names`: empty if it waits for no replica.
     pub synchronous_standby_names: String,
-    /// How many replicas follow it now.
+    /// The number of replicas that follow it now.
     pub replicas: u64,
 }
 
-/// What is there of the tables, and what we may do with them.
+/// Facts about the tables, and the rights on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableFacts {
-    /// The schema that they are in; `None`: they are not there.
+    /// The schema of the tables; `None`: they do not exist.
     pub schema: Option<String>,
-    /// The schema that they would be made in; `None`: the `search_path` names none that is there.
+    /// The schema in which they would be created; `None`: the `search_path` names no existing
+    /// schema.
     pub first_schema: Option<String>,
-    /// Whether we may make them.
+    /// Whether the present role may create them.
     pub may_create: bool,
-    /// Whether tables, function and triggers are all there. Where not, `deploy/postgres.sql` mends it.
+    /// Whether tables, function and triggers all exist. If not, `deploy/postgres.sql` fixes it.
     pub complete: bool,
-    /// The rights that we lack of those that a campaigner needs, as in `UPDATE` on `incumbent_elections`.
+    /// The missing rights of those that a candidate needs, as in `UPDATE` on `incumbent_elections`.
     pub lacking: Vec<TableRight>,
-    /// The longest lease; `None` where the tables are not there, or not to be read.
+    /// The maximum lease; `None` if the tables do not exist, or cannot be read.
     pub max_lease: Option<Duration>,
-    /// Whether the server tells on which history it is, by which a failover is noticed; `None` where nobody can say.
+    /// Whether the server reports its history, by which a failover is detected; `None` if unknown.
     pub tells_history: Option<bool>,
-    /// Whether the tables were made on the history that the server is on. Where not, after a failover, a restore or a dump that was
-    /// read in, a missing row proves nothing, and the first term of each new election waits. `None` where nobody can say.
+    /// Whether the tables were created on the server's present history. If not, after a failover, a
+    /// restore or an imported dump, a missing row proves nothing, and the first term of each new
+    /// election waits. `None` if unknown.
     pub made_here: Option<bool>,
 }
 
@@ -111,23 +115,24 @@ pub struct TableRight {
 }
 
 impl PostgresProbe {
-    /// For the server of a URL as [`Postgres::connect`](super::Postgres::connect) takes it. Asks nobody.
+    /// Creates a probe for the server of a URL as [`Postgres::connect`](super::Postgres::connect)
+    /// takes it. Sends no request.
     ///
     /// # Errors
-    /// A URL that is none.
+    /// If the URL is invalid.
     pub fn new(url: &str) -> Result<Self, SqlError> {
         Ok(Self { connections: Connections::own(options_of(url)?) })
     }
 
-    /// Which database, without secrets: as in `db.example.net:5432/app`.
+    /// Returns the address of the database without secrets, as in `db.example.net:5432/app`.
     pub fn place(&self) -> &str {
         self.connections.place()
     }
 
-    /// Asks the server about itself.
+    /// Reads the facts about the server.
     ///
     /// # Errors
-    /// Where it cannot be reached within `timeout`, or refuses us.
+    /// If it cannot be reached within `timeout`, or refuses the credentials.
     pub async fn server(&self, timeout: Duration) -> Result<PostgresFacts, SqlError> {
         let row = self.one(SERVER, timeout).await?;
         self.server_of(&row).map_err(|error| self.odd(error).into())
@@ -148,10 +153,10 @@ impl PostgresProbe {
         })
     }
 
-    /// Asks for the tables, which the `search_path` finds.
+    /// Reads the facts about the tables that the `search_path` finds.
     ///
     /// # Errors
-    /// As [`server`](Self::server); and tables of another version.
+    /// As [`server`](Self::server); also for tables of another version.
     pub async fn tables(&self, timeout: Duration) -> Result<TableFacts, SqlError> {
         let by = deadline_after(timeout);
         let row = self.one(TABLES, timeout).await?;
@@ -160,18 +165,19 @@ impl PostgresProbe {
         if facts.schema.is_some() && facts.complete && may_read {
             let left = || by.saturating_duration_since(Instant::now());
             facts.max_lease = Some(tables::max_lease(&self.connections, left()).await?);
-            let told = self.one(HISTORY, left()).await?;
-            facts.tells_history = told.try_get("tells").map_err(|error| self.odd(error))?;
-            facts.made_here = told.try_get("made_here").map_err(|error| self.odd(error))?;
+            let row = self.one(HISTORY, left()).await?;
+            facts.tells_history = row.try_get("tells").map_err(|error| self.odd(error))?;
+            facts.made_here = row.try_get("made_here").map_err(|error| self.odd(error))?;
         }
         Ok(facts)
     }
 
-    /// Whether notifications reach us, on a channel of this probe's own. Behind a pooler in transaction mode they do not:
-    /// then stand-bys poll.
+    /// Returns whether notifications arrive, on a channel of this probe's own. They do not behind a
+    /// pooler in transaction mode: standbys then poll.
     ///
     /// # Errors
-    /// Where the server refuses to listen or to notify, as a replica does, or nothing could be asked within `timeout`.
+    /// If the server refuses to listen or to notify, as a replica does, or no request succeeded
+    /// within `timeout`.
     pub async fn hears(&self, timeout: Duration) -> Result<bool, SqlError> {
         let by = deadline_after(timeout);
         let place = self.connections.place();
@@ -186,38 +192,38 @@ impl PostgresProbe {
         let mut listener = match begun.await {
             Ok(begun) => begun.map_err(|error| errors::failed(error, Effect::Read, place))?,
             Err(_) => {
-                let what = format!("{place} did not let us listen in {timeout:?}");
+                let what = format!("{place} did not begin to listen in {timeout:?}");
                 return Err(SqlError::new(SqlErrorKind::Unavailable, what));
             }
         };
         let left = by.saturating_duration_since(Instant::now());
-        let told =
-            self.connections.ask(&statements::notify(&channel, ""), Effect::Read, left).await;
-        match told {
+        let sent =
+            self.connections.execute(&statements::notify(&channel, ""), Effect::Read, left).await;
+        match sent {
             Ok(_) => {}
             Err(failed) if errors::is_out_of_turn(&failed) => return Ok(false),
             Err(failed) => return Err(failed.into()),
         }
-        let heard = async {
+        let received = async {
             loop {
                 match listener.try_recv().await {
-                    Ok(Some(told)) if told.channel() == channel => return Ok(true),
+                    Ok(Some(notification)) if notification.channel() == channel => return Ok(true),
                     Ok(Some(_)) => {}
                     Ok(None) => return Ok(false),
                     Err(error) => return Err(errors::failed(error, Effect::Read, place)),
                 }
             }
         };
-        match timeout_at(by, heard).await {
-            Ok(heard) => Ok(heard?),
+        match timeout_at(by, received).await {
+            Ok(received) => Ok(received?),
             Err(_) => Ok(false),
         }
     }
 
     async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, RequestError> {
-        let rows = self.connections.ask(statement, Effect::Read, timeout).await?;
+        let rows = self.connections.execute(statement, Effect::Read, timeout).await?;
         rows.into_iter().next().ok_or_else(|| {
-            let what = format!("{} answered nothing", self.connections.place());
+            let what = format!("{} returned no row", self.connections.place());
             RequestError::new(LockErrorKind::Unavailable, what)
         })
     }
@@ -237,7 +243,7 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         ("may_update", "UPDATE", ELECTIONS),
         ("may_know", "SELECT", "incumbent_settings"),
     ] {
-        // Nothing is said of what is not there.
+        // Returns no facts about what does not exist.
         if row.try_get::<Option<bool>, _>(column)? == Some(false) {
             lacking.push(TableRight { verb, table });
         }
@@ -255,7 +261,7 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
     })
 }
 
-/// What a URL says. What is wrong with it is not repeated: it may be the password.
+/// Parses a URL. The error does not repeat the invalid part, which may be the password.
 pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
     PgConnectOptions::from_str(url).map_err(|_| {
         let what =

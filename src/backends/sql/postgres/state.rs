@@ -1,4 +1,4 @@
-//! What the clones of a lock share, and what it asks of the database.
+//! State shared by the clones of a lock, and its requests to the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,29 +29,30 @@ pub(super) struct LockState {
     pub(super) subscribers: Subscribers,
     pub(super) seen: NewestRevisions,
     pub(super) empty: PerKey<Emptiness>,
-    /// The campaigns that have written by this lock.
+    /// The electors that have written through this lock.
     pub(super) own: Nonces,
     pub(super) listens: bool,
     /// Whether acknowledged writes survive a failover.
     pub(super) synchronous: bool,
 }
 
-/// What a read has found.
+/// The result of a read.
 pub(super) struct Found {
     pub row: Option<Row>,
-    /// The revision that the row replaced, where nothing can have been lost between the two.
+    /// The revision that the row replaced, if no write can have been lost between the two.
     pub previous: Option<Revision>,
-    /// What the last deposed leader said.
+    /// The step-down notice of the last superseded leader.
     pub conceded: Option<String>,
-    /// Whether the row was written on the history that the server is on.
+    /// Whether the row was written on the server's present history.
     pub same_history: bool,
-    /// Whether the tables are older than the longest lease.
+    /// Whether the tables are older than the maximum lease.
     settled: bool,
-    /// The same by an hour and more, by which no two servers' clocks differ.
+    /// Whether the tables are older than the maximum lease by an hour or more, which exceeds the
+    /// difference of any two servers' clocks.
     old: bool,
-    /// Whether the tables were made on the history that the server is on.
+    /// Whether the tables were created on the server's present history.
     same_tables: bool,
-    /// That history; none where the server is a replica.
+    /// That history; `None` if the server is a replica.
     history: Option<String>,
 }
 
@@ -70,7 +71,7 @@ impl LockState {
         }
     }
 
-    /// The same description, with nothing known yet.
+    /// Returns the same configuration without any known state.
     pub(super) fn another(&self) -> Self {
         Self {
             longest_lease_ms: self.longest_lease_ms.load(Ordering::Relaxed).into(),
@@ -80,8 +81,8 @@ impl LockState {
         }
     }
 
-    pub(super) async fn look(&self, name: &str, timeout: Duration) -> Result<Found, RequestError> {
-        let rows = self.connections.ask(&statements::read(name), Effect::Read, timeout).await?;
+    pub(super) async fn fetch(&self, name: &str, timeout: Duration) -> Result<Found, RequestError> {
+        let rows = self.connections.execute(&statements::read(name), Effect::Read, timeout).await?;
         let Some(row) = rows.first() else {
             let what = "incumbent_settings is empty: run deploy/postgres.sql";
             return Err(RequestError::new(LockErrorKind::Misconfigured, what));
@@ -117,32 +118,34 @@ impl LockState {
     ) -> Result<Reading, RequestError> {
         let by = deadline_after(timeout);
         let left = || by.saturating_duration_since(Instant::now());
-        let mut found = self.look(name, timeout).await?;
+        let mut found = self.fetch(name, timeout).await?;
         while let Some(row) = &found.row {
             let seen = self.seen.see(name, row.revision);
             if found.same_history && row.revision >= seen {
                 break;
             }
             let statement = statements::forget(name, row.revision, seen);
-            match self.connections.ask(&statement, Effect::Write, left()).await {
+            match self.connections.execute(&statement, Effect::Write, left()).await {
                 Ok(_) => {}
-                // Whoever only looks need not write. The row says no more than that somebody may be leading.
+                // An observer needs no right to write. To it the row shows only that another
+                // process may lead.
                 Err(failed) if failed.kind == LockErrorKind::Denied => {
                     let content = Content::Vacant(Tombstone::Deleted);
                     return Ok(Reading::Found(Record { revision: Revision(seen), content }));
                 }
                 Err(failed) => return Err(failed),
             }
-            found = self.look(name, left()).await?;
+            found = self.fetch(name, left()).await?;
         }
         Ok(match found.row {
             Some(row) => {
                 let record = row.record();
-                self.subscribers.was_read(name, record.revision);
+                self.subscribers.record_read(name, record.revision);
                 Reading::Found(record)
             }
-            // A row is never deleted, so nobody has held the election, unless the tables were made anew, or a server that took
-            // over, or that a dump was read into, lacks the row.
+            // A row is never deleted, so the election had no holder yet, unless the tables were
+            // created again, or the row is missing on a server that took over or into which a dump
+            // was imported.
             None => {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
                 self.empty.get(name).was_seen_on(found.history);
@@ -152,16 +155,16 @@ impl LockState {
         })
     }
 
-    /// Answers the new revision, if the row was the expected one.
+    /// Returns the new revision if the row was the expected one.
     pub(super) async fn put(
         &self,
         name: &str,
         statement: &str,
         timeout: Duration,
     ) -> Result<Revision, RequestError> {
-        let rows = self.connections.ask(statement, Effect::Write, timeout).await?;
+        let rows = self.connections.execute(statement, Effect::Write, timeout).await?;
         let Some(row) = rows.first() else {
-            return Err(RequestError::new(LockErrorKind::Conflict, "somebody else wrote"));
+            return Err(RequestError::new(LockErrorKind::Conflict, "another candidate wrote"));
         };
         let revision: Result<i64, _> = row.try_get("revision");
         let odd = |error| errors::failed(error, Effect::Write, self.connections.place());

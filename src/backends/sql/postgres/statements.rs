@@ -1,4 +1,4 @@
-//! What is asked of the server, word for word.
+//! The statements for the server.
 
 use std::fmt::{self, Display};
 
@@ -6,7 +6,7 @@ use crate::backends::sql::row::{column, millis};
 use crate::lock::codec::cause_label;
 use crate::lock::{Release, StepDownNotice, Write};
 
-/// A text, as a literal that means the same whatever the server's settings are.
+/// Text as a literal whose meaning does not depend on the server's settings.
 struct Text<'a>(&'a str);
 
 impl Display for Text<'_> {
@@ -24,7 +24,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// A count of milliseconds, as an interval.
+/// A number of milliseconds, as an interval.
 struct Millis(i64);
 
 impl Display for Millis {
@@ -33,24 +33,26 @@ impl Display for Millis {
     }
 }
 
-/// How many servers, one after the other, the history is of; 1 where the server does not tell.
+/// The number of successive servers in the history; 1 if the server does not report it.
 macro_rules! timeline {
     () => {
         "coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1)"
     };
 }
 
-/// The revision of a first write, or of one after which the past is not known any more: greater than any that was ever given out,
-/// as long as an election has not been written to a thousand times a second all along. Each server that takes over adds what
-/// its clock may be behind that of the one before: 11 days.
+/// The revision of a first write, or of one after which the past is unknown: greater than all
+/// earlier ones, as long as the writes to an election have not averaged a thousand per second or
+/// more. Each server that takes over adds the amount by which its clock may be behind its
+/// predecessor's: 11 days.
 const AFTER_ALL: &str = concat!(
     "(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000000000 * (",
     timeline!(),
     " - 1))"
 );
 
-/// The revision of a write over another one. Where that one is of another history, the server of before may have given out the
-/// next revisions as well; and so may a server between the two, all of whose writes were lost, so each history has its own million.
+/// The revision of a write over another one. If that one has another history, the previous server
+/// may have assigned the next revisions too, and so may a server between the two whose writes were
+/// all lost. Each history therefore has its own million.
 const NEXT: &str = concat!(
     "revision + CASE WHEN incarnation IS NOT DISTINCT FROM incumbent_incarnation()
     THEN 1 ELSE 1000000 * ",
@@ -61,9 +63,9 @@ const NEXT: &str = concat!(
 pub(super) fn read(name: &str) -> String {
     format!(
         "SELECT pg_is_in_recovery() AS replica, s.version,
-            ceil(extract(epoch FROM s.max_lease) * 1000)::bigint AS longest_ms,
-            s.created_at + s.max_lease < clock_timestamp() AS settled,
-            s.created_at + s.max_lease + interval '1 hour' < clock_timestamp() AS old,
+            ceil(extract(epoch FROM s.longest_lease) * 1000)::bigint AS longest_ms,
+            s.created_at + s.longest_lease < clock_timestamp() AS settled,
+            s.created_at + s.longest_lease + interval '1 hour' < clock_timestamp() AS old,
             s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
             incumbent_incarnation() AS history,
             e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
@@ -78,9 +80,10 @@ pub(super) fn read(name: &str) -> String {
     )
 }
 
-/// The row was written before a replica took over or a backup was restored, so later writes may be lost, as one that was `seen`. From here on nothing of
-/// the past counts but that somebody may be leading. The revision grows by more with every history, since a further failover may lose
-/// this write as well.
+/// The row was written before a replica took over or a backup was restored, so later writes may be
+/// lost, such as one that was `seen`. From here on, only one fact of the past counts: another
+/// process may lead. The revision grows by more with every history, since a further failover may
+/// also lose this write.
 pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
@@ -95,8 +98,8 @@ pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     )
 }
 
-/// `sure`: whether the row counts only if it was written on the same history. `empty_on`: the history on which there was no row.
-/// `seen`: the newest revision that a first write must exceed.
+/// `sure`: whether the row counts only if it was written on the same history. `empty_on`: the
+/// history on which there was no row. `seen`: the newest revision that a first write must exceed.
 pub(super) fn write(
     name: &str,
     write: &Write,
@@ -108,11 +111,11 @@ pub(super) fn write(
     let nonce = write.mark.write.nonce;
     let number = column(write.mark.write.number);
     let lease = Millis(millis(write.ttl.max(write.mark.lease)));
-    let advertised = write.advertisement.as_ref().map(|said| said.to_json());
-    let advertised = advertised.as_ref().map_or("NULL".to_owned(), |said| Text(said).to_string());
+    let advertised = write.advertisement.as_ref().map(|advertisement| advertisement.to_json());
+    let advertised = advertised.as_ref().map_or("NULL".to_owned(), |text| Text(text).to_string());
     let name = Text(name);
     match (write.expected, write.mark.token) {
-        // On another history there may have been one, which is lost.
+        // On another history there may have been a row, which is lost.
         (None, _) => format!(
             "INSERT INTO incumbent_elections (name, holder, acquired_at, lease_duration,
                 revision, token, nonce, write, advertised, incarnation)
@@ -129,7 +132,8 @@ pub(super) fn write(
         (Some(expected), token) => {
             let term = match token {
                 Some(token) => format!("token = {}", column(token.0)),
-                // A term that its holder does not know of is begun again, and has not changed hands.
+                // A term that its holder does not know of begins again, without a change of the
+                // leader.
                 None => format!(
                     "token = {NEXT}, acquired_at = clock_timestamp(),
                     transitions = transitions + (nonce IS DISTINCT FROM '{nonce}')::integer"
@@ -167,7 +171,7 @@ pub(super) fn release(name: &str, release: &Release, sure: bool) -> String {
 
 pub(super) const NAMES: &str = "SELECT name FROM incumbent_elections ORDER BY name";
 
-/// As an administrator does it by hand: a trigger makes a write of it.
+/// Does what an administrator does by hand: a trigger completes the write.
 pub(super) fn evict(name: &str, expected: u64) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, advertised = NULL
@@ -181,23 +185,24 @@ fn on_same_history(sure: bool) -> &'static str {
     if sure { " AND incarnation IS NOT DISTINCT FROM incumbent_incarnation()" } else { "" }
 }
 
-/// In the row, where only those can say it who may update it.
+/// Writes the notice into the row, so that only a role with the right to update the row can send
+/// it.
 pub(super) fn notify_step_down(name: &str, notice: &StepDownNotice) -> String {
-    let told = serde_json::json!({
+    let payload = serde_json::json!({
         "by": notice.by.to_string(),
         "token": notice.token.0,
         "revision": notice.revision.0,
         "left_ms": millis(notice.left),
     });
     format!(
-        "UPDATE incumbent_elections SET conceded = {told} WHERE name = {name}",
-        told = Text(&told.to_string()),
+        "UPDATE incumbent_elections SET conceded = {payload} WHERE name = {name}",
+        payload = Text(&payload.to_string()),
         name = Text(name),
     )
 }
 
-pub(super) fn notify(channel: &str, told: &str) -> String {
-    format!("SELECT pg_notify({}, {})", Text(channel), Text(told))
+pub(super) fn notify(channel: &str, payload: &str) -> String {
+    format!("SELECT pg_notify({}, {})", Text(channel), Text(payload))
 }
 
 #[cfg(test)]

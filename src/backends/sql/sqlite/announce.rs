@@ -1,12 +1,13 @@
-//! Announces a write to those who watch the file.
+//! Announces a write to the processes that watch the file.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use tracing::trace;
 
-/// Announces to those who watch the file that a write can be seen: by the time of the log, which has just been written
-/// to. The log is not opened, as closing a file ends the locks that SQLite holds on it for the process.
+/// Announces that a write is visible: sets the modification time of the log, which has just been
+/// written to. The log is not opened, as closing a file ends the locks that SQLite holds on it for
+/// the process.
 pub(super) fn announce_write(path: &Path) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: now, last_modification: now };
@@ -15,7 +16,7 @@ pub(super) fn announce_write(path: &Path) {
     }
 }
 
-/// The log of a file: what SQLite writes to first.
+/// Returns the log of a file, which SQLite writes to first.
 pub(super) fn log_path(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

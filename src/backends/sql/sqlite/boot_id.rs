@@ -1,4 +1,4 @@
-//! Which start of which machine this is, and how long ago it was: what every process of it agrees on.
+//! The machine's boot, and the time since it: the same for every process of the machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,14 +13,15 @@ pub(super) struct Moment {
     pub ms: i64,
 }
 
-/// Now; `None` where the system tells nothing that processes share. It runs through suspension, no setting of a wall clock moves
-/// it, and another start of the machine has another name.
+/// Returns the present instant; `None` if the system provides no clock that processes share. The
+/// clock runs during suspension, setting a wall clock does not change it, and another boot has
+/// another identifier.
 pub(super) fn now() -> Option<Moment> {
     #[cfg(target_os = "linux")]
     {
         let boot = boot()?;
         let since = BootClock.now().since_origin();
-        // A container may have been given a clock that is off by this.
+        // The clock of a container may have been shifted by this offset.
         let since = i64::try_from(since.as_millis()).ok()?.checked_sub(offset_ms())?;
         Some(Moment { boot, ms: since })
     }
@@ -47,10 +48,11 @@ fn offset_ms() -> i64 {
     }
 }
 
-/// Whether what was written at `then` is longer ago than `span`; `None` if that cannot be told.
+/// Returns whether `then` is longer ago than `span`; `None` if unknown.
 pub(super) fn is_past(then: Option<&Moment>, span: Duration, now: Option<&Moment>) -> Option<bool> {
     let (then, now) = (then?, now?);
-    // A container may have an identifier of its own, and the machine that the disk was in may run on.
+    // A container may have an identifier of its own, and the machine that the disk was in may still
+    // run.
     if then.boot != now.boot {
         return None;
     }
@@ -58,13 +60,13 @@ pub(super) fn is_past(then: Option<&Moment>, span: Duration, now: Option<&Moment
     Some(Duration::from_millis(ago) > span)
 }
 
-/// The kind of a file system that is not known to be of this machine alone.
+/// Returns the kind of a file system that is not known to be local to this machine.
 pub(super) fn doubtful_file_system(path: &Path) -> Option<String> {
     #[cfg(target_os = "linux")]
     {
-        let Ok(told) = rustix::fs::statfs(path) else { return Some("an unknown one".to_owned()) };
+        let Ok(stats) = rustix::fs::statfs(path) else { return Some("an unknown one".to_owned()) };
         #[allow(clippy::useless_conversion, reason = "its type is another on other architectures")]
-        let kind = u64::try_from(told.f_type).unwrap_or_default() & 0xffff_ffff;
+        let kind = u64::try_from(stats.f_type).unwrap_or_default() & 0xffff_ffff;
         if LOCAL.contains(&kind) {
             return None;
         }
@@ -78,7 +80,7 @@ pub(super) fn doubtful_file_system(path: &Path) -> Option<String> {
     }
 }
 
-/// File systems on a disk, or in the memory, of one machine, by the number that `statfs` tells.
+/// File systems on a disk, or in the memory, of one machine, by the number that `statfs` returns.
 #[cfg(target_os = "linux")]
 const LOCAL: &[u64] = &[
     0xef53,      // ext2, ext3, ext4
@@ -89,7 +91,7 @@ const LOCAL: &[u64] = &[
     0xf2f5_2010, // F2FS
     0x0102_1994, // tmpfs
     0x8584_58f6, // ramfs
-    0x794c_7630, // overlayfs, whose upper layer is none of the network's
+    0x794c_7630, // overlayfs, whose upper layer cannot be on a network file system
     0x3153_464a, // JFS
     0x5265_4973, // ReiserFS
     0x3434,      // NILFS2
@@ -99,7 +101,7 @@ const LOCAL: &[u64] = &[
     0x7366_746e, // NTFS
 ];
 
-/// Some of the others, which may be of several machines.
+/// Some of the others, which several machines may share.
 #[cfg(target_os = "linux")]
 const SHARED: &[(u64, &str)] = &[
     (0x6969, "NFS"),
@@ -141,7 +143,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_not_known_to_be_local_is_doubtful() {
+    fn a_file_system_not_known_to_be_local_is_doubtful() {
         assert_eq!(doubtful_file_system(Path::new("/dev/shm")), None);
         assert_eq!(doubtful_file_system(Path::new("/proc")).as_deref(), Some("one of type 0x9fa0"));
         assert_eq!(doubtful_file_system(Path::new("/missing")).as_deref(), Some("an unknown one"));

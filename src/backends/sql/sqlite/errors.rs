@@ -1,4 +1,4 @@
-//! What SQLite's errors mean.
+//! The meaning of SQLite's errors.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use sqlx::Error;
 use crate::backends::sql::error::RequestError;
 use crate::lock::LockErrorKind;
 
-/// Why a statement failed. `in_doubt`: it was the one that makes the others count.
+/// Converts the failure of a statement. `in_doubt`: the failed statement was the commit.
 pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError {
     let path = path.display();
     let (kind, what) = match code_of(&error).map(|code| (code, code & 0xff)) {
@@ -19,11 +19,12 @@ pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError 
         Some((_, 13)) => (LockErrorKind::Unavailable, format!("the disk of {path} is full")),
         Some((_, 14)) => (
             LockErrorKind::Unavailable,
-            format!("{path} cannot be opened: see whether it and its directory may be written"),
+            format!("{path} cannot be opened: check that it and its directory may be written"),
         ),
-        Some((_, 11 | 26)) => {
-            (LockErrorKind::Misconfigured, format!("{path} is no SQLite database, or is damaged"))
-        }
+        Some((_, 11 | 26)) => (
+            LockErrorKind::Misconfigured,
+            format!("{path} is not a SQLite database, or is damaged"),
+        ),
         Some((_, 1)) => (
             LockErrorKind::Misconfigured,
             format!("the tables in {path} are not those of this version"),
@@ -34,12 +35,12 @@ pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError 
     RequestError::because(kind, what, error)
 }
 
-/// Whether others were at it: trying again helps.
+/// Whether another process held the file: a retry helps.
 pub(super) fn is_busy(failed: &RequestError) -> bool {
     matches!(code(failed), Some(5 | 6))
 }
 
-/// Whether the tables are not there.
+/// Whether the tables do not exist.
 pub(super) fn has_no_tables(failed: &RequestError) -> bool {
     code(failed) == Some(1)
 }

@@ -1,4 +1,4 @@
-//! The file: connections to it, and whether it is still the one that was opened.
+//! The file: connections to it, and whether it is still the opened one.
 
 use std::fs;
 use std::io;
@@ -23,19 +23,19 @@ use crate::backends::sql::setup::TableSetup;
 use crate::lock::LockErrorKind;
 use crate::time::timer::deadline_after;
 
-/// The version of the tables that is understood here.
+/// The version of the tables that this library supports.
 const VERSION: i64 = 1;
 /// How long opening may take.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
 
-/// A statement of one of this room's constants, with its values.
+/// A statement with its values.
 pub(super) type Statement = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
     longest_lease_ms: AtomicU64,
-    /// The file that we have made, and whose elections nobody has held before.
+    /// The file that this process has created, and whose elections had no holder before.
     made: Option<Id>,
     idle: Mutex<Vec<Open>>,
 }
@@ -46,10 +46,10 @@ struct Open {
     id: Id,
 }
 
-/// What has come of a transaction.
-pub(super) struct Answer {
+/// The result of a transaction.
+pub(super) struct Response {
     pub rows: Vec<SqliteRow>,
-    /// Whether the tables are older than the longest lease, or are our own.
+    /// Whether the tables are older than the maximum lease, or were created by this process.
     pub settled: bool,
 }
 
@@ -65,7 +65,7 @@ impl File {
         let by = Instant::now() + OPENS_WITHIN;
         let (open, made) = loop {
             match file.prepare(tables, by).await {
-                // Others prepare it at the same moment.
+                // Another process prepares the file at the same moment.
                 Err(failed) if errors::is_busy(&failed) && Instant::now() < by => {
                     sleep(Duration::from_millis(20)).await;
                 }
@@ -85,28 +85,30 @@ impl File {
         Duration::from_millis(self.longest_lease_ms.load(Ordering::Relaxed))
     }
 
-    /// Whether what was written `then` is longer ago than `span`, as far as can be told.
+    /// Whether `then` is known to be longer ago than `span`.
     pub fn is_past(&self, then: Option<&Moment>, span: Duration) -> bool {
         is_past(then, span, boot_id::now().as_ref()).unwrap_or_default()
     }
 
-    /// Opens the file, made where it may be, with its tables. Answers whether they were made by us.
+    /// Opens the file, and creates it and its tables if allowed. Returns whether this process
+    /// created the tables.
     async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), RequestError> {
         let missing = fs::symlink_metadata(&self.path).is_err();
-        if missing && !tables.make {
-            return Err(self.misconfigured("is not there"));
+        if missing && !tables.create {
+            return Err(self.misconfigured("does not exist"));
         }
-        let mut open = self.connect(tables.make, by).await?;
+        let mut open = self.connect(tables.create, by).await?;
         let connection = &mut open.connection;
         let odd = |error| errors::failed(error, false, &self.path);
-        if !tables.make && !has_tables(connection).await.map_err(odd)? {
+        if !tables.create && !has_tables(connection).await.map_err(odd)? {
             return Err(self.misconfigured("has no tables of elections"));
         }
-        if !tables.make {
+        if !tables.create {
             self.learn(connection).await?;
             return Ok((open, false));
         }
-        // It stays so, and cannot be waited for: whoever meets others at it tries again.
+        // The mode is permanent. SQLite cannot wait for this lock, so a process that finds the file
+        // in use retries.
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut *connection)
             .await
@@ -130,7 +132,7 @@ impl File {
         Ok((open, made))
     }
 
-    /// Learns what the settings say. Answers when the tables were made.
+    /// Reads the settings. Returns when the tables were created.
     async fn learn(
         &self,
         connection: &mut SqliteConnection,
@@ -140,13 +142,13 @@ impl File {
         Ok(made)
     }
 
-    async fn connect(&self, make: bool, by: Instant) -> Result<Open, RequestError> {
+    async fn connect(&self, create: bool, by: Instant) -> Result<Open, RequestError> {
         let left = by.saturating_duration_since(Instant::now());
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
-            .create_if_missing(make)
+            .create_if_missing(create)
             .busy_timeout(left)
-            // A file of a few hundred pages at the most: there is hardly anything in it.
+            // The file has a few hundred pages at most: its content is small.
             .pragma("wal_autocheckpoint", "100")
             .foreign_keys(false)
             .disable_statement_logging();
@@ -156,21 +158,21 @@ impl File {
             Ok(connection) => connection.map_err(|e| errors::failed(e, false, &self.path))?,
             Err(_) => return Err(self.late("opened")),
         };
-        // What was opened is what stood there before and stands there now.
+        // The opened file is the one that was at the path before and is there now.
         match (before, self.id()?) {
             (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
-            (None, Some(id)) if make => Ok(Open { connection, id }),
+            (None, Some(id)) if create => Ok(Open { connection, id }),
             _ => Err(RequestError::new(LockErrorKind::Unavailable, self.moved())),
         }
     }
 
-    /// Runs a statement, and answers its rows. `None`: the file is gone.
-    pub async fn ask(
+    /// Runs a statement, and returns its rows. `None`: the file is gone.
+    pub async fn execute(
         &self,
         statement: Statement,
         writes: bool,
         timeout: Duration,
-    ) -> Result<Option<Answer>, RequestError> {
+    ) -> Result<Option<Response>, RequestError> {
         let by = deadline_after(timeout);
         let Some(id) = self.id()? else {
             self.idle().clear();
@@ -181,9 +183,9 @@ impl File {
             None => self.connect(false, by).await?,
         };
         let mut in_doubt = false;
-        let asked = self.transact(&mut open, statement, writes, by, &mut in_doubt);
-        let asked = timeout_at(by, asked).await;
-        match asked {
+        let result = self.transact(&mut open, statement, writes, by, &mut in_doubt);
+        let result = timeout_at(by, result).await;
+        match result {
             Ok(Ok(answer)) => {
                 self.put_back(open);
                 if writes {
@@ -191,7 +193,7 @@ impl File {
                 }
                 Ok(Some(answer))
             }
-            // Another file, without our tables: as far as an election goes, ours is gone.
+            // Another file, without tables: for an election, the earlier file is gone.
             Ok(Err(failed)) if failed.kind == LockErrorKind::Misconfigured && !writes => {
                 match errors::has_no_tables(&failed) {
                     true => Ok(None),
@@ -201,10 +203,7 @@ impl File {
             Ok(Err(failed)) => Err(failed),
             Err(_) if in_doubt => Err(RequestError::new(
                 LockErrorKind::OutcomeUnknown,
-                format!(
-                    "{} has not said in {timeout:?} whether it was written",
-                    self.path.display()
-                ),
+                format!("{} did not confirm the write in {timeout:?}", self.path.display()),
             )),
             Err(_) => Err(self.late("used")),
         }
@@ -217,18 +216,19 @@ impl File {
         writes: bool,
         by: Instant,
         in_doubt: &mut bool,
-    ) -> Result<Answer, RequestError> {
+    ) -> Result<Response, RequestError> {
         let odd = |error| errors::failed(error, false, &self.path);
         let left = by.saturating_duration_since(Instant::now()).as_millis();
         let connection = &mut open.connection;
-        let patience = AssertSqlSafe(format!("PRAGMA busy_timeout = {left}"));
-        sqlx::query(patience).persistent(false).execute(&mut *connection).await.map_err(odd)?;
+        let set_timeout = AssertSqlSafe(format!("PRAGMA busy_timeout = {left}"));
+        sqlx::query(set_timeout).persistent(false).execute(&mut *connection).await.map_err(odd)?;
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         let mut transaction = connection.begin_with(begin).await.map_err(odd)?;
         let made = self.learn(&mut transaction).await?;
         let rows = statement.fetch_all(&mut *transaction).await.map_err(odd)?;
         if writes {
-            // As late as can be: a file that others do not see any more must not make a leader.
+            // As late as possible: a write to a file that other processes no longer see must not
+            // create a leader.
             if self.id()? != Some(open.id) {
                 return Err(RequestError::new(LockErrorKind::Unavailable, self.moved()));
             }
@@ -236,19 +236,20 @@ impl File {
         }
         transaction.commit().await.map_err(|e| errors::failed(e, writes, &self.path))?;
         let settled = self.made == Some(open.id) || self.is_past(made.as_ref(), self.max_lease());
-        Ok(Answer { rows, settled })
+        Ok(Response { rows, settled })
     }
 
-    /// Which file is there now, if any.
+    /// Returns the file that is at the path now, if any.
     fn id(&self) -> Result<Option<Id>, RequestError> {
-        let Ok(named) = names::look(&self.path) else { return Ok(None) };
+        let Ok(named) = names::inspect(&self.path) else { return Ok(None) };
         match named.unfit() {
             Some(why) => Err(self.misconfigured(&why)),
             None => Ok(Some(named.id)),
         }
     }
 
-    /// A connection to this very file. Others are closed: the file that they are to is called so no more.
+    /// Returns a connection to this very file. Closes the others: their file is no longer at this
+    /// path.
     fn idle_of(&self, id: Id) -> Option<Open> {
         let mut idle = self.idle();
         idle.retain(|open| open.id == id);
@@ -272,9 +273,9 @@ impl File {
         RequestError::new(LockErrorKind::Unavailable, what)
     }
 
-    /// There is nothing to write to.
+    /// Returns the error of a write when the file is gone.
     pub fn gone(&self) -> RequestError {
-        self.misconfigured("was deleted: put it back, or start one campaigner anew, which makes it")
+        self.misconfigured("was deleted: restore it, or restart one candidate, which creates it")
     }
 
     fn misconfigured(&self, what: &str) -> RequestError {
@@ -291,7 +292,8 @@ pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool
     sqlx::query_scalar(found).fetch_one(connection).await
 }
 
-/// The longest lease of the tables, which must be of our version, and when they were made.
+/// Returns the maximum lease of the tables, which must be of the supported version, and when they
+/// were created.
 pub(super) async fn settings(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -302,7 +304,7 @@ pub(super) async fn settings(
     let version: i64 = row.try_get("version").map_err(odd)?;
     if version != VERSION {
         let what = format!(
-            "has tables of version {version}, and version {VERSION} is understood: use the same version everywhere"
+            "has tables of version {version}, and version {VERSION} is supported: use the same version everywhere"
         );
         return Err(misconfigured(path, &what));
     }
@@ -310,13 +312,13 @@ pub(super) async fn settings(
     Ok((longest, moment_of(&row).map_err(odd)?))
 }
 
-/// When a row was written, on the machine's own clock.
+/// Returns when a row was written, on the machine's own clock.
 pub(super) fn moment_of(row: &SqliteRow) -> Result<Option<Moment>, sqlx::Error> {
     let (boot, ms): (Option<String>, Option<i64>) = (row.try_get("boot")?, row.try_get("boot_ms")?);
     Ok(boot.zip(ms).map(|(boot, ms)| Moment { boot, ms }))
 }
 
-/// The path from the root, through what links there are, of a file that need not be there yet.
+/// Returns the absolute path, with links resolved, of a file that need not exist yet.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, RequestError> {
     resolved(path).map_err(|error| {
         let what = format!("there is no directory for {}", path.display());

@@ -1,4 +1,4 @@
-//! Hints: the system tells that the file was written to, and a look tells what.
+//! Hints: the system reports writes to the file, and a read shows what changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,40 +16,41 @@ use super::state::LockState;
 use super::statements;
 use crate::lock::{Coverage, Hint, Revision};
 
-/// How long a look may take.
-const LOOK: Duration = Duration::from_secs(1);
-/// After how long to look though nothing was told.
-const UNTOLD: Duration = Duration::from_secs(2);
-/// The same where the system tells nothing.
-const UNTOLD_BLIND: Duration = Duration::from_millis(40);
-/// The first pause between looks for a write that has begun, the longest, and for how long to look. The log is written to before
-/// the disk has it, and the write can be seen only after that, which on a busy disk takes a second and more. Campaigners say when
-/// they are done; a shell of SQLite does not.
+/// The timeout of a read.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
+/// The interval between reads when no write is reported.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The same if the system reports no writes.
+const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_millis(40);
+/// The first and the longest pause between reads for a write that has begun, and how long to
+/// continue. The log is written to before the disk has it, and the write is visible only after
+/// that, which on a busy disk takes a second and more. Candidates announce when a write is done; a
+/// shell of SQLite does not.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(128);
-const LOOKS_FOR: Duration = Duration::from_secs(4);
+const AWAIT_WRITE_FOR: Duration = Duration::from_secs(4);
 
-/// Looks whenever the file was written to, until it is dropped.
+/// Reads whenever the file was written to, until dropped.
 pub(super) async fn run(lock: Arc<LockState>) {
-    let told = Arc::new(Told::default());
-    let watcher = watch(lock.file.path(), Arc::clone(&told));
+    let events = Arc::new(FileEvents::default());
+    let watcher = watch(lock.file.path(), Arc::clone(&events));
     if let Err(error) = &watcher {
-        info!(%error, path = %lock.file.path().display(), "the system does not tell of writes: polling");
+        info!(%error, path = %lock.file.path().display(), "the system reports no writes: polling");
     }
-    let untold = if watcher.is_ok() { UNTOLD } else { UNTOLD_BLIND };
+    let interval = if watcher.is_ok() { POLL_INTERVAL } else { POLL_INTERVAL_WITHOUT_EVENTS };
     let mut awaited: Option<Awaited> = None;
     loop {
-        match look(&lock).await {
-            Look::RequestError => lock.subscribers.announce(Coverage::None),
-            // What was heard until then counts no more.
+        match read_changes(&lock).await {
+            ReadOutcome::Failed => lock.subscribers.announce(Coverage::None),
+            // Revisions delivered before are forgotten.
             _ if lock.subscribers.announce_if_none(Coverage::Full) => continue,
-            Look::News => awaited = None,
-            Look::NothingNew => {}
+            ReadOutcome::News => awaited = None,
+            ReadOutcome::NothingNew => {}
         }
         awaited = awaited.filter(|awaited| awaited.until > Instant::now());
-        let patience = awaited.as_ref().map_or(untold, |awaited| awaited.pause);
-        if timeout(patience, told.news.notified()).await.is_ok() {
-            let done = told.done.load(Ordering::Relaxed);
+        let wait = awaited.as_ref().map_or(interval, |awaited| awaited.pause);
+        if timeout(wait, events.news.notified()).await.is_ok() {
+            let done = events.done.load(Ordering::Relaxed);
             awaited = (!done).then(Awaited::begin);
         } else if let Some(awaited) = &mut awaited {
             awaited.pause = (awaited.pause * 2).min(MAX_PAUSE);
@@ -57,11 +58,11 @@ pub(super) async fn run(lock: Arc<LockState>) {
     }
 }
 
-/// What the system has told.
+/// The events that the system reported.
 #[derive(Debug, Default)]
-struct Told {
+struct FileEvents {
     news: Notify,
-    /// Whether the last of it was the end of a write, and not its beginning.
+    /// Whether the last event was the end of a write, and not its beginning.
     done: AtomicBool,
 }
 
@@ -73,39 +74,39 @@ struct Awaited {
 
 impl Awaited {
     fn begin() -> Self {
-        Self { until: Instant::now() + LOOKS_FOR, pause: FIRST_PAUSE }
+        Self { until: Instant::now() + AWAIT_WRITE_FOR, pause: FIRST_PAUSE }
     }
 }
 
-enum Look {
+enum ReadOutcome {
     News,
     NothingNew,
-    RequestError,
+    Failed,
 }
 
-async fn look(lock: &LockState) -> Look {
+async fn read_changes(lock: &LockState) -> ReadOutcome {
     let mut news = false;
     for name in lock.subscribers.hub.names() {
         let read = sqlx::query(statements::READ).bind(name.to_string());
-        let answer = match lock.file.ask(read, false, LOOK).await {
+        let answer = match lock.file.execute(read, false, READ_TIMEOUT).await {
             Ok(Some(answer)) => answer,
-            // Who leads must know at once, and finds nothing.
+            // A leader must know at once; its read finds no file.
             Ok(None) => {
-                if lock.subscribers.heard(&name).is_some() {
+                if lock.subscribers.delivered(&name).is_some() {
                     lock.subscribers.hub.send_all(&Hint::Recheck);
                 }
-                return Look::RequestError;
+                return ReadOutcome::Failed;
             }
             Err(failed) => {
-                debug!(error = failed.message, "no look at the file");
-                return Look::RequestError;
+                debug!(error = failed.message, "cannot read the file");
+                return ReadOutcome::Failed;
             }
         };
-        let heard = lock.subscribers.heard(&name);
+        let delivered = lock.subscribers.delivered(&name);
         let row = match answer.rows.first().map(|row| lock.row_of(row)) {
             Some(Ok(row)) => row,
-            // Nothing stands there any more, or something that cannot be read.
-            _ if heard.is_some() => {
+            // The row is gone, or cannot be read.
+            _ if delivered.is_some() => {
                 lock.subscribers.hub.send_all(&Hint::Recheck);
                 continue;
             }
@@ -113,20 +114,21 @@ async fn look(lock: &LockState) -> Look {
         };
         let revision = Revision(row.revision);
         if lock.seen.see(&name, row.revision) > row.revision {
-            lock.subscribers.tell(&name, &Hint::Recheck); // the past has come back
-        } else if heard < Some(revision) {
-            // Revisions are counted, so none is missing between these.
-            let previous = heard.filter(|heard| heard.0.checked_add(1) == Some(revision.0));
+            lock.subscribers.deliver(&name, &Hint::Recheck); // an older copy was restored
+        } else if delivered < Some(revision) {
+            // Revisions are consecutive, so none is missing between these.
+            let previous =
+                delivered.filter(|delivered| delivered.0.checked_add(1) == Some(revision.0));
             let previous = previous.map(Some);
             let record = row.record();
-            news |= lock.subscribers.tell(&name, &Hint::Stored { record, previous, age: None });
+            news |= lock.subscribers.deliver(&name, &Hint::Stored { record, previous, age: None });
         }
     }
-    if news { Look::News } else { Look::NothingNew }
+    if news { ReadOutcome::News } else { ReadOutcome::NothingNew }
 }
 
-/// Has `told` told of what happens to the file, or to what SQLite keeps beside it.
-fn watch(path: &Path, told: Arc<Told>) -> notify::Result<RecommendedWatcher> {
+/// Records events on the file, or on the files that SQLite keeps beside it, in `events`.
+fn watch(path: &Path, events: Arc<FileEvents>) -> notify::Result<RecommendedWatcher> {
     let files = [path.to_owned(), log_path(path)];
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         let done = match &event {
@@ -137,11 +139,11 @@ fn watch(path: &Path, told: Arc<Told>) -> notify::Result<RecommendedWatcher> {
             Err(_) => Some(false),
         };
         if let Some(done) = done {
-            told.done.store(done, Ordering::Relaxed);
-            told.news.notify_one();
+            events.done.store(done, Ordering::Relaxed);
+            events.news.notify_one();
         }
     })?;
-    // The directory: a file that is put in the place of this one is to be told of too.
+    // Watches the directory, so that a file that replaces this one is reported too.
     let directory = path.parent().unwrap_or(path);
     watcher.watch(directory, RecursiveMode::NonRecursive)?;
     Ok(watcher)

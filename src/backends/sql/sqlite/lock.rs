@@ -1,4 +1,4 @@
-//! The lock: conditional statements on one row an election.
+//! The lock: conditional statements on one row per election.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::listener;
 use super::state::LockState;
 use super::statements;
 use crate::backends::hint_hub::{self, HintHub, Listen};
-use crate::backends::sql::hints::HeardRevisions;
+use crate::backends::sql::hints::DeliveredRevisions;
 use crate::backends::sql::row::{column, millis};
 use crate::backends::sql::{MAX_IDENTITY_LEN, check_name};
 use crate::lock::codec::cause_label;
@@ -25,7 +25,7 @@ use crate::lock::{
 
 /// The lock in a SQLite file.
 ///
-/// Cheap to clone; clones share connections and what they hear.
+/// Cheap to clone. Clones share connections and hints.
 #[derive(Clone)]
 pub struct SqliteLock {
     inner: Arc<LockState>,
@@ -49,7 +49,7 @@ fn writing(name: &str, write: &Write) -> Statement {
         .bind(column(write.mark.write.number))
         .bind(now.as_ref().map(|now| now.boot.clone()))
         .bind(now.map(|now| now.ms))
-        .bind(write.advertisement.as_ref().map(|said| said.to_json()));
+        .bind(write.advertisement.as_ref().map(|advertisement| advertisement.to_json()));
     match write.expected {
         None => query,
         Some(expected) => {
@@ -121,8 +121,9 @@ impl Lock for SqliteLock {
 
     fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
         async move {
-            let asked = self.inner.file.ask(sqlx::query(statements::NAMES), false, timeout).await;
-            let answer = asked.and_then(|answer| answer.ok_or_else(|| self.inner.file.gone()));
+            let result =
+                self.inner.file.execute(sqlx::query(statements::NAMES), false, timeout).await;
+            let answer = result.and_then(|answer| answer.ok_or_else(|| self.inner.file.gone()));
             let rows = answer.map_err(|failed| failed.of("listing", "elections"))?.rows;
             let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
             let odd = |error| errors::failed(error, false, self.inner.file.path());
@@ -151,9 +152,9 @@ impl Lock for SqliteLock {
 }
 
 impl Listen for LockState {
-    type Note = HeardRevisions;
+    type Note = DeliveredRevisions;
 
-    fn hub(&self) -> &HintHub<HeardRevisions> {
+    fn hub(&self) -> &HintHub<DeliveredRevisions> {
         &self.subscribers.hub
     }
 

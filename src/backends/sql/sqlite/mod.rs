@@ -1,4 +1,4 @@
-//! SQLite.
+//! Elections in SQLite.
 
 mod announce;
 mod boot_id;
@@ -22,49 +22,50 @@ use file::File;
 pub use lock::SqliteLock;
 pub use probe::{SqliteFacts, SqliteFile};
 
-/// A SQLite file with the tables of elections in it, for the processes of one machine.
+/// A SQLite file with the tables of elections, for the processes of one machine.
 ///
-/// Cheap to clone. The file should be on a disk of this machine: on a network file system SQLite's own locks cannot be relied on,
-/// which is told in the log.
+/// Cheap to clone. The file should be on a disk of this machine: on a network file system SQLite's
+/// own locks are unreliable, which is logged as a warning.
 #[derive(Clone)]
 pub struct Sqlite {
     file: Arc<File>,
 }
 
 impl Sqlite {
-    /// Opens the file at `path`, and makes it, and the tables, where they are not there.
+    /// Opens the file at `path`, and creates the file and the tables if they do not exist.
     ///
     /// # Errors
-    /// A file that cannot be opened, made or written; one that is no database; tables of another version.
+    /// A file that cannot be opened, created or written; a file that is not a database; tables of
+    /// another version.
     ///
     /// # Cancel safety
-    /// Dropped, a file and tables may be left behind.
+    /// If dropped, a file and tables may be left behind.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, SqlError> {
         Self::open_with(path, TableSetup::create()).await
     }
 
-    /// The same, with `tables` saying what to do where they are not there.
+    /// As [`open`](Self::open), with `tables` for the creation of missing tables.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     ///
     /// # Cancel safety
-    /// Dropped, a file and tables may be left behind.
+    /// If dropped, a file and tables may be left behind.
     pub async fn open_with(path: impl AsRef<Path>, tables: TableSetup) -> Result<Self, SqlError> {
         Ok(Self { file: Arc::new(File::open(path.as_ref(), tables).await?) })
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The longest lease that anybody may hold here.
+    /// Returns the maximum lease of this file.
     pub fn max_lease(&self) -> Duration {
         self.file.max_lease()
     }
 
-    /// The lock, for any number of elections.
+    /// Returns the lock, for any number of elections.
     pub fn lock(&self) -> SqliteLock {
         SqliteLock::new(Arc::clone(&self.file))
     }

@@ -1,25 +1,25 @@
-//! Which file a path names, and whether it has other names: SQLite keeps a log for each name of a file, so that whoever uses
-//! another one does not see what is written under this one.
+//! The file behind a path, and its other names: SQLite keeps a log for each name of a file, so a
+//! process that uses another name does not see what is written under this one.
 
 use std::io;
 use std::path::Path;
 
-/// Which file it is, whatever it is called.
+/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u64, u64);
 
-/// A file as its directory shows it.
+/// A file as its directory lists it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
     pub id: Id,
-    /// How many names it has on its file system.
+    /// The number of its names on its file system.
     names: u64,
-    /// Whether it is mounted here, and so has another name elsewhere.
+    /// Whether it is a mount point here, and so has another name elsewhere.
     mounted: bool,
 }
 
 impl Named {
-    /// Why no election may be held under this name.
+    /// Returns why no election may be held under this name, if so.
     pub fn unfit(&self) -> Option<String> {
         if self.mounted {
             let what = "is a mount point, and its log is not beside the file itself: mount the directory instead";
@@ -32,38 +32,38 @@ impl Named {
     }
 }
 
-/// Looks without opening the file: closing it would end the locks that SQLite has on it.
+/// Inspects the file without opening it: closing it would end the locks that SQLite has on it.
 #[cfg(target_os = "linux")]
-pub(super) fn look(path: &Path) -> io::Result<Named> {
+pub(super) fn inspect(path: &Path) -> io::Result<Named> {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-    let told = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
-    let device = (u64::from(told.stx_dev_major) << 32) | u64::from(told.stx_dev_minor);
-    let mounted = match told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
-        true => told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+    let stats = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
+    let device = (u64::from(stats.stx_dev_major) << 32) | u64::from(stats.stx_dev_minor);
+    let mounted = match stats.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        true => stats.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
         // Before Linux 5.8.
         false => {
             let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
             is_mounted(path, &mounts)
         }
     };
-    Ok(Named { id: Id(device, told.stx_ino), names: u64::from(told.stx_nlink), mounted })
+    Ok(Named { id: Id(device, stats.stx_ino), names: u64::from(stats.stx_nlink), mounted })
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
-pub(super) fn look(path: &Path) -> io::Result<Named> {
+pub(super) fn inspect(path: &Path) -> io::Result<Named> {
     use std::os::unix::fs::MetadataExt;
-    let told = std::fs::metadata(path)?;
-    Ok(Named { id: Id(told.dev(), told.ino()), names: told.nlink(), mounted: false })
+    let stats = std::fs::metadata(path)?;
+    Ok(Named { id: Id(stats.dev(), stats.ino()), names: stats.nlink(), mounted: false })
 }
 
-/// Elsewhere a file that is open cannot be deleted.
+/// On other systems an open file cannot be deleted.
 #[cfg(not(unix))]
-pub(super) fn look(path: &Path) -> io::Result<Named> {
+pub(super) fn inspect(path: &Path) -> io::Result<Named> {
     std::fs::metadata(path).map(|_| Named { id: Id(0, 0), names: 1, mounted: false })
 }
 
-/// Whether something is mounted at `path`, as `/proc/self/mountinfo` has it: the fifth word of a line, where bytes that are
-/// not plain are written in octal.
+/// Whether `path` is a mount point, by `/proc/self/mountinfo`: the fifth word of a line, in which
+/// special bytes are written in octal.
 #[cfg(target_os = "linux")]
 fn is_mounted(path: &Path, mounts: &[u8]) -> bool {
     use std::os::unix::ffi::OsStrExt;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_point_is_found_as_old_kernels_tell_it() {
+    fn a_mount_point_is_found_in_mountinfo() {
         let mounts = b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
             40 21 8:1 /a /data/my\\040elections.db rw - ext4 /dev/sda1 rw\n";
         assert!(is_mounted(Path::new("/data/my elections.db"), mounts));

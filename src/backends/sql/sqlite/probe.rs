@@ -1,4 +1,4 @@
-//! What a file is like, asked without making or changing anything.
+//! Facts about a file, read without creating or changing anything.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,72 +16,72 @@ use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
 use crate::lock::LockErrorKind;
 use crate::time::timer::deadline_after;
 
-/// What a file of elections is like.
+/// Facts about a file of elections.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SqliteFacts {
     /// The version of SQLite, which is built in.
     pub version: String,
-    /// What kind of file system it is on, unless that is known to be of this machine alone: elsewhere SQLite's locks cannot be
-    /// relied on.
+    /// The kind of the file's file system, unless that is known to be local to this machine:
+    /// SQLite's locks are unreliable on others.
     pub doubtful_file_system: Option<String>,
-    /// What is in the file; `None`: it is not there yet.
+    /// The content of the file; `None`: it does not exist yet.
     pub file: Option<SqliteFile>,
 }
 
-/// What is in a file of elections.
+/// The content of a file of elections.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SqliteFile {
-    /// Its journal: `wal`, as elections need it, unless nobody has opened it for elections yet.
+    /// Its journal: `wal`, as elections need it, unless no process has opened it for elections yet.
     pub journal: String,
-    /// The longest lease of the tables; `None`: they are not there yet.
+    /// The maximum lease of the tables; `None`: they do not exist yet.
     pub max_lease: Option<Duration>,
     /// Why it cannot be written; `None`: it can.
     pub unwritable: Option<SqlError>,
 }
 
 impl Sqlite {
-    /// Looks at a file without making it or writing to it. Whether it can be written is tried by a transaction without
-    /// content, which waits for others that are writing.
+    /// Reads the facts about a file without creating it or writing to it. An empty transaction
+    /// tests whether it can be written, and waits for other writers.
     ///
     /// # Errors
-    /// A directory that is not there; a file that cannot be opened within `timeout`, is no database, has tables of
-    /// another version, or has more than one name.
+    /// A directory that does not exist; a file that cannot be opened within `timeout`, is not a
+    /// database, has tables of another version, or has more than one name.
     pub async fn facts(path: impl AsRef<Path>, timeout: Duration) -> Result<SqliteFacts, SqlError> {
         let path = absolute(path.as_ref())?;
         let doubtful_file_system = path.parent().and_then(boot_id::doubtful_file_system);
         let by = deadline_after(timeout);
-        let looked = async {
+        let facts = async {
             let version = version().await.map_err(|error| errors::failed(error, false, &path))?;
             let file = match path.try_exists() {
                 Ok(false) => None,
-                _ => Some(look(&path, timeout).await?),
+                _ => Some(inspect(&path, timeout).await?),
             };
             Ok(SqliteFacts { version, doubtful_file_system, file })
         };
-        timeout_at(by, looked).await.unwrap_or_else(|_| {
-            let what = format!("{} could not be looked at in {timeout:?}", path.display());
+        timeout_at(by, facts).await.unwrap_or_else(|_| {
+            let what = format!("{} could not be read in {timeout:?}", path.display());
             Err(SqlError::new(SqlErrorKind::Unavailable, what))
         })
     }
 }
 
-/// That of the library, which needs no file.
+/// Returns the version of the library, which needs no file.
 async fn version() -> Result<String, sqlx::Error> {
     let options = SqliteConnectOptions::new().in_memory(true).disable_statement_logging();
     let mut connection = options.connect().await?;
     sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await
 }
 
-async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, RequestError> {
-    if let Some(why) = names::look(path).ok().and_then(|named| named.unfit()) {
+async fn inspect(path: &Path, timeout: Duration) -> Result<SqliteFile, RequestError> {
+    if let Some(why) = names::inspect(path).ok().and_then(|named| named.unfit()) {
         return Err(misconfigured(path, &why));
     }
     let odd = |error| errors::failed(error, false, path);
     let options = SqliteConnectOptions::new()
         .filename(path)
-        .busy_timeout(patience)
+        .busy_timeout(timeout)
         .disable_statement_logging();
     let mut connection = options.connect().await.map_err(odd)?;
     let journal = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await;
@@ -95,12 +95,12 @@ async fn look(path: &Path, patience: Duration) -> Result<SqliteFile, RequestErro
         Err(failed) if failed.kind == LockErrorKind::Unavailable => return Err(failed),
         Err(failed) => Some(failed.into()),
     };
-    let _ = connection.close().await; // which tidies up what reading has made
+    let _ = connection.close().await; // removes the files that reading has created
     Ok(SqliteFile { journal, max_lease, unwritable })
 }
 
-/// Begins to write, and leaves it at that. Of a file that is read-only the beginning is no more than one of reading, so the
-/// version that SQLite keeps for programs is set to what it is.
+/// Begins a write, and performs none. On a read-only file the beginning succeeds as a read, so the
+/// statement sets the version that SQLite keeps for programs to its present value.
 async fn writes_nothing(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let version: i64 =

@@ -1,28 +1,29 @@
--- One row an election. It stays when its holder has gone, so that revisions, and with them tokens, never go back.
+-- One row per election. The row stays when its holder has gone, so that revisions, and with them
+-- tokens, never go back.
 CREATE TABLE IF NOT EXISTS incumbent_elections (
     name              TEXT PRIMARY KEY NOT NULL CHECK (name <> ''),
-    -- What people read. NULL: nobody holds the election.
+    -- For people. NULL: there is no leader.
     holder            TEXT,
     acquired_at       TEXT,
     renewed_at        TEXT,
-    -- For how long after renewed_at the holder must be waited for.
+    -- How long after renewed_at others must wait for the holder.
     lease_duration_ms INTEGER NOT NULL,
-    -- How often the election has changed hands.
+    -- How often the leader has changed.
     transitions       INTEGER NOT NULL DEFAULT 0,
-    -- Every write has a greater one.
+    -- Grows with every write.
     revision          INTEGER NOT NULL,
     -- Where the leader can be reached, in JSON.
     advertised        TEXT,
     -- The revision of the write that began the term.
     token             INTEGER,
-    -- Which campaigner wrote this, and which of its writes it was.
+    -- Which candidate wrote this, and which of its writes it was.
     nonce             TEXT,
     write             INTEGER,
-    -- Of a release: which campaigner it was, what was left of its own wait, and why it went.
+    -- Of a release: the candidate that released, the rest of its own wait, and the cause.
     released_by       TEXT,
     released_left_ms  INTEGER,
     released_cause    TEXT,
-    -- When this was written, on the clock that begins with the machine, and which start of the machine that was.
+    -- When this was written, on the clock that starts at the machine's boot, and the identifier of that boot.
     boot              TEXT,
     boot_ms           INTEGER
 );
@@ -30,15 +31,15 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
 CREATE TABLE IF NOT EXISTS incumbent_settings (
     single           INTEGER PRIMARY KEY CHECK (single = 1),
     version          INTEGER NOT NULL,
-    -- No lease may be longer. Change it only while nobody campaigns.
+    -- The maximum lease. Change it only while there is no candidate.
     longest_lease_ms INTEGER NOT NULL CHECK (longest_lease_ms >= 1000),
     created_at       TEXT NOT NULL,
     boot             TEXT,
     boot_ms          INTEGER
 );
 
--- What is written by hand is a write too: it gets a revision of its own, and the campaigner's mark, which is not of this
--- write, goes.
+-- An update by hand is a write too: it gets a revision of its own, and the candidate's mark, which belongs to an earlier
+-- write, is removed.
 CREATE TRIGGER IF NOT EXISTS incumbent_guard AFTER UPDATE ON incumbent_elections
     WHEN NEW.revision <= OLD.revision
 BEGIN

@@ -1,4 +1,4 @@
-//! What the clones of a lock share, and what it asks of the file.
+//! State shared by the clones of a lock, and its requests to the file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +38,12 @@ impl LockState {
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let read = sqlx::query(statements::READ).bind(name.to_owned());
-            let Some(answer) = self.file.ask(read, false, left).await? else {
+            let Some(answer) = self.file.execute(read, false, left).await? else {
                 return Ok(Reading::Empty { proof: false });
             };
             let Some(row) = answer.rows.first() else {
-                // A row is never deleted, so nobody has held the election, unless the file was made anew.
+                // A row is never deleted, so the election had no holder yet, unless the file was
+                // created again.
                 let proof = answer.settled && self.seen.newest(name) == 0;
                 return Ok(Reading::Empty { proof });
             };
@@ -56,11 +57,11 @@ impl LockState {
                 .bind(name.to_owned())
                 .bind(column(row.revision))
                 .bind(column(seen.saturating_add(1)));
-            self.file.ask(forget, true, left).await?;
+            self.file.execute(forget, true, left).await?;
         }
     }
 
-    /// Answers the new revision, if the row was the expected one.
+    /// Returns the new revision if the row was the expected one.
     pub(super) async fn put(
         &self,
         name: &str,
@@ -68,9 +69,9 @@ impl LockState {
         timeout: Duration,
     ) -> Result<Revision, RequestError> {
         let answer =
-            self.file.ask(statement, true, timeout).await?.ok_or_else(|| self.file.gone())?;
+            self.file.execute(statement, true, timeout).await?.ok_or_else(|| self.file.gone())?;
         let Some(row) = answer.rows.first() else {
-            return Err(RequestError::new(LockErrorKind::Conflict, "somebody else wrote"));
+            return Err(RequestError::new(LockErrorKind::Conflict, "another candidate wrote"));
         };
         let revision: Result<i64, _> = row.try_get("revision");
         let odd = |error| errors::failed(error, true, self.file.path());

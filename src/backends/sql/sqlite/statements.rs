@@ -1,9 +1,10 @@
-//! What is asked of SQLite.
+//! The statements for SQLite.
 
 pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
-/// The revision of a first write, or of one after which the past is not known any more: greater than any that was ever given out,
-/// as long as an election has not been written to a thousand times a second all along.
+/// The revision of a first write, or of one after which the past is unknown: greater than all
+/// earlier ones, as long as the writes to an election have not averaged a thousand per second or
+/// more.
 macro_rules! after_all {
     () => {
         "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
@@ -32,7 +33,7 @@ pub(super) const READ: &str =
         lease_duration_ms AS lease_ms, released_left_ms AS left_ms, boot, boot_ms
     FROM incumbent_elections WHERE name = ?1";
 
-/// name, holder, lease, nonce, write, boot, boot_ms, advertised.
+/// Values: name, holder, lease, nonce, write, boot, boot_ms, advertised.
 pub(super) const CREATE: &str = concat!(
     "INSERT INTO incumbent_elections (name, holder, acquired_at, renewed_at, lease_duration_ms,
         revision, token, nonce, write, boot, boot_ms, advertised)
@@ -44,7 +45,8 @@ pub(super) const CREATE: &str = concat!(
     " AS now) WHERE true ON CONFLICT (name) DO NOTHING RETURNING revision"
 );
 
-/// name, holder, lease, nonce, write, boot, boot_ms, advertised, expected, token (NULL: a term begins).
+/// Values: name, holder, lease, nonce, write, boot, boot_ms, advertised, expected, token (`NULL`: a
+/// term begins).
 pub(super) const WRITE: &str = concat!(
     "UPDATE incumbent_elections SET holder = ?2, renewed_at = ",
     wall_clock!(),
@@ -57,7 +59,7 @@ pub(super) const WRITE: &str = concat!(
     WHERE name = ?1 AND revision = ?9 RETURNING revision"
 );
 
-/// name, expected, by, left, cause, boot, boot_ms.
+/// Values: name, expected, by, left, cause, boot, boot_ms.
 pub(super) const RELEASE: &str = concat!(
     "UPDATE incumbent_elections SET holder = NULL, renewed_at = ",
     wall_clock!(),
@@ -66,8 +68,8 @@ pub(super) const RELEASE: &str = concat!(
     WHERE name = ?1 AND revision = ?2 RETURNING revision"
 );
 
-/// Older writes than were seen before stand there: an older copy was put in place. From here on nothing of the past counts but that
-/// somebody may be leading. name, expected, seen.
+/// The row is older than one that was seen: an older copy was restored. From here on, only one fact
+/// of the past counts: another process may lead. Values: name, expected, seen.
 pub(super) const FORGET: &str = concat!(
     "UPDATE incumbent_elections SET holder = NULL, renewed_at = ",
     wall_clock!(),
@@ -80,6 +82,6 @@ pub(super) const FORGET: &str = concat!(
 
 pub(super) const NAMES: &str = "SELECT name FROM incumbent_elections ORDER BY name";
 
-/// As an administrator does it by hand: a trigger makes a write of it. name, expected.
+/// Does what an administrator does by hand: a trigger completes the write. Values: name, expected.
 pub(super) const EVICT: &str = "UPDATE incumbent_elections SET holder = NULL, advertised = NULL
     WHERE name = ?1 AND revision = ?2 RETURNING revision";

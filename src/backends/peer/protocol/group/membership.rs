@@ -1,4 +1,4 @@
-//! Who is in the group: who has come, who has left, and who is counted out.
+//! Membership of the group: members join, leave, and are removed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::backends::peer::protocol::wire::{MemberState, Profile};
 use crate::time::clock::Instant;
 
 impl Group {
-    /// This member and all others that are not counted out.
+    /// Returns this member and all members that are not removed.
     pub fn members(&self) -> Vec<Member> {
-        let others = self.members.values().filter(|known| known.stands());
+        let others = self.members.values().filter(|known| known.is_present());
         let mut all: Vec<_> = others.map(|known| known.member.clone()).collect();
         all.push(self.me());
         all.sort_by(|a, b| a.id.cmp(&b.id));
@@ -29,19 +29,20 @@ impl Group {
         }
     }
 
-    /// Nobody is counted out for what this member could not hear because it stood still itself.
-    pub(super) fn notice_absence(&mut self, now: Instant) {
+    /// Restarts all members' timeouts after this member itself was suspended, when it could not
+    /// receive hellos.
+    pub(super) fn extend_after_suspension(&mut self, now: Instant) {
         let away = now.saturating_since(self.last_turn);
         if away > self.settings.timeout {
-            for known in self.members.values_mut().filter(|known| known.stands()) {
-                known.heard = now;
+            for known in self.members.values_mut().filter(|known| known.is_present()) {
+                known.last_received = now;
             }
         }
         self.last_turn = now;
     }
 
-    /// Remembers what a member says of itself. Whether it is one of those who are remembered.
-    pub(super) fn note(
+    /// Records the profile of a member. Returns whether the member is remembered.
+    pub(super) fn record_profile(
         &mut self,
         now: Instant,
         id: &str,
@@ -56,13 +57,13 @@ impl Group {
             if !comes || standing == MemberState::Removed {
                 return standing != MemberState::Removed;
             }
-            if !self.make_room() {
+            if !self.evict_removed() {
                 return false;
             }
             let address = Some(from);
             let member = Member { id: id.into(), weight, address, channels, is_me: false };
-            self.tell(Change::Added(member.clone()));
-            let known = Known { member, standing, heard: now, removed: None, multicast };
+            self.report(Change::Added(member.clone()));
+            let known = Known { member, standing, last_received: now, removed: None, multicast };
             self.members.insert(id.into(), known);
             return true;
         };
@@ -70,7 +71,7 @@ impl Group {
         if was == MemberState::Removed && !comes {
             return true;
         }
-        known.heard = now;
+        known.last_received = now;
         known.standing = standing;
         known.multicast |= multicast;
         let member = Member { weight, channels, address: Some(from), ..known.member.clone() };
@@ -82,19 +83,19 @@ impl Group {
             (MemberState::Removed, MemberState::Removed) => {}
             (MemberState::Removed, _) => {
                 known.removed = None;
-                self.tell(Change::Added(member));
+                self.report(Change::Added(member));
             }
             (_, MemberState::Removed) => {
                 known.removed = Some(now);
-                self.tell(Change::Removed(member));
+                self.report(Change::Removed(member));
             }
             _ => {}
         }
         true
     }
 
-    /// Forgets whoever was counted out first, if need be.
-    fn make_room(&mut self) -> bool {
+    /// Forgets the member that was removed first, if the capacity is reached.
+    fn evict_removed(&mut self) -> bool {
         if self.members.len() < self.settings.capacity {
             return true;
         }
@@ -102,20 +103,24 @@ impl Group {
         gone.min().is_some_and(|(_, id)| self.members.remove(&id).is_some())
     }
 
-    /// Says the next hello sooner; not more often than it would anyway, twice.
-    pub(super) fn speak_sooner(&mut self, now: Instant) {
+    /// Sends the next hello up to half an interval earlier, so hellos are at most twice as
+    /// frequent.
+    pub(super) fn send_hello_sooner(&mut self, now: Instant) {
         let half = self.settings.interval / 2;
         self.next_hello = self.next_hello.map(|next| next.min(now.max(next - half)));
     }
 
-    /// Somebody else has not heard from `candidate` for too long.
+    /// Handles a vote: another member has received nothing from `candidate` for too long.
     pub(super) fn vote(&mut self, now: Instant, candidate: &str) {
         if *candidate == *self.settings.id {
-            return self.speak_sooner(now); // whoever says so hears that it is not so
+            return self.send_hello_sooner(now); // the hello refutes the vote
         }
-        // democracy counts a member out on the first vote. Here one's own ears are believed as well: a hello is missing.
+        // democracy removes a member on the first vote. This member also requires that a hello is
+        // missing here.
         let missing = self.settings.interval + self.settings.interval / 2;
-        let silent = |known: &Known| known.stands() && now.saturating_since(known.heard) > missing;
+        let silent = |known: &Known| {
+            known.is_present() && now.saturating_since(known.last_received) > missing
+        };
         if self.members.get(candidate).is_some_and(silent) {
             self.remove(now, candidate);
         }
@@ -127,7 +132,7 @@ impl Group {
         known.standing = MemberState::Removed;
         known.removed = Some(now);
         let member = known.member.clone();
-        self.tell(Change::Removed(member));
+        self.report(Change::Removed(member));
         if led {
             self.elect();
         }

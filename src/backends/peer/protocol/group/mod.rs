@@ -1,4 +1,4 @@
-//! Election, as democracy has it, and what a member says to the others.
+//! democracy's election, and the messages of a member.
 
 mod membership;
 
@@ -10,38 +10,38 @@ use std::time::Duration;
 use super::chunks::{Part, Waiting, cut};
 use super::member::{Known, Member, outweighs};
 use super::types::{Action, Change, Event, Settings};
-use super::wire::{self, Body, MAX_NAME_LEN, MOST_CHANNELS, MemberState, Message, Profile};
+use super::wire::{self, Body, MAX_CHANNELS, MAX_NAME_LEN, MemberState, Message, Profile};
 use crate::time::clock::Instant;
 
-/// For how long a member that was counted out is still sent hellos, so that a healed partition is found.
+/// How long hellos are still sent to a removed member, so that a healed partition is found.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// How many times the group's interval its first election waits for a leader to be heard.
-const PATIENCE_INTERVALS: u32 = 2;
+/// How many intervals the first election waits for a message of a leader.
+const FIRST_ELECTION_INTERVALS: u32 = 2;
 
 /// One member's view of its group.
 #[derive(Debug)]
 pub struct Group {
     settings: Settings,
     members: BTreeMap<Arc<str>, Known>,
-    /// Where peers are, as their source says.
+    /// The addresses of peers from their source.
     peers: BTreeSet<SocketAddr>,
     waiting: Waiting,
     leads: bool,
-    /// Whether there has been a leader since this member began.
+    /// Whether there was a leader since this member started.
     had_election: bool,
-    /// When to elect one if none has been heard.
+    /// When to elect a leader if none is known by then.
     first_election: Option<Instant>,
     next_hello: Option<Instant>,
     last_turn: Instant,
-    told_leader: Option<Arc<str>>,
-    /// Counts what is known anew of members.
+    reported_leader: Option<Arc<str>>,
+    /// Increases with every change of a member.
     version: u64,
     random: fastrand::Rng,
     actions: VecDeque<Action>,
 }
 
 impl Group {
-    /// A member that has not begun.
+    /// Creates a member that has not started.
     pub fn new(settings: Settings) -> Self {
         Self {
             random: fastrand::Rng::with_seed(settings.seed),
@@ -54,19 +54,19 @@ impl Group {
             first_election: None,
             next_hello: None,
             last_turn: Instant::ORIGIN,
-            told_leader: None,
+            reported_leader: None,
             version: 0,
             actions: VecDeque::new(),
         }
     }
 
-    /// Takes in what has happened at `now`, which never goes back.
+    /// Handles an event at `now`, which never goes back.
     pub fn handle(&mut self, now: Instant, event: Event<'_>) {
-        self.notice_absence(now);
+        self.extend_after_suspension(now);
         match event {
             Event::Start => {
                 self.next_hello = Some(now);
-                self.first_election = Some(now + self.settings.interval * PATIENCE_INTERVALS);
+                self.first_election = Some(now + self.settings.interval * FIRST_ELECTION_INTERVALS);
             }
             Event::Wake => {}
             Event::Datagram { from, multicast, bytes } => {
@@ -75,7 +75,7 @@ impl Group {
                         self.waiting.take(now, from, document, self.settings.timeout)
                     && let Some(message) = Message::read(&document)
                 {
-                    self.hear(now, from, multicast, message);
+                    self.receive(now, from, multicast, message);
                 }
             }
             Event::Peers(peers) => {
@@ -83,20 +83,20 @@ impl Group {
                     peers.iter().filter(|p| !self.peers.contains(p)).copied().collect();
                 self.peers = peers.into_iter().collect();
                 if self.next_hello.is_some_and(|next| next > now) {
-                    new.into_iter().for_each(|to| self.say_to(&[to], &Body::Hello));
+                    new.into_iter().for_each(|to| self.send_body(&[to], &Body::Hello));
                 }
             }
             Event::Source(source) => {
                 self.settings.source = Some(source);
                 self.version += 1;
             }
-            Event::Unheard => self.speak_sooner(now),
+            Event::Unheard => self.send_hello_sooner(now),
             Event::Resign => self.resign(),
             Event::Subscribe(channel) => {
                 let channels = &mut self.settings.channels;
-                if channels.len() < MOST_CHANNELS && channels.insert(channel.clone()) {
+                if channels.len() < MAX_CHANNELS && channels.insert(channel.clone()) {
                     self.version += 1;
-                    self.say(&Body::Subscribe(channel));
+                    self.broadcast(&Body::Subscribe(channel));
                 }
             }
             Event::Publish(channel, data) => {
@@ -107,41 +107,42 @@ impl Group {
                     .filter(subscribed)
                     .filter_map(|k| k.member.address)
                     .collect();
-                self.say_to(&to, &Body::Custom(channel, data));
+                self.send_body(&to, &Body::Custom(channel, data));
             }
-            Event::Send(event, data) => self.say(&Body::Custom(event, data)),
-            Event::SendTo(to, event, data) => self.say_to(&[to], &Body::Custom(event, data)),
+            Event::Send(event, data) => self.broadcast(&Body::Custom(event, data)),
+            Event::SendTo(to, event, data) => self.send_body(&[to], &Body::Custom(event, data)),
             Event::Stop => return self.leave(),
         }
-        self.keep_time(now);
-        self.tell_leader();
+        self.run_timers(now);
+        self.report_leader();
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Changes whenever [`members`](Self::members) or [`leader`](Self::leader) may answer something else than before.
+    /// Returns a number that changes whenever [`members`](Self::members) or
+    /// [`leader`](Self::leader) may return a new value.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// When to wake this up.
+    /// Returns when to send [`Event::Wake`].
     pub fn next_wake(&self) -> Option<Instant> {
-        let silent = self.members.values().filter(|known| known.stands());
-        let silent = silent.map(|known| known.heard + self.settings.timeout).min();
-        // A deadline that has come is met when it has passed.
+        let silent = self.members.values().filter(|known| known.is_present());
+        let silent = silent.map(|known| known.last_received + self.settings.timeout).min();
+        // A deadline counts as missed only after it has passed.
         let silent = silent.map(|at| at + Duration::from_nanos(1));
         [self.next_hello, self.first_election, silent].into_iter().flatten().min()
     }
 
-    /// Whether this member believes that it leads.
+    /// Returns whether this member believes that it leads.
     pub fn leads(&self) -> bool {
         self.leads
     }
 
-    /// Who leads, as far as this member knows.
+    /// Returns the leader known to this member.
     pub fn leader(&self) -> Option<Member> {
         if self.leads {
             return Some(self.me());
@@ -150,24 +151,25 @@ impl Group {
         leaders.reduce(|a, b| if outweighs(rank(b), rank(a)) { b } else { a }).cloned()
     }
 
-    fn hear(&mut self, now: Instant, from: SocketAddr, multicast: bool, message: Message) {
-        let Message { id, profile, said } = message;
+    fn receive(&mut self, now: Instant, from: SocketAddr, multicast: bool, message: Message) {
+        let Message { id, profile, body } = message;
         if *id == *self.settings.id {
             return;
         }
         let standing = profile.as_ref().map(|profile| profile.standing);
-        let leader_event = said == Body::Leader;
+        let leader_event = body == Body::Leader;
         if let Some(mut profile) = profile {
             if leader_event {
                 profile.standing = MemberState::Leader;
             }
-            // A message that is older than the word that its sender left does not bring it back; a hello does.
-            let comes = matches!(said, Body::Hello | Body::Leader | Body::Subscribe(_));
-            if !self.note(now, &id, from, multicast, profile, comes) {
+            // A message that was sent before its sender's goodbye does not bring the sender back; a
+            // hello does.
+            let comes = matches!(body, Body::Hello | Body::Leader | Body::Subscribe(_));
+            if !self.record_profile(now, &id, from, multicast, profile, comes) {
                 return;
             }
         }
-        match said {
+        match body {
             Body::Hello => {
                 if self.leads && standing == Some(MemberState::Leader) {
                     self.elect();
@@ -179,7 +181,8 @@ impl Group {
             }
             Body::Leader => {
                 self.had_election = true;
-                // It may be the lighter one: then its next hello, or our word that it hears, makes it resign.
+                // The other leader may be the lighter one: then its next hello, or this member's
+                // `leader` message, makes it resign.
                 if self.leads && self.best().is_some_and(|best| *best != *self.settings.id) {
                     self.elect();
                 }
@@ -187,25 +190,26 @@ impl Group {
             Body::Vote(candidate) => self.vote(now, &candidate),
             Body::Subscribe(channel) => {
                 if let Some(known) = self.members.get_mut(id.as_str())
-                    && known.member.channels.len() < MOST_CHANNELS
+                    && known.member.channels.len() < MAX_CHANNELS
                 {
                     known.member.channels.insert(channel);
                     self.version += 1;
                 }
             }
             Body::Custom(event, data) => {
-                self.tell(Change::Message { from: id.into(), address: from, event, data });
+                self.report(Change::Message { from: id.into(), address: from, event, data });
             }
         }
     }
 
-    fn keep_time(&mut self, now: Instant) {
+    fn run_timers(&mut self, now: Instant) {
         let timeout = self.settings.timeout;
-        let silent =
-            |(_, known): &(&Arc<str>, &Known)| known.stands() && known.heard + timeout < now;
+        let silent = |(_, known): &(&Arc<str>, &Known)| {
+            known.is_present() && known.last_received + timeout < now
+        };
         let silent: Vec<_> = self.members.iter().filter(silent).map(|(id, _)| id.clone()).collect();
         for id in silent {
-            self.say(&Body::Vote(id.to_string()));
+            self.broadcast(&Body::Vote(id.to_string()));
             self.remove(now, &id);
         }
         self.members
@@ -218,13 +222,14 @@ impl Group {
         }
         if self.next_hello.is_some_and(|at| at <= now) {
             self.next_hello = Some(now + self.settings.interval);
-            self.say(&Body::Hello);
+            self.broadcast(&Body::Hello);
         }
     }
 
-    /// Who is the heaviest.
+    /// Returns the heaviest member.
     fn best(&self) -> Option<Arc<str>> {
-        let others = self.members.values().filter(|known| known.stands()).map(|k| rank(&k.member));
+        let others =
+            self.members.values().filter(|known| known.is_present()).map(|k| rank(&k.member));
         let all = others.chain([(self.settings.weight, &*self.settings.id)]);
         let best = all.filter(|(weight, _)| *weight > 0.0);
         best.reduce(|a, b| if outweighs(b, a) { b } else { a }).map(|(_, id)| id.into())
@@ -241,29 +246,30 @@ impl Group {
         }
         if !self.leads {
             self.leads = true;
-            self.tell(Change::Elected);
+            self.report(Change::Elected);
         }
         for known in self.members.values_mut().filter(|known| known.leads()) {
-            known.standing = MemberState::Citizen; // the lighter leader resigns when it hears of it
+            // The lighter leader resigns when it receives the message.
+            known.standing = MemberState::Citizen;
         }
-        self.say(&Body::Leader);
+        self.broadcast(&Body::Leader);
     }
 
     fn resign(&mut self) {
         if self.leads {
             self.leads = false;
-            self.tell(Change::Resigned);
-            self.say(&Body::Hello);
+            self.report(Change::Resigned);
+            self.broadcast(&Body::Hello);
         }
     }
 
-    /// Says goodbye, twice: nobody asks again.
+    /// Sends the goodbye twice, because no member requests it again.
     fn leave(&mut self) {
         if std::mem::take(&mut self.leads) {
-            self.tell(Change::Resigned);
+            self.report(Change::Resigned);
         }
         let goodbye = Profile { standing: MemberState::Removed, ..self.profile() };
-        let to = self.everybody();
+        let to = self.all_addresses();
         for _ in 0..2 {
             self.send(&to, &goodbye, &Body::Hello);
         }
@@ -271,17 +277,17 @@ impl Group {
         self.members.clear();
     }
 
-    fn tell(&mut self, change: Change) {
+    fn report(&mut self, change: Change) {
         self.version += 1;
         self.actions.push_back(Action::Tell(change));
     }
 
-    fn tell_leader(&mut self) {
+    fn report_leader(&mut self) {
         let leader = self.leader();
         let id = leader.as_ref().map(|leader| Arc::clone(&leader.id));
-        if self.told_leader != id {
-            self.told_leader = id;
-            self.tell(Change::Leader(leader));
+        if self.reported_leader != id {
+            self.reported_leader = id;
+            self.report(Change::Leader(leader));
         }
     }
 
@@ -291,8 +297,8 @@ impl Group {
         Profile { weight: self.settings.weight, standing, channels }
     }
 
-    /// Where all are reached, each once.
-    fn everybody(&self) -> Vec<SocketAddr> {
+    /// Returns the addresses of all members, without duplicates.
+    fn all_addresses(&self) -> Vec<SocketAddr> {
         let multicast = self.settings.multicast;
         let members = self.members.values().filter(|k| multicast.is_none() || !k.multicast);
         let members = members.filter_map(|known| known.member.address);
@@ -301,20 +307,20 @@ impl Group {
         all.into_iter().collect()
     }
 
-    fn say(&mut self, said: &Body) {
-        let to = self.everybody();
-        self.say_to(&to, said);
+    fn broadcast(&mut self, body: &Body) {
+        let to = self.all_addresses();
+        self.send_body(&to, body);
     }
 
-    fn say_to(&mut self, to: &[SocketAddr], said: &Body) {
+    fn send_body(&mut self, to: &[SocketAddr], body: &Body) {
         let profile = self.profile();
-        self.send(to, &profile, said);
+        self.send(to, &profile, body);
     }
 
-    fn send(&mut self, to: &[SocketAddr], profile: &Profile, said: &Body) {
-        // democracy's members end when they hear a message that does not say where it is from.
+    fn send(&mut self, to: &[SocketAddr], profile: &Profile, body: &Body) {
+        // democracy's members crash on a message without its source.
         let Some(source) = self.settings.source.filter(|_| !to.is_empty()) else { return };
-        let text = wire::write(&self.settings.id, profile, &source.to_string(), said);
+        let text = wire::write(&self.settings.id, profile, &source.to_string(), body);
         for datagram in cut(text, self.settings.max_packet, self.random.u64(..)) {
             let bytes: Arc<[u8]> = datagram.into_bytes().into();
             let sends = to.iter().map(|to| Action::Send { to: *to, bytes: Arc::clone(&bytes) });
@@ -327,13 +333,15 @@ fn rank(member: &Member) -> (f64, &str) {
     (member.weight, &member.id)
 }
 
-/// Refuses the name of a channel or an event that would not be read as one.
+/// Refuses a name of a channel or an event that a receiver would not read as one.
 pub(crate) fn check_event(name: &str) -> Result<(), &'static str> {
     match name {
         "" => Err("it is empty"),
         "hello" | "vote" | "leader" | "subscribe" => Err("it is one of the protocol's own"),
-        "error" => Err("Node's members end when they hear of it"),
-        name if name.starts_with("incumbent/") => Err("names that begin with incumbent/ are taken"),
+        "error" => Err("it terminates democracy's members on Node.js"),
+        name if name.starts_with("incumbent/") => {
+            Err("names that begin with incumbent/ are reserved")
+        }
         name if name.len() > MAX_NAME_LEN => Err("it is longer than 256 bytes"),
         _ => Ok(()),
     }

@@ -1,9 +1,10 @@
-//! One member of a quorum: its vote, and the requests of its own locks.
+//! A member of a quorum: its vote, and the requests of its own locks.
 //!
-//! Each election is a register that is written by consensus: CASPaxos (D. Rystsov, "CASPaxos: Replicated State Machines
-//! without logs", 2018), whose acceptors keep nothing on disk. That is made good as in PaxosLease (M. Trencséni et al.,
-//! "PaxosLease: Diskless Paxos for Leases", 2012): whoever begins keeps silent for longer than any lease, and what is older than a
-//! lease is forgotten by all.
+//! Each election is a register that is written by consensus: CASPaxos (D. Rystsov, "CASPaxos:
+//! Replicated State Machines without logs", 2018), but the acceptors keep nothing on disk. As in
+//! PaxosLease (M. Trencséni et al., "PaxosLease: Diskless Paxos for Leases", 2012), a restarted
+//! acceptor is silent for longer than any lease, and all acceptors forget values older than a
+//! lease.
 
 mod proposing;
 mod seating;
@@ -22,38 +23,40 @@ use crate::lock::codec::ceil_millis;
 use crate::lock::{Hint, Revision};
 use crate::time::clock::Instant;
 
-/// How often what was stored is told again, for those who missed it.
-const TOLD_AGAIN: u8 = 2;
-/// No group counts so far: whoever says so would leave no greater one.
-const GREATEST: u64 = 1 << 60;
-/// The most elections of which the last revision that was told is remembered.
-const MAX_HEARD: usize = 1024;
+/// How often a stored value is announced again, in case of lost messages.
+const MAX_REPEATS: u8 = 2;
+/// The maximum accepted number. No group counts that far: a greater number in a message would leave
+/// no room for the next.
+const MAX_NUMBER: u64 = 1 << 60;
+/// The maximum number of elections whose last announced revision is remembered.
+const MAX_ANNOUNCED: usize = 1024;
 
 /// One member of a quorum.
 #[derive(Debug)]
 pub struct Voter {
     settings: VoterSettings,
     acceptor: Acceptor,
-    /// Where voters have names: which start of each counts.
+    /// With named voters: which start of each name counts.
     seats: Option<Seats>,
-    /// A hash of those names.
+    /// A hash of the voters' names.
     voters: u64,
     random: fastrand::Rng,
-    /// The greatest round that was heard of.
+    /// The greatest known round.
     round: u64,
-    /// Its requests, counted.
-    asked: u64,
+    /// The number of its requests.
+    last_request: u64,
     proposals: Vec<Proposal>,
-    /// When this member has heard of every election that somebody leads: each is told of at its renewals.
+    /// When this member knows every election that has a leader: each is announced at its renewals.
     knows_all: Instant,
-    /// Who wants to know of all elections, and until when they wait for that.
+    /// Requests for the names of all elections, and when to answer them.
     listings: Vec<(u64, Instant)>,
-    /// Who has voted, and when last: more than there can be within a lease means that the quorum's size is wrong.
+    /// Which incarnations have voted, and when last: more than `size` within a lease mean that the
+    /// quorum's size is wrong.
     seen: BTreeMap<u64, Instant>,
-    /// The last revision that was told of each election, and when.
-    heard: BTreeMap<String, (u64, Instant)>,
+    /// The last announced revision of each election, and when.
+    announced: BTreeMap<String, (u64, Instant)>,
     again: Vec<Resend>,
-    /// What this member says to itself.
+    /// Messages of this member to itself.
     mine: VecDeque<Envelope>,
     actions: VecDeque<VoterAction>,
 }
@@ -66,10 +69,10 @@ struct Resend {
 }
 
 impl Voter {
-    /// The event of democracy's under which voters speak.
+    /// The democracy event that carries the messages of voters.
     pub const EVENT: &'static str = super::wire::EVENT;
 
-    /// A voter that has not begun.
+    /// Creates a voter that has not started.
     pub fn new(settings: VoterSettings) -> Self {
         let VoterSettings { id, voters, lease, .. } = &settings;
         let seats = |names: &BTreeSet<String>| Seats::new(Arc::clone(id), names.clone(), *lease);
@@ -84,19 +87,19 @@ impl Voter {
             random: fastrand::Rng::with_seed(settings.incarnation),
             settings,
             round: 0,
-            asked: 0,
+            last_request: 0,
             proposals: Vec::new(),
             knows_all: Instant::from_origin(Duration::MAX),
             listings: Vec::new(),
             seen: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            announced: BTreeMap::new(),
             again: Vec::new(),
             mine: VecDeque::new(),
             actions: VecDeque::new(),
         }
     }
 
-    /// Takes in what has happened at `now`, which never goes back.
+    /// Handles an event at `now`, which never goes back.
     pub fn handle(&mut self, now: Instant, event: VoterEvent<'_>) {
         match event {
             VoterEvent::Start => {
@@ -104,27 +107,27 @@ impl Voter {
                 let votes_from = now + silence(lease);
                 self.acceptor = Acceptor::new(self.settings.incarnation, votes_from, lease);
                 self.knows_all = now + lease;
-                self.ask_for_seat(now);
+                self.request_seat(now);
             }
             VoterEvent::Wake => {}
             VoterEvent::Received { id, from, said } => {
                 if let Ok(envelope) = serde::Deserialize::deserialize(said) {
-                    self.hear(now, id, Recipient::Address(from), envelope);
+                    self.receive(now, id, Recipient::Address(from), envelope);
                 }
             }
             VoterEvent::Propose { ticket, operation: Operation::Names, timeout, .. } => {
                 self.listings.push((ticket, self.knows_all.min(now + timeout)));
             }
             VoterEvent::Propose { ticket, name, operation, timeout } => {
-                self.asked += 1;
+                self.last_request += 1;
                 let mut proposal = Proposal {
                     ticket,
                     name,
                     operation,
-                    number: self.asked,
+                    number: self.last_request,
                     until: now + timeout,
                     attempts: 0,
-                    given_up: 0,
+                    abandoned: 0,
                     sent_new: false,
                     mismatch: false,
                     replaced: None,
@@ -137,25 +140,25 @@ impl Voter {
                 self.proposals.push(proposal);
             }
             VoterEvent::Concede(name, notice) => {
-                self.say_all(&name, Body::conceded(&notice));
+                self.broadcast(&name, Body::conceded(&notice));
             }
         }
         let id = Arc::clone(&self.settings.id);
         while let Some(envelope) = self.mine.pop_front() {
-            self.hear(now, &id, Recipient::Me, envelope);
+            self.receive(now, &id, Recipient::Me, envelope);
         }
-        self.keep_time(now);
+        self.run_timers(now);
         while let Some(envelope) = self.mine.pop_front() {
-            self.hear(now, &id, Recipient::Me, envelope);
+            self.receive(now, &id, Recipient::Me, envelope);
         }
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn poll_action(&mut self) -> Option<VoterAction> {
         self.actions.pop_front()
     }
 
-    /// When to wake this up.
+    /// Returns when to send [`VoterEvent::Wake`].
     pub fn next_wake(&self) -> Option<Instant> {
         let proposals = self.proposals.iter().map(|proposal| proposal.resend.min(proposal.until));
         let listings = self.listings.iter().map(|(_, at)| *at);
@@ -163,19 +166,20 @@ impl Voter {
         proposals.chain(listings).chain(self.again.iter().map(|again| again.at)).chain(seat).min()
     }
 
-    /// Whether this member votes: not before it has been there for one and a half leases, or has had its seat for so long.
+    /// Returns whether this member votes: not until one and a half leases after its start, or after
+    /// it got its seat.
     pub fn votes(&self, now: Instant) -> bool {
         self.is_voter(&self.settings.id) && self.settings.votes && self.acceptor.votes(now)
     }
 
-    /// Why it does not; empty: it does, or never will.
+    /// Returns why this member does not vote; empty: it votes, or never will.
     fn silent(&self, now: Instant) -> &'static str {
         if !self.settings.votes || self.votes(now) {
             return "";
         }
         let seats = self.seats.as_ref().map_or("", Seats::problem);
         match seats {
-            "" => ": this member began a short time ago, and does not vote yet",
+            "" => ": this member started recently and does not vote yet",
             problem => problem,
         }
     }
@@ -184,8 +188,8 @@ impl Voter {
         usize::try_from(self.settings.size / 2 + 1).unwrap_or(usize::MAX)
     }
 
-    /// How long to wait for an answer before asking again.
-    fn patience(&self) -> Duration {
+    /// How long to wait for a response before sending again.
+    fn resend_interval(&self) -> Duration {
         (self.settings.lease / 40).clamp(Duration::from_millis(20), Duration::from_millis(250))
     }
 
@@ -200,34 +204,34 @@ impl Voter {
         }
     }
 
-    fn say(&mut self, to: Recipient, name: &str, body: Body) {
+    fn send(&mut self, to: Recipient, name: &str, body: Body) {
         let envelope = self.envelope(name, body);
         match to {
             Recipient::Me => self.mine.push_back(envelope),
-            Recipient::Address(to) => self.put(Some(to), &envelope),
+            Recipient::Address(to) => self.push_send(Some(to), &envelope),
         }
     }
 
-    fn say_all(&mut self, name: &str, body: Body) {
+    fn broadcast(&mut self, name: &str, body: Body) {
         let envelope = self.envelope(name, body);
-        self.put(None, &envelope);
+        self.push_send(None, &envelope);
         self.mine.push_back(envelope);
     }
 
-    fn put(&mut self, to: Option<SocketAddr>, envelope: &Envelope) {
+    fn push_send(&mut self, to: Option<SocketAddr>, envelope: &Envelope) {
         if let Ok(said) = serde_json::to_value(envelope) {
             self.actions.push_back(VoterAction::Send { to, said });
         }
     }
 
-    /// Whether the member's vote counts.
+    /// Returns whether the member's vote counts.
     fn is_voter(&self, id: &str) -> bool {
         self.settings.voters.as_ref().is_none_or(|voters| voters.contains(id))
     }
 
-    fn hear(&mut self, now: Instant, id: &str, from: Recipient, envelope: Envelope) {
+    fn receive(&mut self, now: Instant, id: &str, from: Recipient, envelope: Envelope) {
         let Envelope { size, lease_ms, voters, incarnation, name, body } = envelope;
-        if name.len() > MAX_NAME_LEN || body.greatest() > GREATEST {
+        if name.len() > MAX_NAME_LEN || body.greatest() > MAX_NUMBER {
             return;
         }
         let same = size == self.settings.size
@@ -243,7 +247,7 @@ impl Voter {
                 self.round = self.round.max(ballot.round);
                 self.promise(now, &name, ballot)
             }
-            Body::Accept { ballot, to, value, seats } => match self.refuses(&seats) {
+            Body::Accept { ballot, to, value, seats } => match self.refusal(&seats) {
                 Some(known) => Some(Body::Superseded { ballot, known }),
                 None => self.acceptor.accept(now, &name, ballot, to, value),
             },
@@ -257,14 +261,14 @@ impl Voter {
             }
             Body::Enter { stamp, attempt, among } => {
                 let seats = self.seats.as_mut().filter(|_| me);
-                seats.and_then(|seats| seats.asked(id, stamp, attempt, &among))
+                seats.and_then(|seats| seats.on_enter(id, stamp, attempt, &among))
             }
             Body::Sits { .. } | Body::Seconds { .. } => {
-                self.hear_of_seat(now, id, &body);
+                self.on_seat_message(now, id, &body);
                 None
             }
             Body::Superseded { ballot, known } => {
-                self.learn_of_seats(now, &known);
+                self.merge_stamps(now, &known);
                 self.superseded(now, ballot, &name);
                 if let Some(seats) = &mut self.seats {
                     seats.refused(now, ballot);
@@ -272,7 +276,7 @@ impl Voter {
                 None
             }
             Body::Stored { .. } | Body::Conceded { .. } => {
-                self.pass_on(now, &name, &body);
+                self.forward_hint(now, &name, &body);
                 None
             }
             Body::Promise { ballot, .. }
@@ -281,28 +285,28 @@ impl Voter {
             | Body::NotYet { ballot }
             | Body::Mismatch { ballot } => {
                 if ballot.by == self.settings.incarnation {
-                    self.answered(now, id, from, incarnation, &name, ballot, body);
+                    self.on_response(now, id, from, incarnation, &name, ballot, body);
                 }
                 None
             }
         };
         if let Some(answer) = answer {
-            self.say(from, &name, answer);
+            self.send(from, &name, answer);
         }
     }
 
-    /// Tells those who stand here what others have said of the election.
-    fn pass_on(&mut self, now: Instant, name: &str, body: &Body) {
+    /// Sends the news of other members about an election to this member's subscribers as a hint.
+    fn forward_hint(&mut self, now: Instant, name: &str, body: &Body) {
         let hint = match body {
             Body::Stored { value, previous } => {
-                let known = self.heard.get(name).map_or(0, |(revision, _)| *revision);
+                let known = self.announced.get(name).map_or(0, |(revision, _)| *revision);
                 if value.revision <= known {
                     return;
                 }
-                if self.heard.len() >= MAX_HEARD && known == 0 {
-                    self.heard.pop_first();
+                if self.announced.len() >= MAX_ANNOUNCED && known == 0 {
+                    self.announced.pop_first();
                 }
-                self.heard.insert(name.to_owned(), (value.revision, now));
+                self.announced.insert(name.to_owned(), (value.revision, now));
                 let previous = Some(previous.map(Revision));
                 Hint::Stored { record: value.record(), previous, age: None }
             }
@@ -314,18 +318,18 @@ impl Voter {
         self.actions.push_back(VoterAction::Hint { name: name.into(), hint });
     }
 
-    fn keep_time(&mut self, now: Instant) {
+    fn run_timers(&mut self, now: Instant) {
         for mut again in std::mem::take(&mut self.again) {
             if again.at <= now {
-                self.put(None, &again.envelope);
+                self.push_send(None, &again.envelope);
                 again.left = again.left.saturating_sub(1);
-                again.at = now + self.patience() * 4;
+                again.at = now + self.resend_interval() * 4;
             }
             if again.left > 0 {
                 self.again.push(again);
             }
         }
-        self.keep_seat(now);
+        self.run_seat_timers(now);
         for (ticket, at) in std::mem::take(&mut self.listings) {
             if at <= now {
                 self.answer(ticket, Ok(Outcome::Names(self.names(now))));
@@ -335,7 +339,7 @@ impl Voter {
         }
         for mut proposal in std::mem::take(&mut self.proposals) {
             if proposal.until <= now {
-                let answer = Err(proposal.gave_up(self.majority(), self.silent(now)));
+                let answer = Err(proposal.timeout_error(self.majority(), self.silent(now)));
                 self.answer(proposal.ticket, answer);
                 continue;
             }
@@ -348,11 +352,11 @@ impl Voter {
                         self.begin_round(now, &mut proposal);
                     }
                     Stage::Prepare(_) => {
-                        proposal.resend = now + self.patience();
-                        self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
+                        proposal.resend = now + self.resend_interval();
+                        self.broadcast(&proposal.name, Body::Prepare { ballot: proposal.ballot });
                     }
-                    Stage::Accept(accepting) if accepting.since + accepting.patience <= now => {
-                        proposal.given_up = proposal.given_up.saturating_add(1);
+                    Stage::Accept(accepting) if accepting.since + accepting.timeout <= now => {
+                        proposal.abandoned = proposal.abandoned.saturating_add(1);
                         self.begin_round(now, &mut proposal);
                     }
                     Stage::Accept(_) => self.send_accepts(now, &mut proposal),
@@ -362,11 +366,11 @@ impl Voter {
         }
     }
 
-    /// The elections of which it has heard lately.
+    /// Returns the elections that were announced recently.
     fn names(&self, now: Instant) -> Vec<String> {
-        let lately = |told: Instant| now.saturating_since(told) < self.settings.lease * 2;
-        let heard = self.heard.iter().filter(|(_, (_, told))| lately(*told));
-        heard.map(|(name, _)| name.clone()).collect()
+        let lately = |at: Instant| now.saturating_since(at) < self.settings.lease * 2;
+        let announced = self.announced.iter().filter(|(_, (_, at))| lately(*at));
+        announced.map(|(name, _)| name.clone()).collect()
     }
 
     fn answer(&mut self, ticket: u64, answer: Result<Outcome, QuorumError>) {

@@ -1,10 +1,10 @@
-//! The rounds by which a member has its own requests decided: promises of a majority, then its acceptance.
+//! The rounds that decide a member's own requests: promises of a majority, then its acceptance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::MAX_REPEATS;
 use super::Resend;
-use super::TOLD_AGAIN;
 use super::Voter;
 use crate::backends::peer::quorum::acceptor::longest_round;
 use crate::backends::peer::quorum::proposal::{
@@ -14,12 +14,12 @@ use crate::backends::peer::quorum::wire::{Ballot, Body, Recipient, Stamps};
 use crate::lock::LockErrorKind;
 use crate::time::clock::Instant;
 
-/// How often the wait for a majority to accept is doubled at the most.
-const MOST_DOUBLED: u32 = 8;
+/// The maximum number of doublings of the wait for a majority to accept.
+const MAX_DOUBLINGS: u32 = 8;
 
 impl Voter {
     #[allow(clippy::too_many_arguments, reason = "the parts of one message")]
-    pub(super) fn answered(
+    pub(super) fn on_response(
         &mut self,
         now: Instant,
         id: &str,
@@ -49,9 +49,10 @@ impl Voter {
             }
             Body::Refused { promised, .. } => {
                 self.round = self.round.max(promised.round);
-                // Whoever was first is let finish; two who meet again and again draw apart, by round trips at the least.
+                // The first proposer may finish. Two proposers that collide repeatedly back off
+                // randomly, by at least round trips.
                 let took = now.saturating_since(proposal.began);
-                let took = took.clamp(self.patience(), longest_round(self.settings.lease));
+                let took = took.clamp(self.resend_interval(), longest_round(self.settings.lease));
                 let most = took * (proposal.attempts.min(8) + 1) / 2;
                 let pause =
                     self.random.u64(1..=u64::try_from(most.as_micros()).unwrap_or(1).max(1));
@@ -90,11 +91,11 @@ impl Voter {
         proposal.ballot.round = self.round;
         proposal.began = now;
         proposal.stage = Stage::Prepare(BTreeMap::new());
-        proposal.resend = now + self.patience();
-        self.say_all(&proposal.name, Body::Prepare { ballot: proposal.ballot });
+        proposal.resend = now + self.resend_interval();
+        self.broadcast(&proposal.name, Body::Prepare { ballot: proposal.ballot });
     }
 
-    /// Once a majority has promised.
+    /// Decides the value once a majority has promised.
     fn decide(
         &mut self,
         now: Instant,
@@ -107,7 +108,7 @@ impl Voter {
         }
         if self.is_crowded() {
             let message = format!(
-                "more than {} members vote within a lease: set the quorum's size to how many can ever run at once",
+                "more than {} members vote within a lease: set the quorum's size to the maximum number of members that can run at once",
                 self.settings.size
             );
             return Some(Err(QuorumError { kind: LockErrorKind::Misconfigured, message }));
@@ -144,37 +145,38 @@ impl Voter {
             }
         }
         let accepted = BTreeSet::new();
-        let patience = self.patience_of_accepting(now, proposal);
+        let timeout = self.accept_timeout(now, proposal);
         let since = now;
-        let accepting = Accepting { set, accepted, seats, value, done, previous, since, patience };
+        let accepting = Accepting { set, accepted, seats, value, done, previous, since, timeout };
         proposal.stage = Stage::Accept(Box::new(accepting));
         self.send_accepts(now, proposal);
         None
     }
 
-    /// How long to wait for a majority to accept: twice as long as their promises took, and longer after each round that was given
-    /// up, so that it ends on a slow network too. A promise is good for no longer than the longest round.
-    fn patience_of_accepting(&self, now: Instant, proposal: &Proposal) -> Duration {
-        let least = (self.patience() * 4).max(now.saturating_since(proposal.began) * 2);
-        let grown = least.saturating_mul(1 << proposal.given_up.min(MOST_DOUBLED));
+    /// How long to wait for a majority to accept: twice as long as the promises took, doubled after
+    /// each abandoned round, so that a request also succeeds on a slow network. The limit is the
+    /// longest round, because a promise expires then.
+    fn accept_timeout(&self, now: Instant, proposal: &Proposal) -> Duration {
+        let least = (self.resend_interval() * 4).max(now.saturating_since(proposal.began) * 2);
+        let grown = least.saturating_mul(1 << proposal.abandoned.min(MAX_DOUBLINGS));
         grown.min(longest_round(self.settings.lease))
     }
 
     pub(super) fn send_accepts(&mut self, now: Instant, proposal: &mut Proposal) {
-        let patience = self.patience();
+        let interval = self.resend_interval();
         let Stage::Accept(accepting) = &proposal.stage else { return };
         let Accepting { set, accepted, seats, value, .. } = &**accepting;
-        let until = accepting.since + accepting.patience;
-        // Sent again a few times, and not when it is given up.
-        proposal.resend = (now + patience.max(accepting.patience / 8)).min(until);
+        let until = accepting.since + accepting.timeout;
+        // Sent again a few times, but not when the round is abandoned.
+        proposal.resend = (now + interval.max(accepting.timeout / 8)).min(until);
         let missing = set.iter().filter(|(id, _)| !accepted.contains(*id));
         for (_, (from, to)) in missing {
             let (ballot, to, value, seats) = (proposal.ballot, *to, value.clone(), seats.clone());
-            self.say(*from, &proposal.name, Body::Accept { ballot, to, value, seats });
+            self.send(*from, &proposal.name, Body::Accept { ballot, to, value, seats });
         }
     }
 
-    /// Once a majority has accepted.
+    /// Ends the request once a majority has accepted.
     fn finish(
         &mut self,
         now: Instant,
@@ -189,8 +191,12 @@ impl Voter {
         if let Some(previous) = previous {
             let body = Body::Stored { value, previous };
             let envelope = self.envelope(&proposal.name, body.clone());
-            self.again.push(Resend { at: now + self.patience(), left: TOLD_AGAIN, envelope });
-            self.say_all(&proposal.name, body);
+            self.again.push(Resend {
+                at: now + self.resend_interval(),
+                left: MAX_REPEATS,
+                envelope,
+            });
+            self.broadcast(&proposal.name, body);
         }
         Some(Ok(done))
     }

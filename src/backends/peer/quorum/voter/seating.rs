@@ -1,4 +1,4 @@
-//! The seats of named voters, as one of them keeps to them.
+//! The seat of this voter, if voters have names.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ use crate::backends::peer::quorum::wire::{Ballot, Body, Recipient, Stamps};
 use crate::time::clock::Instant;
 
 impl Voter {
-    /// Where voters have names, this one is silent until it has its seat, and for as long again as after a start.
-    pub(super) fn ask_for_seat(&mut self, now: Instant) {
+    /// With named voters, this voter is silent until it has its seat, and then for as long as after
+    /// a start.
+    pub(super) fn request_seat(&mut self, now: Instant) {
         let wall = self.wall_us(now);
         if let Some(seats) = &mut self.seats {
-            self.acceptor.be_silent_until(Instant::from_origin(Duration::MAX));
+            self.acceptor.set_votes_from(Instant::from_origin(Duration::MAX));
             if self.settings.votes {
                 seats.begin(now, self.settings.incarnation, wall);
             }
         }
     }
 
-    /// The wall clock, in microseconds.
+    /// Returns the wall clock in microseconds.
     pub(super) fn wall_us(&self, now: Instant) -> u64 {
         let since = u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX);
         self.settings.origin_unix_us.saturating_add(since)
@@ -37,38 +38,40 @@ impl Voter {
         }
     }
 
-    /// What a round of these is refused with, if one of them has lost its seat.
-    pub(super) fn refuses(&mut self, among: &Stamps) -> Option<Stamps> {
+    /// Returns the known stamps, with which to refuse a round, if one of its voters has lost its
+    /// seat.
+    pub(super) fn refusal(&mut self, among: &Stamps) -> Option<Stamps> {
         let majority = self.majority();
         let seats = self.seats.as_mut()?;
         let fine = among.len() >= majority && seats.sits() && seats.takes_part(among);
         (!fine).then(|| seats.known().clone())
     }
 
-    pub(super) fn hear_of_seat(&mut self, now: Instant, id: &str, body: &Body) {
+    pub(super) fn on_seat_message(&mut self, now: Instant, id: &str, body: &Body) {
         let (Body::Sits { known, .. } | Body::Seconds { known, .. }) = body else { return };
-        self.learn_of_seats(now, known);
+        self.merge_stamps(now, known);
         let Some(seats) = &mut self.seats else { return };
         let sits = match body {
             Body::Sits { attempt, stamp, sits, .. } => {
-                seats.told(now, id, *attempt, *stamp, *sits);
+                seats.on_seat(now, id, *attempt, *stamp, *sits);
                 false
             }
-            Body::Seconds { attempt, to, stamp, .. } => seats.seconded(id, *attempt, *to, *stamp),
+            Body::Seconds { attempt, to, stamp, .. } => seats.on_grant(id, *attempt, *to, *stamp),
             _ => false,
         };
         if sits {
-            self.acceptor.be_silent_until(now + silence(self.settings.lease));
+            self.acceptor.set_votes_from(now + silence(self.settings.lease));
         }
     }
 
-    pub(super) fn learn_of_seats(&mut self, now: Instant, known: &Stamps) {
+    pub(super) fn merge_stamps(&mut self, now: Instant, known: &Stamps) {
         if self.seats.as_mut().is_some_and(|seats| seats.learn(now, known)) {
-            self.acceptor.be_silent_until(Instant::from_origin(Duration::MAX));
+            self.acceptor.set_votes_from(Instant::from_origin(Duration::MAX));
         }
     }
 
-    /// Whether a promise counts, by the seat of its voter. Who has lost it is told so.
+    /// Returns whether a promise counts, by the seat of its voter. A voter that has lost its seat
+    /// receives `Superseded`.
     pub(super) fn counts(
         &mut self,
         now: Instant,
@@ -80,16 +83,16 @@ impl Voter {
         let (Some(seats), Some(stamp)) = (&self.seats, seat) else { return self.seats.is_none() };
         if !seats.is_latest(id, stamp) {
             let known = seats.known().clone();
-            self.say(from, name, Body::Superseded { ballot: stamp, known });
+            self.send(from, name, Body::Superseded { ballot: stamp, known });
             return false;
         }
-        self.learn_of_seats(now, &Stamps::from([(id.to_owned(), stamp)]));
+        self.merge_stamps(now, &Stamps::from([(id.to_owned(), stamp)]));
         true
     }
 
-    /// A round rests on a seat that is lost: another one is begun.
+    /// Restarts a round that rests on a lost seat.
     pub(super) fn superseded(&mut self, now: Instant, ballot: Ballot, name: &str) {
-        let pause = self.patience() / 4;
+        let pause = self.resend_interval() / 4;
         let of = self.proposals.iter_mut().find(|p| p.ballot == ballot && *p.name == *name);
         if let Some(proposal) = of {
             proposal.stage = Stage::Pause;
@@ -97,17 +100,17 @@ impl Voter {
         }
     }
 
-    pub(super) fn keep_seat(&mut self, now: Instant) {
-        if self.seats.as_ref().is_some_and(|seats| seats.asks_back(now)) {
-            self.ask_for_seat(now);
+    pub(super) fn run_seat_timers(&mut self, now: Instant) {
+        if self.seats.as_ref().is_some_and(|seats| seats.retries(now)) {
+            self.request_seat(now);
         }
-        if let Some(said) = self.seats.as_mut().and_then(|seats| seats.keep_time(now)) {
-            let envelope = self.envelope("", said);
-            self.put(None, &envelope);
+        if let Some(body) = self.seats.as_mut().and_then(|seats| seats.poll_message(now)) {
+            let envelope = self.envelope("", body);
+            self.push_send(None, &envelope);
         }
     }
 
-    /// The stamps that count.
+    /// Returns whether a stamp is the latest of its voter.
     pub(super) fn is_latest(&self, id: &str, seat: Option<Ballot>) -> bool {
         match (&self.seats, seat) {
             (Some(seats), Some(stamp)) => Seats::is_latest(seats, id, stamp),

@@ -109,7 +109,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         edits: &[edit(
             "src/backends/sql/postgres/emptiness.rs",
             "state.changed && !state.refused.contains(&campaign.0);",
-            "state.changed && state.refused.len() > MOST + usize::from(campaign.0 == 0);",
+            "state.changed && state.refused.len() > MAX_ELECTORS + usize::from(campaign.0 == 0);",
         )],
         noticed_by: &[Databases],
     },

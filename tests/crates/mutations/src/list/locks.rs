@@ -76,8 +76,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "quorum: a round waits no longer on a slow network",
         edits: &[edit(
             "src/backends/peer/quorum/voter/proposing.rs",
-            "let least = (self.patience() * 4).max(now.saturating_since(proposal.began) * 2);\n        let grown = least.saturating_mul(1 << proposal.given_up.min(MOST_DOUBLED));",
-            "let grown = self.patience() * 4;",
+            "let least = (self.resend_interval() * 4).max(now.saturating_since(proposal.began) * 2);\n        let grown = least.saturating_mul(1 << proposal.abandoned.min(MAX_DOUBLINGS));",
+            "let grown = self.resend_interval() * 4;",
         )],
         noticed_by: &[Voters],
     },
@@ -94,8 +94,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "quorum: a replacement votes at once when it has its seat",
         edits: &[edit(
             "src/backends/peer/quorum/voter/seating.rs",
-            "self.acceptor.be_silent_until(now + silence(self.settings.lease));",
-            "self.acceptor.be_silent_until(now);",
+            "self.acceptor.set_votes_from(now + silence(self.settings.lease));",
+            "self.acceptor.set_votes_from(now);",
         )],
         noticed_by: &[Voters],
     },

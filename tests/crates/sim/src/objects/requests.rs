@@ -221,7 +221,7 @@ impl World {
             }
             Reply::Found(Some(Object { version, body })) => {
                 let Some(content) = body.content(terms, wall) else {
-                    let what = "is no entry of an election";
+                    let what = "is not the entry of an election";
                     return self.room_fails(who, LockErrorKind::Misconfigured, what);
                 };
                 let (election, before) = (&room.election, &exchange.before);
@@ -255,7 +255,7 @@ impl World {
                 self.room_has_written(who);
             }
             Reply::Refused if exchange.ambiguous => {
-                let what = "refused after an answer that was none";
+                let what = "refused after an earlier attempt without a response";
                 self.room_fails(who, LockErrorKind::OutcomeUnknown, what);
             }
             Reply::Refused => {

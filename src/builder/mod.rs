@@ -1,15 +1,18 @@
 //! Describing an election, and starting it.
 
+mod error;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::FutureExt;
-use thiserror::Error;
+
+pub use error::StartError;
 
 use crate::driver;
-use crate::driver::callbacks::Callbacks;
+use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::machine::{Machine, shared_among};
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
@@ -18,10 +21,9 @@ use crate::election::handle::{Election, Observer, changes_of};
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
 use crate::election::shared::Shared;
-use crate::lock::{Advertisement, AdvertisementError};
-use crate::lock::{Lock, Need, Nonce};
+use crate::lock::{Advertisement, Lock, Need, Nonce};
 use crate::protocol::{
-    Backoff, BackoffPolicy, CoolDown, MAX_LEASE, MemberSettings, Settings, State, Timing,
+    Backoff, BackoffPolicy, CoolDown, Leader, MAX_LEASE, MemberSettings, Settings, State, Timing,
     TimingError, TimingOptions,
 };
 use crate::time::clock::{BootClock, Clock};
@@ -43,7 +45,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         priority: 0,
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
-        stands: true,
+        eligible: true,
         #[cfg(feature = "_history")]
         history: None,
     }
@@ -54,11 +56,11 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
 /// # Errors
 /// As [`ElectionBuilder::start`].
 pub fn observe(name: impl Into<String>, lock: impl Lock) -> Result<Observer, StartError> {
-    let builder = ElectionBuilder { stands: false, ..new_election(name, lock) };
+    let builder = ElectionBuilder { eligible: false, ..new_election(name, lock) };
     Ok(Observer::new(builder.start()?))
 }
 
-/// How to stand in an election. Every duration counts on this campaigner's own clock.
+/// Configuration of a candidate. Every duration counts on the candidate's own clock.
 #[must_use = "an election begins with start()"]
 pub struct ElectionBuilder {
     name: String,
@@ -72,7 +74,7 @@ pub struct ElectionBuilder {
     priority: u8,
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
-    stands: bool,
+    eligible: bool,
     #[cfg(feature = "_history")]
     history: Option<Sink>,
 }
@@ -80,14 +82,14 @@ pub struct ElectionBuilder {
 impl ElectionBuilder {
     /// What people read as the holder's name. Default: the host's name.
     ///
-    /// It need not be unique: campaigners are told apart by a number drawn at each start.
+    /// It need not be unique: candidates are distinguished by a number drawn at each start.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// Where this campaigner can be reached while it leads, and what else it says of itself: whoever [observes](observe) the
-    /// election or stands in it reads it in [`Leader`](crate::Leader). Default: nothing.
+    /// Where this candidate can be reached while it leads, and further pairs of a key and a value. The other candidates and
+    /// [observers](observe) read it in [`Leader`](crate::Leader). Default: nothing.
     ///
     /// An address alone will do: `advertise("10.0.0.3:50051")`. It is written with every entry, so it is no place for a secret.
     pub fn advertise(mut self, advertisement: impl Into<Advertisement>) -> Self {
@@ -110,7 +112,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long guarded work may take to stop: it is told so long before the deadline. Default: a sixth of the lease.
+    /// How long guarded work may take to stop: the term ends this long before the deadline. Default: a sixth of the lease.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.timing.grace = Some(grace);
         self
@@ -128,7 +130,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long to let a leader that vanished (not one that released its office) come back first. Default: not at all.
+    /// How long to let a leader that vanished (not one that released its entry) come back first. Default: not at all.
     pub fn takeover_delay(mut self, takeover_delay: Duration) -> Self {
         self.takeover_delay = takeover_delay;
         self
@@ -145,7 +147,7 @@ impl ElectionBuilder {
     /// Then the right to lead ends 0.75 of the bucket's TTL after a write, and a holder that is not known to be of
     /// this library is waited for as long as a Choria leader may take to notice its loss.
     ///
-    /// The same is said of a bucket by `?with-choria` in its [URL](crate::lock_url) and by
+    /// For a bucket, `?with-choria` in its [URL](crate::lock_url) and by
     /// [`BucketConfig::with_choria`](crate::nats::BucketConfig::with_choria).
     pub fn with_choria(mut self) -> Self {
         self.timing.with_choria = true;
@@ -158,11 +160,11 @@ impl ElectionBuilder {
         self
     }
 
-    /// The work of a term: called when this campaigner comes into office, in a task of its own.
+    /// The work of a term: called when this candidate becomes leader, in a task of its own.
     ///
     /// The term lasts while the [`Leadership`] is held, so a callback that only takes note ends with
-    /// `leadership.ended().await`. When the term is told to end the future has the grace to return, then it is
-    /// dropped at its next await point, and at the deadline whatever becomes of the campaign. A panic ends the term like a
+    /// `leadership.ended().await`. When the term ends, the future has the grace to return. Then it is
+    /// dropped at its next await point, at the deadline at the latest, also if the candidate's task is gone. A panic ends the term like a
     /// failure of the work. It is not called for a term that is over before its task came to run.
     pub fn on_won<F, Fut>(mut self, callback: F) -> Self
     where
@@ -175,9 +177,9 @@ impl ElectionBuilder {
 
     /// Called once at the end of each term, after its work has stopped and before the entry is released.
     ///
-    /// The campaign stands again when the returned future is done. It is dropped if it is not done by the deadline of
+    /// The candidate takes part again when the returned future is done. It is dropped if it is not done by the deadline of
     /// the lost term, or by the grace after the work stopped, whichever is later; one that blocks its thread then is not
-    /// waited for any further. It is not called where the task of the campaign itself is ended: by the end of its runtime.
+    /// waited for any further. It is not called where the task of the candidate itself ends with its runtime.
     pub fn on_lost<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(Loss) -> Fut + Send + Sync + 'static,
@@ -187,8 +189,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Called at each write that campaigns, a create or a renewal, with the state at that moment. A call still running is
-    /// not joined by a second one: that call is left out. One that is still running when the campaign is over is dropped. A panic
+    /// Called at each write that campaigns, a create or a renewal, with the state at that moment. While a call
+    /// is running, further calls are left out. A call that is running when the candidate stops is dropped. A panic
     /// ends the term like a failure of the work.
     pub fn on_campaign<F, Fut>(mut self, callback: F) -> Self
     where
@@ -199,10 +201,22 @@ impl ElectionBuilder {
         self
     }
 
+    /// Called with the leader when it has changed, and with `None` when there is none any more: also when this candidate
+    /// becomes leader (`is_me`). One call at a time; leaders that come and go during a call are left out. A call that is
+    /// running when the candidate stops is dropped. A panic is logged.
+    pub fn on_new_leader<F, Fut>(mut self, callback: F) -> Self
+    where
+        F: Fn(Option<Leader>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.callbacks.new_leader = Some(Arc::new(move |leader| callback(leader).boxed()));
+        self
+    }
+
     /// Sends each line of this candidate's history to `sink`, without its line break, before any action of the line is
     /// performed.
     ///
-    /// `sink` runs in the task of the campaign: what it does delays the campaign. Nothing is kept besides.
+    /// `sink` runs in the task of the candidate, and delays it. Nothing else is kept.
     #[cfg(feature = "_history")]
     #[doc(hidden)]
     pub fn record_history(mut self, sink: impl FnMut(&str) + Send + 'static) -> Self {
@@ -210,10 +224,11 @@ impl ElectionBuilder {
         self
     }
 
-    /// Checks everything, and spawns the campaign on the current tokio runtime. Does no I/O: the lock may be out of reach.
+    /// Checks the configuration, and spawns the candidate on the current tokio runtime. Does no I/O: the lock may be
+    /// unreachable.
     ///
     /// # Errors
-    /// [`StartError`], which says what is wrong. Nothing has been started then.
+    /// [`StartError`]. Nothing has been started then.
     pub fn start(self) -> Result<Election, StartError> {
         self.start_after(|_| ()).map(|(election, ())| election)
     }
@@ -274,7 +289,7 @@ impl ElectionBuilder {
                 takeover_delay: self.takeover_delay,
                 priority: self.priority,
                 with_choria: self.timing.with_choria || lock.timing().with_choria,
-                eligible: self.stands,
+                eligible: self.eligible,
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
             };
@@ -289,20 +304,23 @@ impl ElectionBuilder {
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
         let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
         let done = before(&shared);
+        if let Some(callback) = self.callbacks.new_leader.clone() {
+            runtime.spawn(report_leaders(Arc::clone(&shared), callback));
+        }
         driver::spawn(&runtime, Arc::clone(&shared), inbox, locks, machine, self.callbacks);
         Ok((Election::new(shared), done))
     }
 }
 
-/// As the caller has said, else as the lock would have it: never a mixture, whose parts might not go together.
-fn timing_on(lock: &Arc<dyn Lock>, told: TimingOptions) -> Result<Timing, TimingError> {
-    let options = match told {
+/// The caller's timing, else the lock's: never a mixture, whose parts might not fit together.
+fn timing_on(lock: &Arc<dyn Lock>, given: TimingOptions) -> Result<Timing, TimingError> {
+    let options = match given {
         TimingOptions { lease: None, renewal: None, grace: None, with_choria } => {
             let timing = lock.timing();
             TimingOptions { with_choria: with_choria || timing.with_choria, ..timing }
         }
-        told => {
-            TimingOptions { with_choria: told.with_choria || lock.timing().with_choria, ..told }
+        given => {
+            TimingOptions { with_choria: given.with_choria || lock.timing().with_choria, ..given }
         }
     };
     Timing::new(options, lock.capabilities().max_lease)
@@ -354,49 +372,4 @@ fn unix_ms_at_origin(clock: &dyn Clock) -> u64 {
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let origin = unix.saturating_sub(clock.now().since_origin());
     u64::try_from(origin.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Why an election cannot start.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The lock cannot hold an election of this name.
-    #[error("{name:?} cannot be the name of an election: {rule}")]
-    Name {
-        /// As given.
-        name: String,
-        /// What a name must be.
-        rule: String,
-    },
-    /// The lock cannot hold this identity.
-    #[error("{identity:?} cannot be an identity: {problem}")]
-    Identity {
-        /// As given, cut short.
-        identity: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// What no lock can publish.
-    #[error("this cannot be advertised: {0}")]
-    Advertisement(#[from] AdvertisementError),
-    /// Durations that do not go together.
-    #[error(transparent)]
-    Timing(#[from] TimingError),
-    /// A duration that keeps an election without a leader for too long.
-    #[error("a {what} of {duration:?} is longer than the greatest, 3600s")]
-    TooLong {
-        /// Which one.
-        what: &'static str,
-        /// As given.
-        duration: Duration,
-    },
-    /// None of the election's locks is required: then nothing would keep two leaders apart.
-    #[error("no lock is required: one that every campaigner holds while it leads must be")]
-    NothingRequired,
-    /// `start` was called outside of a tokio runtime.
-    #[error("an election must be started within a tokio runtime")]
-    NoRuntime,
-    /// The operating system gave no random number.
-    #[error("the operating system gave no random number to tell this campaigner from others")]
-    NoRandomness,
 }

@@ -1,4 +1,4 @@
-//! Object stores that are reached by http://, to which credentials would go in clear.
+//! Object stores at http:// addresses, to which credentials would be sent unencrypted.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex};
 
 use crate::shell::Shell;
 
-/// Takes note of every request, and refuses it.
-fn overhears() -> (String, Arc<Mutex<String>>) {
+/// A server that records every request and refuses it.
+fn start_recorder() -> (String, Arc<Mutex<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let heard = Arc::new(Mutex::new(String::new()));
-    let hearing = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(String::new()));
+    let recorded = Arc::clone(&received);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let mut head = [0; 4096];
             let length = stream.read(&mut head).unwrap_or_default();
-            *hearing.lock().unwrap() += &String::from_utf8_lossy(&head[..length]);
-            let refusal =
+            *recorded.lock().unwrap() += &String::from_utf8_lossy(&head[..length]);
+            let response =
                 "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            let _ = stream.write_all(refusal.as_bytes());
+            let _ = stream.write_all(response.as_bytes());
         }
     });
-    (address, heard)
+    (address, received)
 }
 
 fn shell_of(scheme: &str, address: &str) -> Shell {
@@ -47,37 +47,38 @@ fn shell_of(scheme: &str, address: &str) -> Shell {
 }
 
 #[test]
-fn nothing_is_sent_in_clear_unless_it_is_allowed() {
+fn credentials_are_not_sent_over_http_unless_allowed() {
     for (scheme, signed) in [("s3", "AWS4-HMAC-SHA256"), ("az", "SharedKey"), ("gs", "bucket/e")] {
-        let (address, heard) = overhears();
+        let (address, received) = start_recorder();
         let shell = shell_of(scheme, &address);
         let lock = format!("{scheme}://bucket");
         let info = ["election", "info", "e", "--lock", &lock];
-        let line = shell.refuses(&info, "credentials would be sent in clear: use https://", 1);
+        let line =
+            shell.expect_refusal(&info, "credentials would be sent in clear: use https://", 1);
         assert!(line.contains("allow-http"), "{line}");
         let campaign = ["campaign", "e", "--timeout", "1s", "--lock", &lock];
         let mut candidate = shell.start(&campaign);
         candidate.line_with("would be sent in clear");
-        candidate.end_by("TERM");
-        assert_eq!(*heard.lock().unwrap(), "", "{scheme}");
+        candidate.end_with("TERM");
+        assert_eq!(*received.lock().unwrap(), "", "{scheme}");
 
         let allowed = format!("{lock}?allow-http");
-        shell.refuses(&["election", "info", "e", "--lock", &allowed], "", 5);
-        let heard = heard.lock().unwrap().clone();
-        assert!(heard.contains(signed), "{scheme}: {heard}");
+        shell.expect_refusal(&["election", "info", "e", "--lock", &allowed], "", 5);
+        let received = received.lock().unwrap().clone();
+        assert!(received.contains(signed), "{scheme}: {received}");
         let wrong = format!("{lock}?allow-http=perhaps");
-        shell.refuses(&["election", "info", "--lock", &wrong], "allow-http is yes or no", 2);
+        shell.expect_refusal(&["election", "info", "--lock", &wrong], "allow-http is yes or no", 2);
     }
 }
 
-/// As object_store's own variables say it.
+/// By the variables of the crate object_store.
 #[test]
-fn the_environment_may_allow_it() {
+fn environment_may_allow_http() {
     for (scheme, variable) in [("s3", "AWS_ALLOW_HTTP"), ("az", "AZURE_ALLOW_HTTP")] {
-        let (address, heard) = overhears();
+        let (address, received) = start_recorder();
         let shell = shell_of(scheme, &address).with(variable, "true");
         let lock = format!("{scheme}://bucket");
-        shell.refuses(&["election", "info", "e", "--lock", &lock], "", 5);
-        assert!(!heard.lock().unwrap().is_empty(), "{scheme}");
+        shell.expect_refusal(&["election", "info", "e", "--lock", &lock], "", 5);
+        assert!(!received.lock().unwrap().is_empty(), "{scheme}");
     }
 }

@@ -1,4 +1,4 @@
-//! A server, campaigners on it that run commands, and what is left of them.
+//! A server, candidates on it that run commands, and the processes of those commands.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,20 +11,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
-/// Of a bucket, and so of every campaigner on it: long enough to be renewed on a machine that is busy.
+/// TTL of the bucket, and so the lease of every candidate on it. A busy machine renews it in time.
 pub const LEASE: Duration = Duration::from_secs(4);
-/// Long enough for a machine that is busy with something else.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// By which all that a campaigner started is known.
+/// Limit of every wait, sufficient on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+/// Environment variable that identifies all processes that a candidate started.
 const MARK: &str = "INCUMBENT_TEST_MARK";
 
-pub struct Scene {
+pub struct TestEnv {
     pub server: Server,
     store: async_nats::jetstream::kv::Store,
 }
 
-impl Scene {
-    /// With a bucket of this TTL, so that whoever comes first does not choose it.
+impl TestEnv {
+    /// Starts a server with a bucket of this TTL, so that the first candidate does not choose the TTL.
     pub async fn with_ttl(ttl: Duration) -> Self {
         let server = Server::start().await;
         let context = async_nats::jetstream::new(server.connect().await);
@@ -43,30 +43,30 @@ impl Scene {
         Self::with_ttl(LEASE).await
     }
 
-    /// Somebody deletes the entry.
+    /// Deletes the entry, as an operator does.
     pub async fn evict(&self, name: &str) {
         self.store.delete(name).await.expect("a deletion");
     }
 
-    /// Somebody who follows no rules writes the entry.
+    /// Writes the entry without any condition, as `kv put` does.
     pub async fn put(&self, name: &str, value: &str) {
         self.store.put(name, value.to_owned().into()).await.expect("a write");
     }
 
-    /// Who holds the entry.
+    /// The identity in the entry.
     pub async fn holder(&self, name: &str) -> Option<String> {
-        let value = self.store.get(name).await.expect("an answer")?;
+        let value = self.store.get(name).await.expect("a response")?;
         Some(String::from_utf8(value.to_vec()).expect("text"))
     }
 
-    /// `incumbent run NAME flags -- sh -c script`.
-    pub fn run(&self, name: &str, flags: &[&str], script: &str) -> Campaigner {
-        Campaigner::start(self.command(name, flags, &["sh", "-c", script]))
+    /// Starts `incumbent run NAME flags -- sh -c script`.
+    pub fn run(&self, name: &str, flags: &[&str], script: &str) -> Candidate {
+        Candidate::start(self.command(name, flags, &["sh", "-c", script]))
     }
 
-    /// The same where no control group can be made, so that the tree must be walked: as for most users.
-    pub fn run_without_cgroup(&self, name: &str, flags: &[&str], script: &str) -> Campaigner {
-        // Who may hide the groups from one program may make some; who may not, may not.
+    /// As `run`, but no control group can be created, so the guard walks the process tree. Most users run so.
+    pub fn run_without_cgroup(&self, name: &str, flags: &[&str], script: &str) -> Candidate {
+        // A user without the right to mount has no right to create control groups either.
         const HIDE: &str = r#"hide='mount -t tmpfs none /sys/fs/cgroup; exec "$@"'
             if unshare --mount true 2>/dev/null; then exec unshare --mount sh -c "$hide" sh "$@"; fi
             exec "$@""#;
@@ -74,16 +74,17 @@ impl Scene {
         let mut hidden = Command::new("sh");
         hidden.args(["-c", HIDE, "sh"]).arg(command.get_program()).args(command.get_args());
         hidden.env_remove("NATS_URL").env_remove("NATS_CREDS").stdin(Stdio::null());
-        Campaigner::start(hidden)
+        Candidate::start(hidden)
     }
 
-    /// `incumbent campaign NAME flags`.
+    /// The command `incumbent campaign NAME flags`.
     pub fn campaign(&self, name: &str, flags: &[&str]) -> Command {
         let mut incumbent = incumbent();
         incumbent.args(["campaign", name, "--server", &self.server.url()]).args(flags);
         incumbent
     }
 
+    /// The command `incumbent run NAME flags -- command`.
     pub fn command(&self, name: &str, flags: &[&str], command: &[&str]) -> Command {
         let mut incumbent = incumbent();
         incumbent.args(["run", name, "--server", &self.server.url()]).args(flags).arg("--");
@@ -98,14 +99,14 @@ pub fn incumbent() -> Command {
     command
 }
 
-/// A running `incumbent run`. Dropping it kills it and all that it started.
-pub struct Campaigner {
+/// A running `incumbent run` or `incumbent campaign`. Drop kills it and all processes that it started.
+pub struct Candidate {
     child: Child,
     mark: String,
     lines: UnboundedReceiver<String>,
 }
 
-impl Campaigner {
+impl Candidate {
     pub fn start(mut command: Command) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -121,14 +122,14 @@ impl Campaigner {
         Self { child, mark, lines }
     }
 
-    /// The next line of its command.
+    /// The next line on standard output.
     pub async fn line(&mut self) -> String {
-        let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await.expect("a line in time");
-        line.unwrap_or_else(|| panic!("it ended instead: {}", self.errors()))
+        let line = tokio::time::timeout(TIMEOUT, self.lines.recv()).await.expect("a line in time");
+        line.unwrap_or_else(|| panic!("the program ended: {}", self.stderr()))
     }
 
-    /// The next line that is this one.
-    pub async fn says(&mut self, expected: &str) {
+    /// Reads lines until this one.
+    pub async fn wait_for_line(&mut self, expected: &str) {
         while self.line().await != expected {}
     }
 
@@ -144,11 +145,11 @@ impl Campaigner {
         kill_process(self.pid(), signal).expect("it runs");
     }
 
-    /// Waits until no signal ends it any more before it can put things in order.
-    pub async fn listens(&self) {
+    /// Waits until the program has installed its signal handlers.
+    pub async fn wait_for_handlers(&self) {
         const USR2: u32 = 12;
         let status = format!("/proc/{}/status", self.pid().as_raw_pid());
-        eventually("it listens to signals", async || {
+        eventually("the signal handlers are installed", async || {
             let status = fs::read_to_string(&status).ok()?;
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
             let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
@@ -169,38 +170,40 @@ impl Campaigner {
         self.exit().await.code()
     }
 
-    /// All that it said on standard error. It must have ended.
-    pub fn errors(&mut self) -> String {
-        let mut errors = String::new();
-        self.child.stderr.take().expect("once").read_to_string(&mut errors).expect("text");
-        errors
+    /// All of standard error. The program must have ended.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().expect("once").read_to_string(&mut text).expect("text");
+        text
     }
 
-    /// What its command started, however far from it by now, and still runs.
+    /// The running processes of the command, including those that left its process tree.
     pub fn descendants(&self) -> Vec<String> {
         descendants(&format!("{MARK}={}", self.mark))
     }
 
-    /// The same, of the term with this token.
-    pub fn of_term(&self, token: &str) -> Vec<String> {
+    /// The running processes of the command in the term with this token.
+    pub fn descendants_of_term(&self, token: &str) -> Vec<String> {
         let term = format!("INCUMBENT_TOKEN={token}");
         let of_term = |process: &Process| process.environment.contains(&term);
         marked(&format!("{MARK}={}", self.mark)).filter(of_term).map(|p| p.command).collect()
     }
 
     /// Waits until a descendant is in uninterruptible sleep.
-    pub async fn one_sleeps(&self) {
+    pub async fn wait_for_disk_sleep(&self) {
         let mark = format!("{MARK}={}", self.mark);
         let sleeps = |process: Process| {
             let pid = process.pid.as_raw_nonzero();
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
         };
-        eventually("one waits for the disk", async || marked(&mark).any(sleeps).then_some(()))
-            .await;
+        eventually("a descendant waits for the disk", async || {
+            marked(&mark).any(sleeps).then_some(())
+        })
+        .await;
     }
 
-    pub async fn nothing_is_left(&self) {
+    pub async fn wait_for_no_descendants(&self) {
         eventually("no descendant is left", async || self.descendants().is_empty().then_some(()))
             .await;
     }
@@ -213,7 +216,7 @@ impl Campaigner {
     }
 }
 
-impl Drop for Campaigner {
+impl Drop for Candidate {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -235,7 +238,7 @@ fn descendants(mark: &str) -> Vec<String> {
     marked(mark).map(|process| process.command).collect()
 }
 
-/// Of the command, not of the programs around it.
+/// Processes with this mark, without those of `incumbent` itself.
 fn marked(mark: &str) -> impl Iterator<Item = Process> {
     processes().filter(move |process| {
         let environment = &process.environment;
@@ -245,7 +248,7 @@ fn marked(mark: &str) -> impl Iterator<Item = Process> {
     })
 }
 
-/// All that live: those that have ended and were not waited for have no environment.
+/// All processes. Zombies appear with an empty environment.
 fn processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
     entries.filter_map(|entry| {
@@ -267,8 +270,8 @@ fn processes() -> impl Iterator<Item = Process> {
     })
 }
 
-/// What the deadline file says: the deadline in seconds since boot, and the token.
-pub fn deadline(file: &str) -> (f64, String) {
+/// Reads the deadline file: the deadline in seconds since boot, and the token.
+pub fn read_deadline(file: &str) -> (f64, String) {
     let line = fs::read_to_string(file).expect("a deadline file");
     let words: Vec<&str> = line.split_whitespace().collect();
     let [boot, _wall, token] = words[..] else { panic!("three words: {line}") };

@@ -1,4 +1,4 @@
-//! A namespace of a Kubernetes API server, its pods, and who may do what there.
+//! A namespace of a Kubernetes API server, its pods, and the rights of its users.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,31 +10,33 @@ use tokio::sync::OnceCell;
 
 use crate::shell::{Running, Shell};
 
-pub const NOBODY: &str = "nobody";
+/// A user without rights.
+pub const NO_RIGHTS: &str = "no-rights";
+/// A user whose rights a test chooses.
 pub const OBSERVER: &str = "observer";
 
 const FOR_LIFE: [&str; 2] = ["--kind", "for-life"];
 
-/// What leaders for life run.
-pub const SERVE: &str = "trap 'echo asked; exit 0' TERM; echo serves $INCUMBENT_ELECTION $INCUMBENT_IDENTITY \
+/// The command of leaders for life.
+pub const SERVE: &str = "trap 'echo stopping; exit 0' TERM; echo serves $INCUMBENT_ELECTION $INCUMBENT_IDENTITY \
                      $INCUMBENT_TOKEN $INCUMBENT_RESUMED; while :; do /bin/sleep 0.05; done";
 
-/// One server serves all tests that do not break it.
+/// The server of all tests that do not disturb it.
 async fn shared_server() -> Arc<KubeServer> {
     static SERVER: OnceCell<Arc<KubeServer>> = OnceCell::const_new();
-    let start = || async { Arc::new(KubeServer::start(&[NOBODY, OBSERVER]).await) };
+    let start = || async { Arc::new(KubeServer::start(&[NO_RIGHTS, OBSERVER]).await) };
     Arc::clone(SERVER.get_or_init(start).await)
 }
 
-/// A namespace, and its administrator's shell.
-pub struct Scene {
+/// A namespace, and a shell of its administrator.
+pub struct TestEnv {
     pub server: Arc<KubeServer>,
     pub admin: Cluster,
     pub namespace: String,
     pub shell: Shell,
 }
 
-impl Scene {
+impl TestEnv {
     pub async fn new() -> Self {
         Self::on(shared_server().await).await
     }
@@ -44,9 +46,9 @@ impl Scene {
         let namespace = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let admin = Cluster::from_kubeconfig(server.kubeconfig(), None).await.unwrap();
         let shell = Shell::bare().with("KUBECONFIG", server.kubeconfig().display().to_string());
-        let scene = Self { server, admin, namespace, shell };
-        scene.post("/api/v1/namespaces", json!({"metadata": {"name": scene.namespace}})).await;
-        scene
+        let env = Self { server, admin, namespace, shell };
+        env.post("/api/v1/namespaces", json!({"metadata": {"name": env.namespace}})).await;
+        env
     }
 
     pub async fn send(&self, method: &str, path: &str, content: &str, object: Value) -> Value {
@@ -72,7 +74,7 @@ impl Scene {
         format!("{}/roles", self.rbac())
     }
 
-    /// Binds the rules to a user, and to no other, and waits for nothing: the server hears of it a little later.
+    /// Grants the rules to a user. They take effect a little later.
     pub async fn allow(&self, user: &str, rules: &Value) {
         let named = json!({"name": user});
         self.post(&self.roles(), json!({"metadata": named, "rules": rules})).await;
@@ -85,7 +87,7 @@ impl Scene {
         self.post(&format!("{}/rolebindings", self.rbac()), binding).await;
     }
 
-    /// Lets the observer, who has been allowed something, do this and no more.
+    /// Replaces the rules of the observer, which must have rules from `allow`.
     pub async fn allow_only(&self, rules: &Value) {
         let path = format!("{}/{OBSERVER}", self.roles());
         let patch = json!({"rules": rules});
@@ -101,8 +103,8 @@ impl Scene {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
     }
 
-    /// A Lease as client-go writes it.
-    pub async fn lease(&self, name: &str, spec: Value) {
+    /// Creates a Lease, as client-go does.
+    pub async fn create_lease(&self, name: &str, spec: Value) {
         self.post(&self.leases(), json!({"metadata": {"name": name}, "spec": spec})).await;
     }
 
@@ -125,47 +127,47 @@ impl Scene {
         self.shell.refusal(&self.args(args))
     }
 
-    pub fn refuses(&self, args: &[&str], says: &str, code: i32) -> String {
-        self.shell.refuses(&self.args(args), says, code)
+    pub fn expect_refusal(&self, args: &[&str], text: &str, code: i32) -> String {
+        self.shell.expect_refusal(&self.args(args), text, code)
     }
 
     pub fn start(&self, args: &[&str]) -> Running {
         self.shell.start(&self.args(args))
     }
 
-    pub fn campaign(&self, identity: &str) -> Running {
+    pub fn start_campaign(&self, identity: &str) -> Running {
         self.start(&["campaign", "my-app", "--lease", "2s", "--identity", identity])
     }
 }
 
 /// Leaders for life.
-impl Scene {
+impl TestEnv {
     pub fn core(&self, plural: &str) -> String {
         format!("/api/v1/namespaces/{}/{plural}", self.namespace)
     }
 
-    /// Makes a pod that nobody runs, and answers its UID.
-    pub async fn pod(&self, name: &str) -> String {
+    /// Creates a pod, which no kubelet runs. Returns its UID.
+    pub async fn create_pod(&self, name: &str) -> String {
         let container = json!({"name": "main", "image": "none"});
         let pod = json!({"metadata": {"name": name}, "spec": {"containers": [container]}});
         let pod = self.post(&self.core("pods"), pod).await;
         pod["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    pub async fn phase(&self, pod: &str, phase: &str) {
+    pub async fn set_phase(&self, pod: &str, phase: &str) {
         let path = format!("{}/{pod}/status", self.core("pods"));
         let patch = json!({"status": {"phase": phase}});
         self.send("PATCH", &path, "application/merge-patch+json", patch).await;
     }
 
-    /// By force, so that it is gone at once.
+    /// Deletes a pod without a grace period.
     pub async fn delete_pod(&self, name: &str) {
         let path = format!("{}/{name}", self.core("pods"));
         let at_once = json!({"gracePeriodSeconds": 0});
         self.send("DELETE", &path, "application/json", at_once).await;
     }
 
-    pub async fn lock(&self) -> Value {
+    pub async fn get_lock(&self) -> Value {
         self.get(&format!("{}/my-app", self.core("configmaps"))).await
     }
 
@@ -179,11 +181,12 @@ impl Scene {
         [&args, more, &["--", "/bin/sh", "-c", script]].concat()
     }
 
-    pub fn life(&self, pod: &str, script: &str) -> Running {
+    pub fn start_life(&self, pod: &str, script: &str) -> Running {
         self.shell.start_with_errors(&self.life_args(pod, &[], script))
     }
 
-    pub fn for_life<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+    /// Arguments with the lock of leaders for life and its namespace.
+    pub fn for_life_args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         self.args(&[args, &FOR_LIFE].concat())
     }
 }
@@ -192,7 +195,7 @@ pub fn cells(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A kubeconfig with one user of one server.
+/// A kubeconfig with one server and one user.
 pub fn kubeconfig(server: &str, user: &Value) -> String {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",

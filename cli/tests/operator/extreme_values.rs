@@ -1,14 +1,15 @@
-//! Values that nobody means: every flag of every command is given some, and so is every option of a URL and every variable.
-//! None may end the program with a panic, and each refusal is one clear line.
+//! Extreme values for every flag of every command, every option of a URL and every variable.
+//!
+//! No value may cause a panic, and each refusal is one line.
 
 use std::time::Duration;
 
 use incumbent_test_support::{Server, checkout};
 
-use crate::shell::{Shell, Told};
+use crate::shell::{CommandOutput, Shell};
 
-/// Spans from nothing to the longest that can be written, and what is none.
-const SPANS: [&str; 9] = [
+/// Durations from zero to the maximum that can be written, and invalid ones.
+const DURATIONS: [&str; 9] = [
     "0s",
     "1ns",
     "1000000000s",
@@ -20,7 +21,7 @@ const SPANS: [&str; 9] = [
     "soon",
 ];
 
-/// Numbers and texts at the edges of what types hold, and what shells and terminals trip over.
+/// Numbers and texts at the limits of types, and texts with control characters.
 const WORDS: [&str; 9] = [
     "",
     "0",
@@ -33,7 +34,7 @@ const WORDS: [&str; 9] = [
     "file:///nowhere/at/all",
 ];
 
-/// A flag that takes a value, as the reference shows it.
+/// A flag with a value, as in the reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Flag {
     command: Vec<String>,
@@ -41,8 +42,8 @@ struct Flag {
     value: String,
 }
 
-/// Every flag with a value in `docs/cli.md`, which another test keeps complete.
-fn flags() -> Vec<Flag> {
+/// Reads every flag with a value from `docs/cli.md`, which the test of the reference keeps complete.
+fn read_flags() -> Vec<Flag> {
     let reference = checkout().join("docs/cli.md");
     let reference = std::fs::read_to_string(reference).expect("docs/cli.md");
     let mut flags = Vec::new();
@@ -67,10 +68,10 @@ fn flags() -> Vec<Flag> {
     flags
 }
 
-/// What else a command needs to come as far as it can, so that it ends by itself.
+/// The other arguments of a command, so that it proceeds as far as possible and ends by itself.
 fn arguments<'a>(command: &[&str], url: &'a str) -> Vec<&'a str> {
     match command {
-        // Whoever reads its lines has gone, which ends it with the first one.
+        // Its output is closed, so it ends with the first line.
         ["campaign"] => vec!["e1", "--server", url],
         ["run"] => vec!["e2", "--server", url, "--", "true"],
         ["life"] => vec!["e3", "--kubeconfig", "/nowhere", "--", "true"],
@@ -91,31 +92,34 @@ fn arguments<'a>(command: &[&str], url: &'a str) -> Vec<&'a str> {
     }
 }
 
-/// Whether it is an answer or one clear refusal.
-fn is_clear(told: &Told) -> Result<(), String> {
-    let lines = told.error.trim_end().lines().count();
-    match told.code {
+/// Checks that the output is a result or a refusal in one line.
+fn check_output(output: &CommandOutput) -> Result<(), String> {
+    let lines = output.stderr.trim_end().lines().count();
+    match output.code {
         Some(101) | None => Err("a panic".to_owned()),
-        _ if told.error.contains("panicked at") => Err("a panic that was swallowed".to_owned()),
-        // It goes on, as it was told to.
+        _ if output.stderr.contains("panicked at") => Err("a panic that was caught".to_owned()),
+        // The command succeeded, or continued until the limit.
         Some(0 | 124 | 137) => Ok(()),
-        // The parser explains itself on several lines, and always with this code.
-        Some(2) if told.error.starts_with("error: ") => Ok(()),
-        // A doctor reports on standard output, and has codes of its own.
-        Some(_) if lines == 0 && !told.out.is_empty() => Ok(()),
-        Some(_) if lines == 0 => Err("no line that says what is wrong".to_owned()),
+        // The argument parser reports in several lines, always with this code.
+        Some(2) if output.stderr.starts_with("error: ") => Ok(()),
+        // `doctor` reports on standard output, with its own exit codes.
+        Some(_) if lines == 0 && !output.stdout.is_empty() => Ok(()),
+        Some(_) if lines == 0 => Err("no line on standard error".to_owned()),
         Some(_) => Ok(()),
     }
     .and_then(|()| {
         let raw = |c: char| c.is_control() && c != '\n' && c != '\t';
-        match told.error.chars().chain(told.out.chars()).find(|c| raw(*c)) {
-            Some(c) if !told.error.starts_with("error: ") => Err(format!("{c:?} is printed raw")),
+        match output.stderr.chars().chain(output.stdout.chars()).find(|c| raw(*c)) {
+            Some(c) if !output.stderr.starts_with("error: ") => {
+                Err(format!("{c:?} is printed raw"))
+            }
             _ => Ok(()),
         }
     })
 }
 
-async fn scene() -> (Server, Shell) {
+/// A server with a bucket and an entry.
+async fn start_env() -> (Server, Shell) {
     let server = Server::start().await;
     let shell = Shell::bare();
     for args in [&["kv", "add", "B", "-q"][..], &["kv", "put", "B", "held", "someone"]] {
@@ -125,65 +129,65 @@ async fn scene() -> (Server, Shell) {
 }
 
 #[tokio::test]
-async fn no_value_of_any_flag_ends_in_a_panic() {
-    let (server, shell) = scene().await;
+async fn no_value_of_a_flag_panics() {
+    let (server, shell) = start_env().await;
     let url = server.url();
     let mut wrong = Vec::new();
     let (mut tried, mut shared) = (0, Vec::new());
-    for Flag { command, name, value } in flags() {
-        // A flag that several commands share means the same in all of them: it is tried with the first.
+    for Flag { command, name, value } in read_flags() {
+        // A flag of several commands has the same meaning in each: it is tried with the first.
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         if shared.contains(&(name.clone(), value.clone())) && !name.contains("grace") {
             continue;
         }
         shared.push((name.clone(), value.clone()));
-        let spans = ["DURATION", "MAX_AGE", "LEASE", "GRACE", "TIMEOUT", "POLL"];
-        let values = if spans.contains(&&*value) { &SPANS[..] } else { &WORDS[..] };
+        let durations = ["DURATION", "MAX_AGE", "LEASE", "GRACE", "TIMEOUT", "POLL"];
+        let values = if durations.contains(&&*value) { &DURATIONS[..] } else { &WORDS[..] };
         for value in values {
             let flag = format!("{name}={value}");
             let mut rest = arguments(&command, &url);
             if let Some(at) = rest.iter().position(|word| *word == name) {
-                rest.drain(at..at + 2); // it would be given twice
+                rest.drain(at..at + 2); // else the flag would be given twice
             }
             let args = [&command[..], &[&flag], &rest[..]].concat();
-            let told = shell.briefly(&args, Duration::from_secs(1));
+            let output = shell.run_for(&args, Duration::from_secs(1));
             tried += 1;
-            if let Err(why) = is_clear(&told) {
-                wrong.push(format!("{args:?}: {why}: {told:?}"));
+            if let Err(why) = check_output(&output) {
+                wrong.push(format!("{args:?}: {why}: {output:?}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Measured: these ended with a panic once.
+/// Values that caused a panic in an earlier version.
 #[tokio::test]
-async fn a_span_that_no_clock_can_add_is_taken_or_refused() {
-    let (server, shell) = scene().await;
+async fn extreme_duration_is_accepted_or_refused() {
+    let (server, shell) = start_env().await;
     let url = server.url();
-    for span in SPANS {
+    for duration in DURATIONS {
         let file = ["--lock", "sqlite:a.db", "--lease", "2s"];
-        let grace = ["run", "my_app", "--grace", span, "--", "true"];
-        let told =
-            shell.briefly(&[&grace[..4], &file, &grace[4..]].concat(), Duration::from_secs(9));
-        assert_eq!(is_clear(&told), Ok(()), "--grace {span}: {told:?}");
-        if span.contains("00000") || span.contains("922") || span.contains("551615") {
-            assert!(told.error.contains("is too long for a lease of 2s"), "{told:?}");
-            assert_eq!((told.code, told.error.lines().count()), (Some(2), 1), "{told:?}");
+        let grace = ["run", "my_app", "--grace", duration, "--", "true"];
+        let output =
+            shell.run_for(&[&grace[..4], &file, &grace[4..]].concat(), Duration::from_secs(9));
+        assert_eq!(check_output(&output), Ok(()), "--grace {duration}: {output:?}");
+        if duration.contains("00000") || duration.contains("922") || duration.contains("551615") {
+            assert!(output.stderr.contains("is too long for a lease of 2s"), "{output:?}");
+            assert_eq!((output.code, output.stderr.lines().count()), (Some(2), 1), "{output:?}");
         }
         shell.out(&["kv", "put", "B", "held", "someone", "--server", &url]);
-        let wait = ["election", "evict", "held", "--bucket", "B", "--force", "--wait", span];
-        let told =
-            shell.briefly(&[&wait[..], &["--server", &url]].concat(), Duration::from_secs(1));
-        assert_eq!(is_clear(&told), Ok(()), "--wait {span}: {told:?}");
+        let wait = ["election", "evict", "held", "--bucket", "B", "--force", "--wait", duration];
+        let output =
+            shell.run_for(&[&wait[..], &["--server", &url]].concat(), Duration::from_secs(1));
+        assert_eq!(check_output(&output), Ok(()), "--wait {duration}: {output:?}");
     }
 }
 
 #[test]
-fn no_option_of_a_url_ends_in_a_panic() {
+fn no_option_of_a_url_panics() {
     let shell = Shell::bare();
-    let nobody = "127.0.0.1:1";
-    for (place, options) in [
+    let unreachable = "127.0.0.1:1";
+    for (url, options) in [
         ("nats://127.0.0.1:1/B", &["ttl", "with-choria", "create", "domain", "creds", "ca"][..]),
         ("sqlite:a.db", &["longest-lease", "create"]),
         ("postgres://me@127.0.0.1:1/db", &["longest-lease", "create", "sslmode", "port"]),
@@ -194,31 +198,31 @@ fn no_option_of_a_url_ends_in_a_panic() {
         ("memory:", &["ttl", "need"]),
     ] {
         for option in options {
-            let spans = ["ttl", "longest-lease", "max-clock-skew", "lease"];
-            let values = if spans.contains(option) { &SPANS[..] } else { &WORDS[..] };
+            let durations = ["ttl", "longest-lease", "max-clock-skew", "lease"];
+            let values = if durations.contains(option) { &DURATIONS[..] } else { &WORDS[..] };
             for value in values {
                 let value: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
-                let mark = if place.contains('?') { '&' } else { '?' };
-                let lock = format!("{place}{mark}{option}={value}");
-                let shell = shell.again().with("GCE_METADATA_HOST", nobody);
+                let separator = if url.contains('?') { '&' } else { '?' };
+                let lock = format!("{url}{separator}{option}={value}");
+                let shell = shell.with_same_server().with("GCE_METADATA_HOST", unreachable);
                 let shell = shell
-                    .with("GCE_METADATA_IP", nobody)
+                    .with("GCE_METADATA_IP", unreachable)
                     .with("AWS_ENDPOINT", "http://127.0.0.1:1");
                 let shell =
                     shell.with("AWS_ACCESS_KEY_ID", "me").with("AWS_SECRET_ACCESS_KEY", "x");
                 let run = ["run", "my_app", "--timeout", "100ms", "--lock", &lock, "--", "true"];
-                let told = shell.briefly(&run, Duration::from_secs(1));
-                assert_eq!(is_clear(&told), Ok(()), "{lock}: {told:?}");
+                let output = shell.run_for(&run, Duration::from_secs(1));
+                assert_eq!(check_output(&output), Ok(()), "{lock}: {output:?}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn no_variable_ends_in_a_panic() {
-    let (server, shell) = scene().await;
+async fn no_environment_variable_panics() {
+    let (server, shell) = start_env().await;
     for (variable, values) in [
-        ("NATS_TIMEOUT", &SPANS[..]),
+        ("NATS_TIMEOUT", &DURATIONS[..]),
         ("NATS_URL", &WORDS[..]),
         ("NATS_CREDS", &WORDS),
         ("NATS_NKEY", &WORDS),
@@ -235,7 +239,7 @@ async fn no_variable_ends_in_a_panic() {
         ("TERM", &WORDS),
     ] {
         for value in values {
-            let shell = shell.again().with(variable, *value);
+            let shell = shell.with_same_server().with(variable, *value);
             let args = match variable {
                 "NATS_URL" => vec!["kv", "ls"],
                 "INCUMBENT_LOCK" => vec!["election", "info", "e", "--timeout", "100ms"],
@@ -244,8 +248,8 @@ async fn no_variable_ends_in_a_panic() {
             let url = server.url();
             let args: Vec<&str> =
                 args.into_iter().map(|arg| if arg == "SERVER" { &url } else { arg }).collect();
-            let told = shell.briefly(&args, Duration::from_secs(7));
-            assert_eq!(is_clear(&told), Ok(()), "{variable}={value:?}: {told:?}");
+            let output = shell.run_for(&args, Duration::from_secs(7));
+            assert_eq!(check_output(&output), Ok(()), "{variable}={value:?}: {output:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `doctor` of elections in the objects of a bucket.
+//! `doctor` of elections in object storage.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use incumbent_test_support::{Port, Process, checkout, eventually};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::doctor::{doctor, line};
+use crate::doctor::{doctor, expect_line};
 use crate::shell::Shell;
 
 const BUCKET: &str = "bucket";
@@ -57,7 +57,7 @@ impl Store {
     fn objects(&self) -> Vec<String> {
         let bucket = std::fs::read_dir(self.directory.path().join("data").join(BUCKET)).unwrap();
         let names = bucket.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| !name.starts_with('.')).collect() // which are the server's own
+        names.filter(|name| !name.starts_with('.')).collect() // hidden files belong to the server
     }
 }
 
@@ -77,18 +77,18 @@ pub fn shell_at(port: u16) -> Shell {
 }
 
 #[tokio::test]
-async fn a_store_is_tried_out_and_left_as_it_was() {
+async fn store_is_checked_and_left_unchanged() {
     let (store, shell) = versitygw().await;
     let lock = ["--lock", "s3://bucket"];
-    let told = doctor(&shell, &lock, 0);
-    line(&told, "ok       store ", "reachable and readable");
-    line(&told, "ok       conditions ", "are refused when they must be");
-    line(&told, "ok       clock ", "off the server's");
-    line(&told, "ok       round trip ", "with a lease of 15s");
-    line(&told, "ok       rights ", "all rights of a candidate");
-    assert_eq!(store.objects(), [""; 0], "nothing is left");
+    let report = doctor(&shell, &lock, 0);
+    expect_line(&report, "ok       store ", "reachable and readable");
+    expect_line(&report, "ok       conditions ", "are refused when they must be");
+    expect_line(&report, "ok       clock ", "off the server's");
+    expect_line(&report, "ok       round trip ", "with a lease of 15s");
+    expect_line(&report, "ok       rights ", "all rights of a candidate");
+    assert_eq!(store.objects(), [""; 0], "no object remains");
 
-    // What one that was killed has left is in nobody's way.
+    // The object that a killed doctor leaves disturbs no later check.
     let killed = shell.start(&[&["doctor"][..], &lock].concat());
     eventually("the object is there", async || {
         (store.objects() == ["incumbent-doctor"]).then_some(())
@@ -97,30 +97,30 @@ async fn a_store_is_tried_out_and_left_as_it_was() {
     drop(killed);
     assert_eq!(store.objects(), ["incumbent-doctor"]);
     doctor(&shell, &lock, 0);
-    assert_eq!(store.objects(), [""; 0], "nothing is left");
+    assert_eq!(store.objects(), [""; 0], "no object remains");
 
-    let told = doctor(&shell, &["--lock", "s3://bucket", "--role", "observer"], 0);
-    line(&told, "unknown  rights ", "nothing is written for an observer");
-    let told = doctor(&shell, &["--lock", "s3://bucket?longest-lease=5s", "--lease", "9s"], 2);
-    line(&told, "error    round trip ", "see --lease");
+    let report = doctor(&shell, &["--lock", "s3://bucket", "--role", "observer"], 0);
+    expect_line(&report, "unknown  rights ", "nothing is written for an observer");
+    let report = doctor(&shell, &["--lock", "s3://bucket?longest-lease=5s", "--lease", "9s"], 2);
+    expect_line(&report, "error    round trip ", "see --lease");
 }
 
 #[tokio::test]
-async fn a_wrong_bucket_and_wrong_credentials_are_errors() {
+async fn wrong_bucket_and_wrong_credentials_are_errors() {
     let (_store, shell) = versitygw().await;
-    let told = doctor(&shell, &["--lock", "s3://absent"], 2);
-    line(&told, "error    store ", "make the bucket, or name another");
+    let report = doctor(&shell, &["--lock", "s3://absent"], 2);
+    expect_line(&report, "error    store ", "create the bucket, or use another");
     let shell = shell.with("AWS_SECRET_ACCESS_KEY", "wr0ng");
-    let told = doctor(&shell, &["--lock", "s3://bucket"], 2);
-    line(&told, "error    rights ", "the store does not accept the credentials");
-    assert!(!format!("{told:?}").contains("wr0ng"), "{told:?}");
+    let report = doctor(&shell, &["--lock", "s3://bucket"], 2);
+    expect_line(&report, "error    rights ", "the store does not accept the credentials");
+    assert!(!format!("{report:?}").contains("wr0ng"), "{report:?}");
     let shell = shell.with("AWS_ENDPOINT", "http://127.0.0.1:1");
-    let told = doctor(&shell, &["--lock", "s3://bucket"], 2);
-    line(&told, "error    store ", "no answer of the store");
+    let report = doctor(&shell, &["--lock", "s3://bucket"], 2);
+    expect_line(&report, "error    store ", "no response from the store");
 }
 
-/// Answers as a store does that heeds no conditions, and keeps nothing.
-fn heedless() -> u16 {
+/// A store that ignores conditions and keeps nothing.
+fn unconditional_store() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
@@ -137,24 +137,24 @@ fn heedless() -> u16 {
                 Some("DELETE") => ("204 No Content", ""),
                 _ => ("200 OK", ""),
             };
-            let told = "etag: \"1\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT";
+            let headers = "etag: \"1\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT";
             let length = body.len();
-            let answer = format!(
-                "HTTP/1.1 {status}\r\n{told}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            let response = format!(
+                "HTTP/1.1 {status}\r\n{headers}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
             );
-            let _ = (&stream).write_all(answer.as_bytes());
+            let _ = (&stream).write_all(response.as_bytes());
         }
     });
     port
 }
 
 #[test]
-fn a_store_that_heeds_no_conditions_is_an_error() {
-    let told = doctor(&shell_at(heedless()), &["--lock", "s3://bucket"], 2);
-    line(
-        &told,
+fn store_that_ignores_conditions_is_an_error() {
+    let report = doctor(&shell_at(unconditional_store()), &["--lock", "s3://bucket"], 2);
+    expect_line(
+        &report,
         "error    conditions ",
         "the store ignores If-None-Match and If-Match: every candidate would lead",
     );
-    line(&told, "warning  clock ", "ahead of the server's");
+    expect_line(&report, "warning  clock ", "ahead of the server's");
 }

@@ -5,7 +5,7 @@ use incumbent_test_support::checkout;
 use crate::shell::Shell;
 
 #[test]
-fn every_shell_gets_its_completions() {
+fn every_shell_has_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = Shell::bare().out(&["completions", shell]);
         assert!(script.contains("incumbent") && script.contains("evict"), "{shell}");
@@ -37,7 +37,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn the_reference_is_up_to_date() {
+fn reference_is_up_to_date() {
     let written = checkout().join("docs/cli.md");
     let written = std::fs::read_to_string(written).expect("docs/cli.md");
     assert!(written == Shell::bare().out(&["reference"]), "run `make cli-doc`");

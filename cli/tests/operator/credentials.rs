@@ -1,4 +1,4 @@
-//! Keys, credentials and certificates, against servers that want them.
+//! NKeys, credentials files and certificates, against servers that require them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,12 +11,12 @@ use crate::shell::Shell;
 const LIST: [&str; 3] = ["kv", "ls", "--names"];
 
 fn list(shell: &Shell, args: &[&str]) -> (String, Option<i32>) {
-    let told = shell.run(&[&LIST, args].concat());
-    (told.out + &told.error, told.code)
+    let output = shell.run(&[&LIST, args].concat());
+    (output.stdout + &output.stderr, output.code)
 }
 
 #[tokio::test]
-async fn an_nkey_opens_the_door_that_it_fits() {
+async fn nkey_authenticates_its_user_only() {
     let (ours, other) = (KeyPair::new_user(), KeyPair::new_user());
     let users = format!("authorization: {{ users: [{{ nkey: {} }}] }}", ours.public_key());
     let server = Server::builder().config(users).start().await;
@@ -30,7 +30,7 @@ async fn an_nkey_opens_the_door_that_it_fits() {
     assert_eq!(list(&shell.with("NATS_NKEY", "ours.nk"), &[]).1, Some(0));
 }
 
-/// A claim in the form that nats-server reads.
+/// A signed claim in the format of nats-server.
 fn signed(issuer: &KeyPair, subject: &KeyPair, nats: Value) -> String {
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let claim = json!({
@@ -43,7 +43,7 @@ fn signed(issuer: &KeyPair, subject: &KeyPair, nats: Value) -> String {
 }
 
 #[tokio::test]
-async fn credentials_are_read_from_a_file_and_from_a_context() {
+async fn credentials_are_read_from_file_and_context() {
     let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
     let (account, user) = (KeyPair::new_account(), KeyPair::new_user());
     let limits = |streams: i32| {
@@ -74,7 +74,7 @@ async fn credentials_are_read_from_a_file_and_from_a_context() {
     );
     shell.write("user.creds", &file);
     assert_eq!(list(&shell, &["--creds", "user.creds"]), (String::new(), Some(0)));
-    assert_eq!(list(&shell, &[]).1, Some(5), "not without");
+    assert_eq!(list(&shell, &[]).1, Some(5), "denied without credentials");
     let context = json!({"user_jwt": of_user, "user_seed": seed}).to_string();
     shell.write(".config/nats/context/c.json", &context);
     assert_eq!(list(&shell, &["--context", "c"]), (String::new(), Some(0)));
@@ -84,7 +84,7 @@ async fn credentials_are_read_from_a_file_and_from_a_context() {
 }
 
 #[tokio::test]
-async fn certificates_are_checked_both_ways() {
+async fn certificates_of_both_sides_are_verified() {
     let shell = Shell::bare();
     let authority = Authority::new();
     shell.write("ca.pem", authority.certificate());
@@ -106,9 +106,13 @@ async fn certificates_are_checked_both_ways() {
     assert_eq!(list(&shell, &[&ca, &ours]), (String::new(), Some(0)));
     let (line, code) = list(&shell, &[&ours]);
     assert!(line.contains("cannot reach a NATS server") && line.contains("certificate"), "{line}");
-    assert_eq!((line.lines().count(), code), (1, Some(4)), "of an authority that we do not know");
+    assert_eq!(
+        (line.lines().count(), code),
+        (1, Some(4)),
+        "the authority of the server is unknown"
+    );
     let (line, code) = list(&shell, &[&ca]);
-    assert_eq!((line.lines().count(), code), (1, Some(4)), "{line}: without one of ours");
+    assert_eq!((line.lines().count(), code), (1, Some(4)), "{line}: no client certificate");
     let shell = shell.with("NATS_CA", "ca.pem").with("NATS_CERT", "client.pem");
     assert_eq!(list(&shell.with("NATS_KEY", "client.key"), &[]).1, Some(0));
 }

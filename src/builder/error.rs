@@ -1,0 +1,55 @@
+//! Why an election cannot be started.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::lock::AdvertisementError;
+use crate::protocol::TimingError;
+
+/// Why an election cannot start.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The lock cannot hold an election of this name.
+    #[error("{name:?} cannot be the name of an election: {rule}")]
+    Name {
+        /// As given.
+        name: String,
+        /// What a name must be.
+        rule: String,
+    },
+    /// The lock cannot hold this identity.
+    #[error("{identity:?} cannot be an identity: {problem}")]
+    Identity {
+        /// As given, cut short.
+        identity: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// What no lock can publish.
+    #[error("this cannot be advertised: {0}")]
+    Advertisement(#[from] AdvertisementError),
+    /// Durations that do not go together.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    /// A duration that keeps an election without a leader for too long.
+    #[error("a {what} of {duration:?} is longer than the greatest, 3600s")]
+    TooLong {
+        /// Which one.
+        what: &'static str,
+        /// As given.
+        duration: Duration,
+    },
+    /// None of the election's locks is required: then nothing would keep two leaders apart.
+    #[error("all locks are best effort: require one")]
+    NothingRequired,
+    /// `start` was called outside of a tokio runtime.
+    #[error("an election must be started within a tokio runtime")]
+    NoRuntime,
+    /// The operating system gave no random number.
+    #[error(
+        "the operating system returned no random number, which distinguishes this candidate from others"
+    )]
+    NoRandomness,
+}

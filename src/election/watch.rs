@@ -1,0 +1,101 @@
+//! The status of an election, level-triggered: a slow reader gets the newest one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::shared::{self, Shared};
+use crate::lock::Token;
+use crate::protocol::{Leader, LockFailure, State};
+
+/// A snapshot of an election, as one candidate or observer sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The state of this candidate.
+    pub state: State,
+    /// The leader, as last seen; `None` while there is none, or nothing is known.
+    pub leader: Option<Leader>,
+    /// The fencing token of the current term, if this candidate leads.
+    pub token: Option<Token>,
+    /// What keeps requests to the lock from succeeding, while something does.
+    pub lock_failure: Option<LockFailure>,
+}
+
+impl Status {
+    /// Whether anything differs but when the leader last renewed.
+    fn differs_from(&self, other: &Self) -> bool {
+        let leader = |status: &Self| {
+            let Leader { identity, token, since_unix_ms, advertisement, lease, is_me, .. } =
+                status.leader.clone()?;
+            Some((identity, token, since_unix_ms, advertisement, lease, is_me))
+        };
+        (self.state, self.token, &self.lock_failure, leader(self))
+            != (other.state, other.token, &other.lock_failure, leader(other))
+    }
+}
+
+/// The status of an election, each time it changes: see [`Election::watch`](crate::Election::watch).
+///
+/// A reader that is slow gets the newest status, and never an old one; the
+/// [`changes`](crate::Election::changes) are for readers that need each transition.
+pub struct StatusWatch {
+    shared: Arc<Shared>,
+    updates: watch::Receiver<shared::Status>,
+    last: Option<Status>,
+}
+
+impl StatusWatch {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { updates: shared.status.subscribe(), shared, last: None }
+    }
+
+    /// Returns the status now.
+    pub fn current(&self) -> Status {
+        snapshot(&self.shared, &self.updates.borrow())
+    }
+
+    /// Returns the status at once in the first call, and in later ones when it differs from the last one returned;
+    /// `None` once the candidate has stopped.
+    ///
+    /// The end of a term is reported when the candidate processes it: work that must not outlive the term compares the
+    /// clock ([`Election::is_leader`](crate::Election::is_leader)) or holds a [`Leadership`](crate::Leadership).
+    ///
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Option<Status> {
+        loop {
+            let (status, finished) = {
+                let update = self.updates.borrow_and_update();
+                (snapshot(&self.shared, &update), update.finished)
+            };
+            if finished {
+                return None;
+            }
+            if self.last.as_ref().is_none_or(|last| status.differs_from(last)) {
+                self.last = Some(status.clone());
+                return Some(status);
+            }
+            self.updates.changed().await.ok()?;
+        }
+    }
+}
+
+fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
+    let leads = shared.leads();
+    Status {
+        state: match status.state {
+            State::Leader if !leads => State::Candidate,
+            state => state,
+        },
+        leader: status.leader.clone(),
+        token: status.term.as_ref().map(|term| term.token).filter(|_| leads),
+        lock_failure: status.lock_failure.clone(),
+    }
+}
+
+impl fmt::Debug for StatusWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatusWatch").field("current", &self.current()).finish_non_exhaustive()
+    }
+}
