@@ -4,6 +4,7 @@
 //! driver performs them; their outcome is the next event. It decides nothing.
 
 pub(crate) mod callbacks;
+mod finish;
 pub(crate) mod machine;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::driver::callbacks::Callbacks;
+use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
 use crate::driver::requests::{LockRequests, next_response};
 use crate::driver::term_end::TermEnd;
@@ -34,9 +36,6 @@ use crate::protocol::{Action, Cause, Event, Leader, LockFailure, Response, State
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
 use crate::util::text::escape_line;
-
-/// Why a term ended that its candidate did not end.
-const GONE: &str = "the task of the candidate is gone: it panicked, or its runtime was shut down";
 
 /// The most bytes of another candidate's identity in a log line.
 const MAX_IDENTITY_SHOWN: usize = 128;
@@ -83,34 +82,6 @@ struct Driver {
     vacant_since: Option<Instant>,
     /// Last, as fields are dropped in order: the others still report to it.
     finish: Finish,
-}
-
-/// Announces the end of the candidate, however its task ends.
-struct Finish {
-    shared: Arc<Shared>,
-    telemetry: Telemetry,
-}
-
-impl Drop for Finish {
-    fn drop(&mut self) {
-        let shared = &self.shared;
-        // Before those who wait for a term are released.
-        let term = shared.status.borrow().term.clone();
-        if let Some(term) = term {
-            let cause = Cause::Expired { last_error: Some(GONE.into()) };
-            let loss = term.announce_end(cause, term.deadline());
-            self.telemetry.lost(&loss.cause);
-            shared.publish(Change::Lost { token: loss.token, cause: loss.cause });
-        }
-        shared.leads_until.set(None);
-        shared.update(|status| {
-            status.finished = true;
-            status.term = None;
-            status.leader = None;
-            status.state = State::Unknown;
-        });
-        shared.close();
-    }
 }
 
 /// Ends the user's callbacks with the candidate, however its task ends.

@@ -71,6 +71,9 @@ pub use crate::backends::health::Severity;
 pub use cluster::{Cluster, ClusterError};
 pub use health::Finding;
 pub use inspect::{ElectionEvent, ElectionStatus, ElectionWatch, Holder, HolderStatus};
+/// The client library that [`Cluster`] takes its types from.
+#[doc(no_inline)]
+pub use kube;
 pub use life::{
     LeaderForLife, LifeError, LifeErrorKind, LifeLeadership, LifeLock, LifeLocks, LifeOwner,
     LifeResource, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,

@@ -344,13 +344,11 @@ impl Shared {
         answer
     }
 
-    /// Delivers waiting hints in order, unless another thread is delivering, which then delivers
-    /// these too.
+    /// Delivers waiting hints in order, unless another thread is delivering and takes these too.
     fn deliver(&self) {
         let Some(turn) = self.state().hints.take_turn() else { return };
         loop {
-            // A separate statement: a sink may use this lock, so the state must be unlocked while
-            // the sink runs.
+            // A statement of its own unlocks the state: the sink may use this lock.
             let next = self.state().hints.next(&turn);
             match next {
                 Some((listener, hint)) => listener.send(hint),
@@ -359,8 +357,7 @@ impl Shared {
         }
     }
 
-    /// Ensures that a task expires entries, if there is a runtime: starts it again if its runtime
-    /// has ended.
+    /// Starts the task that expires entries, unless it runs, where there is a runtime.
     fn ensure_expiry_task(self: &Arc<Self>) {
         let mut state = self.state();
         if state.expiry.as_ref().is_some_and(|task| !task.is_finished()) {

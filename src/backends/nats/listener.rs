@@ -14,9 +14,9 @@ use tracing::{debug, warn};
 use super::codec;
 use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
-use super::state::BucketState;
+use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
-use crate::backends::hint_hub::Interest;
+use crate::backends::hint_hub::{HintHub, Interest, Listen};
 use crate::lock::{Coverage, Hint, LockError, LockErrorKind, Record, StepDownNotice};
 
 /// The timeout of sending a step-down notice.
@@ -95,8 +95,20 @@ fn subject(under: &str, wanted: &Interest) -> String {
     }
 }
 
+impl Listen for BucketState {
+    type Note = HintNote;
+
+    fn hub(&self) -> &HintHub<HintNote> {
+        &self.hub
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        listen(self)
+    }
+}
+
 /// Receives the hints of a bucket until the future is dropped.
-pub(super) async fn listen(bucket: Arc<BucketState>) {
+async fn listen(bucket: Arc<BucketState>) {
     let bucket = &bucket;
     let mut listener = Listener {
         events: bucket.api.connection.events(),

@@ -16,9 +16,9 @@ use super::connection::RequestFailure;
 use super::error::BucketError;
 use super::listener;
 use super::message::{self, StoredMessage};
-use super::state::{BucketState, HintNote};
+use super::state::BucketState;
 use super::stream::StreamFacts;
-use crate::backends::hint_hub::{self, HintHub, Listen};
+use crate::backends::hint_hub;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release, Revision,
     StepDownNotice, Subscription, Write,
@@ -354,18 +354,6 @@ impl Lock for NatsLock {
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         hint_hub::subscribe(self.state(), name, sink)
-    }
-}
-
-impl Listen for BucketState {
-    type Note = HintNote;
-
-    fn hub(&self) -> &HintHub<HintNote> {
-        &self.hub
-    }
-
-    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
-        listener::listen(self)
     }
 }
 

@@ -74,6 +74,9 @@ mod stream;
 mod time;
 
 pub use crate::backends::health::Severity;
+/// The client library that [`connect`] and [`Connection`] take their types from.
+#[doc(no_inline)]
+pub use async_nats;
 pub use bucket::Bucket;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
 pub use connection::{Connection, PermissionWatch, connect};
