@@ -28,9 +28,9 @@ pub const OF_GUARDS: &[Mutation] = &[
         noticed_by: &[Elections],
     },
     Mutation {
-        name: "the end of a campaign's task leaves its term",
+        name: "the end of a candidate's task leaves its term",
         edits: &[edit(
-            "src/driver/mod.rs",
+            "src/driver/finish.rs",
             "if let Some(term) = term {\n            let cause",
             "if let Some(term) = term.filter(|_| false) {\n            let cause",
         )],
