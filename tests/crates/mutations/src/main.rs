@@ -5,6 +5,7 @@
 mod instrument;
 mod list;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -199,16 +200,35 @@ fn copy(sources: &Path, tree: &Path) -> Result<(), String> {
     if !listed.status.success() {
         return Err(String::from_utf8_lossy(&listed.stderr).into_owned());
     }
-    for file in String::from_utf8_lossy(&listed.stdout).split('\0') {
-        if !file.is_empty() && sources.join(file).exists() {
-            restore(sources, tree, file)?;
-        }
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let files = listed.split('\0').filter(|file| !file.is_empty() && sources.join(file).exists());
+    let mut wanted = HashSet::new();
+    for file in files {
+        restore(sources, tree, file)?;
+        wanted.insert(tree.join(file));
     }
+    remove_others(tree, &wanted)?;
     // One from an earlier run may lead into a checkout that is gone.
     let tools = tree.join(".tools");
     let _ = fs::remove_file(&tools);
     if sources.join(".tools").exists() {
         std::os::unix::fs::symlink(sources.join(".tools"), &tools).map_err(at(&tools))?;
+    }
+    Ok(())
+}
+
+/// Removes the files of an earlier run that the sources do not have any more, but not what was built.
+fn remove_others(folder: &Path, wanted: &HashSet<PathBuf>) -> Result<(), String> {
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let entry = entry.map_err(at(folder))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(at(&path))?;
+        if kind.is_dir() && !["target", ".git"].iter().any(|kept| entry.file_name() == *kept) {
+            remove_others(&path, wanted)?;
+            let _ = fs::remove_dir(&path); // fails if it is not empty
+        } else if kind.is_file() && !wanted.contains(&path) {
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
     }
     Ok(())
 }
@@ -267,6 +287,21 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn a_file_that_the_sources_do_not_have_any_more_is_removed() {
+        let tree = std::env::temp_dir().join(format!("mutations-{}", std::process::id()));
+        let files = ["src/kept.rs", "src/old/gone.rs", "target/built"].map(|file| tree.join(file));
+        for file in &files {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        remove_others(&tree, &HashSet::from([files[0].clone()])).unwrap();
+        let left = files.each_ref().map(|file| file.exists());
+        let folder = tree.join("src/old").exists();
+        fs::remove_dir_all(&tree).unwrap();
+        assert_eq!((left, folder), ([true, false, true], false));
     }
 
     #[test]
