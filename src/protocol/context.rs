@@ -11,7 +11,6 @@ use super::evidence::Evidence;
 use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
-use super::retries::Retries;
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
@@ -20,6 +19,7 @@ use crate::lock::{
 };
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
+use crate::util::retry::ProtocolRetries;
 
 /// What all phases share.
 pub(super) struct Context {
@@ -60,8 +60,8 @@ impl Context {
     }
 
     /// A fresh schedule for trying again what may pass.
-    pub fn retries(&mut self) -> Retries {
-        Retries::new(self.random.u64(..))
+    pub fn retries(&mut self) -> ProtocolRetries {
+        ProtocolRetries::new(self.random.u64(..))
     }
 
     /// In milliseconds since the Unix epoch: for people.

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::retries::Retries;
 use crate::lock::{Nonce, Revision, Token};
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
+use crate::util::retry::ProtocolRetries;
 
 /// What takes down a campaign's key.
 ///
@@ -74,7 +74,7 @@ impl FingerprintWriter<'_> {
         self.to.revision(*revision);
     }
 
-    pub fn retries(&mut self, retries: &Retries) {
-        self.to.word(Self::nanos(retries.clone().next().unwrap_or_default()));
+    pub fn retries(&mut self, retries: &ProtocolRetries) {
+        self.to.word(Self::nanos(retries.clone().delay()));
     }
 }

@@ -8,12 +8,12 @@ use super::cool_down::{Until, WaitReason};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::retries::Retries;
 use super::transition::{EndedTerm, Next, StoredCreate};
 use super::types::{Action, Cause, Leader, LockFailure};
 use super::vacancy::{KnownStepDown, Predecessor};
 use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
+use crate::util::retry::ProtocolRetries;
 
 #[derive(Debug, Clone)]
 pub(super) struct Holding {
@@ -30,7 +30,7 @@ pub(super) struct Holding {
     /// Whether [`Action::Begin`] has been returned.
     began: bool,
     renew_at: Instant,
-    retries: Option<Retries>,
+    retries: Option<ProtocolRetries>,
     last_failure: Option<LockFailure>,
     /// Read the entry.
     check: bool,
@@ -189,8 +189,8 @@ impl Holding {
                 self.check = true;
                 self.check_from = now;
                 // A cluster also refuses for another write that is still in flight: not again without a delay.
-                let delay = self.retries.get_or_insert(fresh).next();
-                self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+                let delay = self.retries.get_or_insert(fresh).delay();
+                self.renew_at = now + delay;
             }
             // It cannot be read. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
@@ -202,8 +202,8 @@ impl Holding {
                     cx.requests.settle(number);
                 }
                 self.last_failure = Some(failure);
-                let delay = self.retries.get_or_insert(fresh).next();
-                self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));
+                let delay = self.retries.get_or_insert(fresh).delay();
+                self.renew_at = now + delay;
             }
         }
         Next::Stay
@@ -237,8 +237,8 @@ impl Holding {
             Err(failure) => {
                 self.last_failure = Some(failure);
                 self.check = true;
-                let delay = self.retries.get_or_insert(fresh).next();
-                self.check_from = now + delay.unwrap_or(Duration::from_secs(1));
+                let delay = self.retries.get_or_insert(fresh).delay();
+                self.check_from = now + delay;
             }
             Ok(Reading::Empty { proof }) => {
                 cx.record_vacancy(now, None, None, proof);

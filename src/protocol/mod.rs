@@ -60,7 +60,6 @@ mod holding;
 mod lock_health;
 mod multi;
 mod requests;
-mod retries;
 mod stampede;
 mod standby;
 mod stepping_down;

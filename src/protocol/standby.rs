@@ -7,12 +7,12 @@ use super::context::{Context, Source};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::retries::Retries;
 use super::stampede;
 use super::transition::{Next, StoredCreate};
 use super::types::LockFailure;
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
+use crate::util::retry::ProtocolRetries;
 
 /// Over how long standbys that receive hints, but do not see each other's creates, spread their reads.
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
@@ -45,7 +45,7 @@ pub(super) struct Standby {
     not_before: Instant,
     /// Polls that found the same holder.
     polls: u32,
-    retries: Option<Retries>,
+    retries: Option<ProtocolRetries>,
     /// A create in doubt has been looked up at once, since another holder was last seen.
     settled: bool,
     /// Hints began while a read was in flight: what it saw may be old.
@@ -231,7 +231,7 @@ impl Standby {
 
     fn try_again_later(&mut self, cx: &mut Context, now: Instant, plan: Option<Plan>) {
         let fresh = cx.retries();
-        let delay = self.retries.get_or_insert(fresh).next().unwrap_or(Duration::from_secs(1));
+        let delay = self.retries.get_or_insert(fresh).delay();
         self.at = (now + delay).max(self.not_before);
         if let Some(plan) = plan {
             self.plan = plan;

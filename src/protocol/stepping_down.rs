@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::context::{Context, Source};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
-use super::retries::Retries;
 use super::transition::{EndedTerm, Next};
 use super::types::{Action, Cause, Response};
 use super::vacancy::KnownStepDown;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
+use crate::util::retry::ProtocolRetries;
 
 #[derive(Debug, Clone)]
 pub(super) struct SteppingDown {
@@ -30,7 +30,7 @@ pub(super) struct SteppingDown {
     at: Instant,
     /// When to stop trying: the entry then expires by itself.
     tries_end: Instant,
-    retries: Option<Retries>,
+    retries: Option<ProtocolRetries>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,14 +160,14 @@ impl SteppingDown {
                 self.step = if reads { Step::Verify } else { Step::Done };
                 // At once, but only once: what refuses us may go on refusing.
                 let delay = match self.retries.replace(fresh) {
-                    None => Some(Duration::ZERO),
+                    None => Duration::ZERO,
                     Some(mut retries) => {
-                        let delay = retries.next();
+                        let delay = retries.delay();
                         self.retries = Some(retries);
                         delay
                     }
                 };
-                self.at = now + delay.unwrap_or(Duration::from_secs(1));
+                self.at = now + delay;
                 self.at > self.tries_end
             }
             Response::Read(Ok(Reading::Found(record))) => {
@@ -189,8 +189,8 @@ impl SteppingDown {
                 return;
             }
             Response::Released(Err(_)) | Response::Read(Err(_)) | Response::Written(_) => {
-                let delay = self.retries.get_or_insert(fresh).next();
-                self.at = now + delay.unwrap_or(Duration::from_secs(1));
+                let delay = self.retries.get_or_insert(fresh).delay();
+                self.at = now + delay;
                 self.at > self.tries_end
             }
         };

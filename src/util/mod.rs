@@ -5,6 +5,5 @@ pub(crate) mod changes;
 pub(crate) mod nested;
 #[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres"))]
 pub(crate) mod per_key;
-#[cfg(any(feature = "kubernetes", feature = "postgres"))]
 pub(crate) mod retry;
 pub(crate) mod text;

@@ -1,28 +1,71 @@
-//! Pauses between attempts at requests that a server did not answer.
+//! The schedule of attempts at what may succeed later.
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBuilder};
 
-/// From 50 ms, doubling up to [`LONGEST`](Self::LONGEST), with jitter; they never end.
-#[derive(Debug)]
-pub(crate) struct Pauses(ExponentialBackoff);
+/// Delays without an end: from 50 ms, doubling, at most `MAX_MS` milliseconds, each with a jitter of
+/// up to as much again.
+///
+/// Unlike an iterator of `backon` it can be cloned, which a model checker does with the protocol.
+#[derive(Debug, Clone)]
+pub(crate) struct RetrySchedule<const MAX_MS: u64> {
+    /// The number of doublings so far.
+    pub doubled: u8,
+    random: fastrand::Rng,
+}
 
-impl Pauses {
-    pub(crate) const LONGEST: Duration = Duration::from_secs(5);
-    const SHORTEST: Duration = Duration::from_millis(50);
+/// The delays between requests of the protocol that failed.
+pub(crate) type ProtocolRetries = RetrySchedule<1_000>;
 
-    pub(crate) fn new() -> Self {
-        let pauses = ExponentialBuilder::new()
-            .with_min_delay(Self::SHORTEST)
-            .with_max_delay(Self::LONGEST)
-            .with_jitter()
-            .without_max_times();
-        Self(pauses.build())
+/// The delays between requests of a backend that failed.
+#[cfg(any(feature = "kubernetes", feature = "postgres"))]
+pub(crate) type BackendRetries = RetrySchedule<5_000>;
+
+impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
+    const MIN_MS: u64 = 50;
+    pub const MAX: Duration = Duration::from_millis(MAX_MS);
+    /// The number of doublings after which the maximum is reached.
+    const MAX_DOUBLINGS: u8 = MAX_MS.div_ceil(Self::MIN_MS).next_power_of_two().ilog2() as u8;
+
+    pub fn new(seed: u64) -> Self {
+        Self { doubled: 0, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// The next pause.
-    pub(crate) fn next(&mut self) -> Duration {
-        self.0.next().unwrap_or(Self::LONGEST)
+    /// A schedule with a seed of its own.
+    #[cfg(any(feature = "kubernetes", feature = "postgres"))]
+    pub fn unseeded() -> Self {
+        Self::new(fastrand::u64(..))
+    }
+
+    /// Returns the next delay.
+    pub fn delay(&mut self) -> Duration {
+        let mut delays = ExponentialBuilder::new()
+            .with_min_delay(Duration::from_millis(Self::MIN_MS))
+            .with_max_delay(Self::MAX)
+            .without_max_times()
+            .with_jitter()
+            .with_jitter_seed(self.random.u64(..))
+            .build();
+        let delay = delays.nth(usize::from(self.doubled));
+        self.doubled = (self.doubled + 1).min(Self::MAX_DOUBLINGS);
+        delay.unwrap_or(Self::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_from_50_ms_to_the_maximum() {
+        let mut schedule = RetrySchedule::<1_000>::new(7);
+        for least in [50, 100, 200, 400, 800, 1000, 1000, 1000] {
+            let (delay, least) = (schedule.delay(), Duration::from_millis(least));
+            assert!((least..=least * 2).contains(&delay), "{delay:?}");
+        }
+        let mut longer = RetrySchedule::<5_000>::new(7);
+        let last = (0..10_000).map(|_| longer.delay()).last();
+        assert!(last.is_some_and(|last| last >= Duration::from_secs(5)), "{last:?}");
     }
 }

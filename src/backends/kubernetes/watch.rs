@@ -16,7 +16,7 @@ use super::record::resource_version;
 use super::state::ResourceLockState;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
-use crate::util::retry::Pauses;
+use crate::util::retry::BackendRetries;
 
 /// How long the server may take to begin a watch.
 pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ enum Over {
 impl Watcher {
     /// Watches until dropped, with the last subscription.
     async fn run(mut self) {
-        let mut pauses = Pauses::new();
+        let mut pauses = BackendRetries::unseeded();
         loop {
             let begins_by = Instant::now() + BEGINS_WITHIN;
             let watch = self.lock.objects.watch(&self.name, self.from.as_deref(), begins_by);
@@ -89,10 +89,10 @@ impl Watcher {
                     }
                     let began = Instant::now();
                     let over = self.listen(events, fresh).await;
-                    if began.elapsed() > Pauses::LONGEST {
-                        pauses = Pauses::new();
+                    if began.elapsed() > BackendRetries::MAX {
+                        pauses = BackendRetries::unseeded();
                     } else if let Over::InTime = over {
-                        sleep(pauses.next()).await;
+                        sleep(pauses.delay()).await;
                     }
                     over
                 }
@@ -104,7 +104,7 @@ impl Watcher {
             if let Over::Failed = over {
                 self.from = None;
                 self.election.hub.announce(Coverage::None);
-                sleep(pauses.next()).await;
+                sleep(pauses.delay()).await;
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::backends::kubernetes::events::Recorder;
 use crate::backends::kubernetes::record::{self, resource_version};
 use crate::backends::kubernetes::resource::check_object_name;
 use crate::lock::{LockError, LockErrorKind, Token};
-use crate::util::retry::Pauses;
+use crate::util::retry::BackendRetries;
 use crate::util::text::error_chain;
 
 /// How long a denial is retried: a server that has just started denies requests that it will allow.
@@ -80,7 +80,7 @@ enum OwnerState {
 impl LifeCandidate {
     pub(super) async fn campaign(mut self) -> Result<LifeLeadership, LifeError> {
         let mut watches = Watches::new(self.poll);
-        let (mut pauses, mut at_once) = (Pauses::new(), MAX_STEPS);
+        let (mut pauses, mut at_once) = (BackendRetries::unseeded(), MAX_STEPS);
         let mut denied_since = None;
         let mut failing = false;
         loop {
@@ -92,7 +92,7 @@ impl LifeCandidate {
                 Ok(CheckOutcome::Ours(lock)) => return self.leads(&lock),
                 Ok(CheckOutcome::Again) => match at_once.checked_sub(1) {
                     Some(left) => at_once = left,
-                    None => sleep(pauses.next()).await,
+                    None => sleep(pauses.delay()).await,
                 },
                 Ok(CheckOutcome::Wait { targets, within }) => {
                     self.free_since = None;
@@ -101,7 +101,7 @@ impl LifeCandidate {
                         Role::Pod => &self.pods,
                         Role::Node => &self.nodes,
                     };
-                    (pauses, at_once) = (Pauses::new(), MAX_STEPS);
+                    (pauses, at_once) = (BackendRetries::unseeded(), MAX_STEPS);
                     if watches.follow(targets, objects).await {
                         let within = within.min(watches.poll_timeout());
                         let _ = timeout(within, watches.changed()).await; // check also without an event
@@ -121,7 +121,7 @@ impl LifeCandidate {
                     if !std::mem::replace(&mut failing, true) {
                         warn!(election = %self.name, %error, "checks of the lock fail");
                     }
-                    sleep(pauses.next()).await;
+                    sleep(pauses.delay()).await;
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::watches::{Role, Target, Watches};
 use crate::backends::kubernetes::api::{Objects, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::events::Recorder;
 use crate::lock::{LockError, LockErrorKind, Token};
-use crate::util::retry::Pauses;
+use crate::util::retry::BackendRetries;
 
 /// Leadership for the rest of this pod's life.
 ///
@@ -69,14 +69,14 @@ impl LifeLeadership {
     /// cannot be reached, the method waits, so a pending call proves nothing. Cancel safe.
     pub async fn lost(&self) {
         let mut watches = Watches::new(self.poll);
-        let mut pauses = Pauses::new();
+        let mut pauses = BackendRetries::unseeded();
         loop {
             let read = self.locks.get(&self.name, Instant::now() + REQUEST_TIMEOUT).await;
             let lock = match read {
                 Ok(lock) => lock,
                 Err(failure) => {
                     debug!(object = %self.name, ?failure, "cannot read the lock");
-                    sleep(pauses.next()).await;
+                    sleep(pauses.delay()).await;
                     continue;
                 }
             };
@@ -86,7 +86,7 @@ impl LifeLeadership {
                 }
                 return;
             };
-            pauses = Pauses::new();
+            pauses = BackendRetries::unseeded();
             let target = Target::new(Role::Lock, &self.name, pod::version(&lock));
             if !watches.follow(vec![target], |_| &self.locks).await {
                 continue;
@@ -114,7 +114,7 @@ impl LifeLeadership {
     /// method may be called again. Otherwise the pod keeps the lock, and the next
     /// [`leader_for_life`](super::leader_for_life) awaited in the pod resumes leading.
     pub async fn release(&self) -> Result<(), LifeError> {
-        let mut pauses = Pauses::new();
+        let mut pauses = BackendRetries::unseeded();
         loop {
             match self.delete().await {
                 Ok(deleted) => {
@@ -128,7 +128,7 @@ impl LifeLeadership {
                     _ => debug!(object = %self.name, %error, "not released yet"),
                 },
             }
-            sleep(pauses.next()).await;
+            sleep(pauses.delay()).await;
         }
     }
 

@@ -13,7 +13,7 @@ use super::pod;
 use crate::backends::kubernetes::answers::Events;
 use crate::backends::kubernetes::api::Objects;
 use crate::backends::kubernetes::watch::BEGINS_WITHIN;
-use crate::util::retry::Pauses;
+use crate::util::retry::BackendRetries;
 
 /// The role of an object for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) struct Watches {
     /// The targets whose last watch failed: the server may have forgotten the changes after the
     /// seen version (410).
     failed: Vec<Target>,
-    pauses: Pauses,
+    pauses: BackendRetries,
     poll: Duration,
     poll_timeout: Duration,
 }
@@ -69,7 +69,7 @@ enum EventKind {
 impl Watches {
     /// `poll`: how long to wait without an event.
     pub(super) fn new(poll: Duration) -> Self {
-        let pauses = Pauses::new();
+        let pauses = BackendRetries::unseeded();
         Self { watches: Vec::new(), failed: Vec::new(), pauses, poll, poll_timeout: poll }
     }
 
@@ -115,7 +115,7 @@ impl Watches {
                         if fresh.is_none() {
                             self.failed.push(target);
                         }
-                        self.poll_timeout = self.poll_timeout.min(self.pauses.next());
+                        self.poll_timeout = self.poll_timeout.min(self.pauses.delay());
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl Watches {
             match watch.classify(event) {
                 EventKind::Nothing => {}
                 EventKind::Changed => {
-                    self.pauses = Pauses::new();
+                    self.pauses = BackendRetries::unseeded();
                     return;
                 }
                 EventKind::Gone => {
@@ -145,7 +145,7 @@ impl Watches {
                 EventKind::Broken => {
                     let watch = self.watches.swap_remove(at);
                     self.failed.push(watch.target);
-                    sleep(self.pauses.next()).await; // a starting server ends watches as soon as they begin
+                    sleep(self.pauses.delay()).await; // a starting server ends watches as soon as they begin
                     return;
                 }
             }

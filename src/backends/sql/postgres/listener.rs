@@ -14,7 +14,7 @@ use super::statements;
 use crate::backends::sql::row::{Row, span};
 use crate::lock::codec::parse_nonce;
 use crate::lock::{Content, Coverage, Hint, Record, Revision, StepDownNotice, Token};
-use crate::util::retry::Pauses;
+use crate::util::retry::BackendRetries;
 
 /// How long connecting and listening may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);
@@ -54,17 +54,17 @@ enum ListenError {
 
 /// Listens until dropped.
 pub(super) async fn run(lock: Arc<LockState>) {
-    let mut pauses = Pauses::new();
+    let mut pauses = BackendRetries::unseeded();
     loop {
         let pause = match timeout(BEGINS_WITHIN + HINT_DELAY, begin(&lock)).await {
             Ok(Ok(listener)) => {
                 lock.subscribers.announce(Coverage::Full); // every subscriber then reads
                 let began = Instant::now();
                 listen(&lock, listener).await;
-                if began.elapsed() > Pauses::LONGEST {
-                    pauses = Pauses::new();
+                if began.elapsed() > BackendRetries::MAX {
+                    pauses = BackendRetries::unseeded();
                 }
-                pauses.next()
+                pauses.delay()
             }
             Ok(Err(ListenError::NoNotifications)) => {
                 info!(at = lock.connections.place(), "notifications do not arrive: polling");
@@ -72,11 +72,11 @@ pub(super) async fn run(lock: Arc<LockState>) {
             }
             Ok(Err(ListenError::Unconnected(error))) => {
                 debug!(at = lock.connections.place(), %error, "not listening");
-                pauses.next()
+                pauses.delay()
             }
             Err(_) => {
                 debug!(at = lock.connections.place(), "listening timed out");
-                pauses.next()
+                pauses.delay()
             }
         };
         lock.subscribers.announce(Coverage::None);

@@ -283,8 +283,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a lost reply to a renewal is taken for a loss",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                self.last_failure = Some(failure);\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
-            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Superseded { by: None }, false);\n                }\n                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at",
+            "                self.last_failure = Some(failure);\n                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at",
+            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Superseded { by: None }, false);\n                }\n                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at",
         )],
         noticed_by: &[Scenarios, Elections],
     },
@@ -292,7 +292,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "requests that fail are repeated without a delay",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                let delay = self.retries.get_or_insert(fresh).next();\n                self.renew_at = now + delay.unwrap_or(Duration::from_secs(1));\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
+            "                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at = now + delay;\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
             "                self.renew_at = now;\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
         )],
         noticed_by: &[Simulation, Scenarios],
