@@ -35,9 +35,9 @@ enum End {
 /// The end of a first leader, as it was observed.
 #[derive(Debug, Clone, Copy)]
 struct Observation {
-    /// From the last record in which the first leader is the holder, to the end of its work.
+    /// From the last record in which the first leader is the holder, to the end of its work: at least.
     works_on: Duration,
-    /// The same, to the first record of its successor.
+    /// The same, to the first record of its successor: at most.
     replaced: Duration,
     /// Whether it emptied its record in between.
     released: bool,
@@ -85,20 +85,32 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
     Some(Observation { works_on: since(ended), replaced: since(successor), released })
 }
 
-/// When records were stored, as soon as they are seen: the last one in which the first leader leads, whether it was emptied then, and
-/// the first of its successor.
-async fn watch(env: Arc<TestEnv>) -> (u64, bool, u64) {
-    let (mut stored, mut released, mut last) = (0, false, None);
+/// When records were stored.
+#[derive(Debug, Default)]
+struct Stored {
+    /// The last record in which the first leader is the holder: stored no earlier than this, and no later.
+    since: u64,
+    by: u64,
+    /// Whether it was emptied then.
+    released: bool,
+    /// The first record of the successor was stored by then.
+    successor: u64,
+}
+
+async fn watch(env: Arc<TestEnv>) -> Stored {
+    let (mut stored, mut last, mut last_read) = (Stored::default(), None, now());
     loop {
+        let began = now();
         let record = env.record().await.expect("a record");
         let at = now();
         match record["holderIdentity"].as_str().unwrap_or_default() {
-            "go-1" => return (stored, released, at),
-            "" => released = true,
-            _ if last.as_ref() != Some(&record) => stored = at,
+            "go-1" => return Stored { successor: at, ..stored },
+            "" => stored.released = true,
+            // The read before this one did not show it, and may have been answered as soon as it began.
+            _ if last.as_ref() != Some(&record) => (stored.since, stored.by) = (last_read, at),
             _ => {}
         }
-        last = Some(record);
+        (last, last_read) = (Some(record), began);
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -127,7 +139,7 @@ async fn for_real(end: End) -> Observation {
             assert!(kill.args(["-TERM", &id]).status().await.unwrap().success());
         }
     }
-    let (stored, released, successor) = soon("a successor", watched).await.unwrap();
+    let stored = soon("a successor", watched).await.unwrap();
     let mut ended = works_until(&mut ticks, "go-1").await;
     let until = Instant::now() + SLACK;
     while let Ok(Some(tick)) = tokio::time::timeout_at(until, ticks.recv()).await {
@@ -135,8 +147,12 @@ async fn for_real(end: End) -> Observation {
             ended = ended.max(tick.at);
         }
     }
-    let since = |at: u64| Duration::from_nanos(at.saturating_sub(stored));
-    Observation { works_on: since(ended), replaced: since(successor), released }
+    let between = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
+    Observation {
+        works_on: between(stored.by, ended),
+        replaced: between(stored.since, stored.successor),
+        released: stored.released,
+    }
 }
 
 /// Waits until it works. Answers when another one was at work before, last.
@@ -161,8 +177,7 @@ async fn is_as_in_the_model(end: End) {
     let seen = for_real(end).await;
     println!("{end:?}: {seen:?}; in the model replaced after {soonest:?}, works until {latest:?}");
     assert!(model.iter().all(|observed| observed.released == seen.released), "{end:?}: {seen:?}");
-    // The record was read a little after it was stored.
-    assert!(seen.replaced + LOOK * 5 >= soonest, "{end:?}: {seen:?}, in the model {soonest:?}");
+    assert!(seen.replaced >= soonest, "{end:?}: {seen:?}, in the model {soonest:?}");
     assert!(seen.works_on <= latest + SLACK, "{end:?}: {seen:?}, in the model {latest:?}");
 }
 
