@@ -185,7 +185,7 @@ async fn the_least_rights_are_enough() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the tables of elections cannot be made at {place}: run deploy/postgres.sql as who may"
+            "the tables of elections cannot be created at {place}: run deploy/postgres.sql as a role that may create tables"
         )
     );
     let error = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap_err();

@@ -61,7 +61,7 @@ pub(super) async fn open(
             }
             Err(failed) => {
                 let what = format!(
-                    "the tables of elections cannot be created at {}: run deploy/postgres.sql as a role with the right to",
+                    "the tables of elections cannot be created at {}: run deploy/postgres.sql as a role that may create tables",
                     connections.place()
                 );
                 return Err(RequestError { message: what, ..failed }.into());
