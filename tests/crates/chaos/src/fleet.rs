@@ -109,7 +109,7 @@ impl Candidate {
         let flag = match orders.kind {
             Kind::Proven => None,
             Kind::Strict => Some("--strict".to_owned()),
-            Kind::Choria => Some("--choria-peers".to_owned()),
+            Kind::Choria => Some("--with-choria".to_owned()),
         };
         let arguments: Vec<_> = words.into_iter().chain(flag).collect();
         let output = orders.directory.join(format!("{}.err", self.name()));
