@@ -85,6 +85,8 @@ pub use backends::peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use backends::sql;
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
+#[cfg(all(feature = "sentinel", unix))]
+pub use driver::sentinel;
 pub use election::{
     Change, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped,
 };

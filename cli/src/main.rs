@@ -10,10 +10,14 @@ mod kv;
 mod lock_args;
 mod nats;
 mod output;
+#[cfg(target_os = "linux")]
+mod process;
 mod prompt;
 mod reference;
 #[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod sentinel;
 mod text;
 mod time_format;
 
@@ -49,6 +53,8 @@ enum Command {
     Run(run::Run),
     #[cfg(target_os = "linux")]
     Life(run::Life),
+    #[cfg(target_os = "linux")]
+    Sentinel(sentinel::Sentinel),
     Election(election::Election),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -86,6 +92,8 @@ async fn start() -> ExitCode {
         Command::Run(command) => command.run().await,
         #[cfg(target_os = "linux")]
         Command::Life(command) => command.run().await,
+        #[cfg(target_os = "linux")]
+        Command::Sentinel(command) => command.run().await,
     };
     match result {
         Ok(code) => code,

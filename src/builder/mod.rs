@@ -16,6 +16,8 @@ use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::machine::{Machine, shared_among};
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
+#[cfg(all(feature = "sentinel", unix))]
+use crate::driver::sentinel::Sentinel;
 use crate::election::change::Change;
 use crate::election::handle::{Election, Observer, changes_of};
 use crate::election::leadership::Leadership;
@@ -46,6 +48,8 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
         eligible: true,
+        #[cfg(all(feature = "sentinel", unix))]
+        sentinel: Sentinel::from_env(),
         #[cfg(feature = "_history")]
         history: None,
     }
@@ -75,6 +79,8 @@ pub struct ElectionBuilder {
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
     eligible: bool,
+    #[cfg(all(feature = "sentinel", unix))]
+    sentinel: Sentinel,
     #[cfg(feature = "_history")]
     history: Option<Sink>,
 }
@@ -213,6 +219,16 @@ impl ElectionBuilder {
         self
     }
 
+    /// Registers each term with this sentinel, which releases the entry if this process dies. Default: the sentinel
+    /// that wraps this program, by the variable `INCUMBENT_SENTINEL`; none without it.
+    ///
+    /// Setting one declares that the work of a leader dies with its process: see [`sentinel`](crate::sentinel).
+    #[cfg(all(feature = "sentinel", unix))]
+    pub fn sentinel(mut self, sentinel: Sentinel) -> Self {
+        self.sentinel = sentinel;
+        self
+    }
+
     /// Sends each line of this candidate's history to `sink`, without its line break, before any action of the line is
     /// performed.
     ///
@@ -307,7 +323,16 @@ impl ElectionBuilder {
         if let Some(callback) = self.callbacks.new_leader.clone() {
             runtime.spawn(report_leaders(Arc::clone(&shared), callback));
         }
-        driver::spawn(&runtime, Arc::clone(&shared), inbox, locks, machine, self.callbacks);
+        driver::spawn(
+            &runtime,
+            Arc::clone(&shared),
+            inbox,
+            locks,
+            machine,
+            self.callbacks,
+            #[cfg(all(feature = "sentinel", unix))]
+            self.sentinel,
+        );
         Ok((Election::new(shared), done))
     }
 }

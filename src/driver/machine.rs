@@ -138,6 +138,16 @@ impl Machine {
         }
     }
 
+    /// The term on each lock whose entry may be released once this process is dead.
+    #[cfg(all(feature = "sentinel", unix))]
+    pub fn releasable(&self) -> impl Iterator<Item = Option<crate::protocol::RegisteredTerm>> {
+        let (single, multi) = match &self.electors {
+            Electors::Single(elector) => (Some(elector), None),
+            Electors::Multi(multi) => (None, Some(multi.campaigns())),
+        };
+        single.into_iter().chain(multi.into_iter().flatten()).map(Elector::releasable)
+    }
+
     /// The tokens of a term on several locks, as they are now; `None` where there is one lock.
     pub fn tokens(&self) -> Option<Vec<Option<Token>>> {
         match &self.electors {

@@ -9,6 +9,8 @@ pub(crate) mod machine;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
 pub(crate) mod requests;
+#[cfg(all(feature = "sentinel", unix))]
+pub mod sentinel;
 pub(crate) mod term_end;
 
 use std::future::{Future, pending};
@@ -25,6 +27,8 @@ use crate::driver::callbacks::Callbacks;
 use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
 use crate::driver::requests::{LockRequests, next_response};
+#[cfg(all(feature = "sentinel", unix))]
+use crate::driver::sentinel::Registrations;
 use crate::driver::term_end::TermEnd;
 use crate::election::change::Change;
 use crate::election::inbox::Input;
@@ -48,6 +52,7 @@ pub(crate) fn spawn(
     locks: Vec<Arc<dyn Lock>>,
     campaign: Machine,
     callbacks: Callbacks,
+    #[cfg(all(feature = "sentinel", unix))] sentinel: sentinel::Sentinel,
 ) {
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
@@ -63,6 +68,8 @@ pub(crate) fn spawn(
         ending: None,
         campaigning: None,
         vacant_since: None,
+        #[cfg(all(feature = "sentinel", unix))]
+        registrations: Registrations::new(&shared.name, sentinel, runtime),
         finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
     };
     runtime.spawn(driver.run(inputs).instrument(span));
@@ -80,6 +87,8 @@ struct Driver {
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
+    #[cfg(all(feature = "sentinel", unix))]
+    registrations: Option<Registrations>,
     /// Last, as fields are dropped in order: the others still report to it.
     finish: Finish,
 }
@@ -203,6 +212,15 @@ impl Driver {
 
     /// Performs all actions. Returns whether the candidate has stopped.
     fn perform(&mut self) -> bool {
+        let finished = self.perform_actions();
+        #[cfg(all(feature = "sentinel", unix))]
+        if let Some(registrations) = &mut self.registrations {
+            registrations.update(self.campaign.releasable());
+        }
+        finished
+    }
+
+    fn perform_actions(&mut self) -> bool {
         let state = self.campaign.state();
         self.shared()
             .status

@@ -71,7 +71,8 @@ pub(crate) async fn next_response(
     .await
 }
 
-async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Response {
+/// Sends a request, and returns its response.
+pub(crate) async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Response {
     match request {
         Request::Read { timeout } => {
             Response::Read(within(timeout, lock.read(name, timeout)).await)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::backoff::BackoffPolicy;
 use super::context::{Context, Source};
 use super::cool_down::WaitReason;
+use super::crash_release::RegisteredTerm;
 #[cfg(feature = "_model")]
 use super::fingerprint::{FingerprintSink, FingerprintWriter};
 use super::holding::Holding;
@@ -129,6 +130,17 @@ impl Elector {
     /// What keeps requests from succeeding.
     pub fn lock_failure(&self) -> Option<&LockFailure> {
         self.cx.health.failure()
+    }
+
+    /// The term whose entry may be released once this process is dead: one that began, until its entry is released or
+    /// given up. A holder that still cools down has none: its entry keeps others out for an earlier leader.
+    pub fn releasable(&self) -> Option<RegisteredTerm> {
+        let token = match &self.phase {
+            Phase::Holding(holding) => holding.term().map(|(token, _)| token),
+            Phase::SteppingDown(stepping_down) => stepping_down.releasable(),
+            _ => None,
+        };
+        Some(RegisteredTerm { nonce: self.cx.settings.nonce, token: token? })
     }
 
     /// The settings it runs with.

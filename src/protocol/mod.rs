@@ -52,6 +52,7 @@ mod backoff;
 mod choria;
 mod context;
 mod cool_down;
+mod crash_release;
 mod elector;
 mod evidence;
 #[cfg(feature = "_model")]
@@ -78,6 +79,7 @@ pub use backoff::CrateBackoff;
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use cool_down::{CoolDown, WaitReason};
+pub use crash_release::{CRASHED, CrashOutcome, CrashRelease, CrashStep, RegisteredTerm};
 pub use elector::Elector;
 #[cfg(feature = "_model")]
 #[doc(hidden)]

@@ -20,6 +20,7 @@ pub(super) struct SteppingDown {
     /// The entry as last known: `None` before a read has shown whether there is one of ours at all.
     revision: Option<Revision>,
     token: Option<Token>,
+    began: bool,
     notify: bool,
     release: bool,
     /// Whether no work of the term is running any more.
@@ -54,6 +55,7 @@ impl SteppingDown {
             step: if began { Step::StopWork } else { Step::Notify },
             revision: Some(revision),
             token: Some(token),
+            began,
             notify: superseded,
             // A hint may be wrong: then the entry is still there, and must not keep others out.
             release: !(superseded && verified),
@@ -82,6 +84,7 @@ impl SteppingDown {
             step: if verify { Step::Verify } else { Step::Done },
             revision: None,
             token: None,
+            began: false,
             notify: false,
             release: true,
             work_stopped: true,
@@ -95,6 +98,12 @@ impl SteppingDown {
     /// When there is something to do while no request is in flight; `None` while the work stops.
     pub fn next_wake(&self) -> Option<Instant> {
         (self.step != Step::StopWork).then_some(self.at)
+    }
+
+    /// The token, while the entry of a term that began may have to be released. What follows a term that began has
+    /// no cool-down left.
+    pub fn releasable(&self) -> Option<Token> {
+        self.token.filter(|_| self.began && self.step != Step::Done)
     }
 
     /// The work has stopped, or would not.
@@ -229,6 +238,7 @@ impl SteppingDown {
             step,
             revision,
             token,
+            began: _, // decides nothing in here
             notify,
             release,
             work_stopped,

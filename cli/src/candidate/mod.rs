@@ -6,7 +6,7 @@ mod health;
 mod http;
 mod signals;
 mod status_line;
-mod systemd;
+pub mod systemd;
 
 use std::sync::Arc;
 use std::time::Duration;

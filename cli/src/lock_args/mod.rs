@@ -183,6 +183,26 @@ impl LockArgs {
     }
 }
 
+impl LockArgs {
+    /// The same for an election that others have created: nothing is created. `object`: as with
+    /// `--object`.
+    pub async fn open_existing(
+        &self,
+        name: &str,
+        object: Option<String>,
+        on_retry: impl FnMut(&CliError),
+    ) -> Result<Arc<dyn Lock>, CliError> {
+        let no_create = !self.is_per_election();
+        let args = LeaseArgs { lease: None, no_create, object, with_choria: false };
+        Ok(self.open(name, &args, on_retry).await?.lock)
+    }
+
+    /// Whether each election has a lock object of its own.
+    pub fn is_per_election(&self) -> bool {
+        matches!(LockKind::parse(&self.lock), Ok(LockKind::Kubernetes))
+    }
+}
+
 impl SelectedLock<'_> {
     async fn open(&self, name: &str, args: &LeaseArgs) -> Result<OpenedLock, CliError> {
         match self {

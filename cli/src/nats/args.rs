@@ -12,7 +12,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The server and the credentials. A flag overrides its variable, which overrides the context.
 #[derive(Clone, Default, Args)]
-#[command(next_help_heading = "ConnectionArgs")]
+#[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// The NATS servers, separated by commas [env: NATS_URL] [default: nats://127.0.0.1:4222].
     #[arg(short, long, global = true, value_name = "URL")]

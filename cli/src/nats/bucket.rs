@@ -17,7 +17,7 @@ pub struct BucketArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
     /// The key-value bucket of the elections [default: CHORIA_LEADER_ELECTION].
-    #[arg(long, global = true, help_heading = "ConnectionArgs")]
+    #[arg(long, global = true, help_heading = "Connection")]
     bucket: Option<String>,
 }
 

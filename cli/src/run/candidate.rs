@@ -10,7 +10,6 @@ use rustix::process::Signal;
 use super::args::{OnExit, Run};
 use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
-use super::guard::Cgroup;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, foreign, unguarded};
 use super::guard::{GuardRequest, StopTimes};
@@ -19,6 +18,7 @@ use super::timer::sleep_until;
 use super::watchdog::Watchdog;
 use crate::candidate::{RunningCandidate, describe};
 use crate::error::{CliError, Code};
+use crate::process::Cgroup;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);

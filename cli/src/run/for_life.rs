@@ -12,7 +12,6 @@ use incumbent::kubernetes::{
 use rustix::process::Signal;
 
 use super::args::{Program, parse_grace};
-use super::guard::Cgroup;
 use super::guard::GuardConfig;
 use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
@@ -22,6 +21,7 @@ use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
 use crate::nats::DEFAULT_TIMEOUT;
+use crate::process::Cgroup;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///

@@ -12,7 +12,6 @@ mod for_life;
 mod grace;
 mod guard;
 mod keep_running;
-mod lookup;
 mod prepare;
 mod signals;
 mod terminal;

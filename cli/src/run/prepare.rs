@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 
 use super::args::Program;
-use super::lookup;
 use super::signals::Signals;
 use crate::error::CliError;
+use crate::process::lookup;
 
 impl Program {
     /// Checks the command, and sets up signals and the adoption of orphans. Returns the exit code

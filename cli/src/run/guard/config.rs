@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::cgroup::Cgroup;
 use super::messages::StopTimes;
+use crate::process::Cgroup;
 
 /// This program, even if its file was replaced or removed since.
 pub const OURSELVES: &str = "/proc/self/exe";

@@ -8,14 +8,11 @@ use std::process::{Command, ExitCode};
 use incumbent::clock::{BootClock, Clock};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::cgroup::Cgroup;
 use super::messages::StopTimes;
+use crate::process::{Cgroup, NOT_EXECUTABLE, NOT_FOUND};
 
 /// The subcommand of this process.
 pub const SUBCOMMAND: &str = "run-exec";
-/// Exit codes of shells.
-pub const NOT_FOUND: u8 = 127;
-pub const NOT_EXECUTABLE: u8 = 126;
 
 /// Arguments: the guard's process id, the control group or `-`, the schedule or `-`, the command
 /// and its arguments.

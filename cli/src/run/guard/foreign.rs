@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 
-use super::cgroup::Cgroup;
 use super::messages::GuardEvent;
-use super::tree;
+use crate::process::{Cgroup, tree};
 
 const FIRST: Duration = Duration::from_millis(100);
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -15,13 +15,12 @@ use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 
-use super::cgroup::Cgroup;
 use super::channel;
 use super::config::{GuardConfig, OURSELVES, SUBCOMMAND};
 use super::messages::{GuardEvent, GuardRequest, StopTimes};
-use super::tree;
 use crate::candidate::NOTIFY_SOCKET;
 use crate::output;
+use crate::process::{Cgroup, tree};
 use crate::run::deadline::DEADLINE_FILE;
 use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terminal::Terminal;

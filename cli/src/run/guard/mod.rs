@@ -5,7 +5,6 @@
 //! that is killed, hangs, or is suspended does not leave a running command. The command, in turn,
 //! is killed with the guard by a parent-death signal; the candidate adopts what is left.
 
-mod cgroup;
 mod channel;
 mod config;
 mod errors;
@@ -15,12 +14,10 @@ mod handle;
 mod messages;
 mod process;
 mod signals;
-mod tree;
 
-pub use self::cgroup::Cgroup;
 pub use self::config::{GuardConfig, SUBCOMMAND as GUARD_SUBCOMMAND};
 pub use self::errors::{foreign, unguarded};
-pub use self::exec::{NOT_EXECUTABLE, NOT_FOUND, SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
+pub use self::exec::{SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
 pub use self::handle::{CommandEvent, GuardHandle};
 pub use self::messages::{GuardRequest, StopTimes};
 pub use self::process::watch;

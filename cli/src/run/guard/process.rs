@@ -12,12 +12,13 @@ use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_c
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::channel;
 use super::config::{GuardConfig, OURSELVES, until_argument};
 use super::exec;
 use super::foreign::ForeignWatch;
 use super::messages::{GuardEvent, GuardRequest};
 use super::signals::{GuardSignals, PendingSignals};
-use super::{channel, tree};
+use crate::process::tree;
 use crate::run::terminal::Terminal;
 use std::ffi::OsString;
 
@@ -188,7 +189,7 @@ impl Guard {
             if pid != self.command {
                 continue;
             }
-            if let Some(code) = exit_code(status) {
+            if let Some(code) = tree::exit_code(status) {
                 self.ended = true;
                 if status.signaled()
                     && let Some(terminal) = &self.terminal
@@ -269,12 +270,6 @@ impl Guard {
             let _ = std::fs::remove_dir_all(directory);
         }
     }
-}
-
-/// The exit code, as a shell reports it; `None` for a child that stopped or continued.
-fn exit_code(status: WaitStatus) -> Option<u8> {
-    let code = status.exit_status().or_else(|| status.terminating_signal().map(|n| 128 + n))?;
-    Some(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
 /// Writes without waiting: a suspended candidate does not read.

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::guard::{NOT_EXECUTABLE, NOT_FOUND};
+/// Exit codes of shells.
+pub const NOT_FOUND: u8 = 127;
+pub const NOT_EXECUTABLE: u8 = 126;
 
 /// The error of a missing command, with the exit code of shells.
 #[derive(Debug, PartialEq, Eq)]

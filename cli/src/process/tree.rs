@@ -152,6 +152,17 @@ fn descendants() -> Vec<Process> {
     found
 }
 
+/// The exit code, as a shell reports it; `None` for a child that stopped or continued.
+pub fn exit_code(status: WaitStatus) -> Option<u8> {
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|n| 128 + n))?;
+    Some(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Whether the process is below this one.
+pub fn is_descendant(pid: Pid) -> bool {
+    descendants().iter().any(|process| process.pid == pid)
+}
+
 /// Whether the process has not ended. A zombie has.
 pub fn is_alive(pid: Pid) -> bool {
     read(pid).is_some_and(|process| !process.has_ended())

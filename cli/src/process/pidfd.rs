@@ -1,0 +1,49 @@
+//! A process that is watched until it is dead.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use incumbent::sentinel::start_time;
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// One process, which a later one with the same id is not taken for.
+pub struct WatchedProcess {
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+impl WatchedProcess {
+    /// The process with this id, if it started at `started`, in clock ticks since the boot.
+    ///
+    /// # Errors
+    /// There is no such process, or it cannot be checked.
+    pub fn open(pid: Pid, started: u64) -> io::Result<Self> {
+        // First the descriptor: an id that is read again after it shows that it is of this process.
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        match start_time(Some(pid.as_raw_pid())) {
+            Some(found) if found == started => Self::new(pidfd),
+            Some(_) => Err(io::Error::other("another process has its id")),
+            None => Err(io::Error::other("it is not visible in /proc")),
+        }
+    }
+
+    /// The parent of this process, if it has this id.
+    pub fn parent(pid: Pid) -> io::Result<Self> {
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        match getppid() == Some(pid) {
+            true => Self::new(pidfd), // it is alive, so its id was not reused before
+            false => Err(io::Error::other("the parent is gone")),
+        }
+    }
+
+    #[allow(deprecated, reason = "its successor is unsafe; an owned descriptor stays registered")]
+    fn new(pidfd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pidfd: AsyncFd::with_interest(pidfd, Interest::READABLE)? })
+    }
+
+    /// Waits until all threads of the process have ended. Cancel safe.
+    pub async fn dead(&self) -> io::Result<()> {
+        self.pidfd.readable().await.map(|mut guard| guard.retain_ready())
+    }
+}

@@ -1,0 +1,200 @@
+//! One process that registers its terms.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use incumbent::protocol::RegisteredTerm;
+use incumbent::sentinel::{SentinelMessage, SentinelReply, VERSION, encode, read_message};
+use rustix::process::Pid;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::registry::Registry;
+use crate::process::{WatchedProcess, tree};
+
+/// How long a process may take to introduce itself.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to read on after the death of the process: what it sent is here already.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long after the end of a connection its process may take to die.
+const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many replies may wait for a process that does not read.
+const REPLIES: usize = 64;
+
+/// What all connections of a sentinel share.
+#[derive(Clone)]
+pub struct Shared {
+    pub registry: Arc<Registry>,
+    /// Whether everything below this process is dead; `None`: processes declare that their work dies
+    /// with them.
+    pub tree_dead: Option<watch::Receiver<bool>>,
+    /// How long to try to release.
+    pub limit: Duration,
+}
+
+/// Serves a connection until its process is dead and its entries are released.
+pub async fn serve(stream: UnixStream, shared: Shared) {
+    if let Err(why) = serve_process(stream, shared).await {
+        debug!(%why, "connection ended");
+    }
+}
+
+async fn serve_process(stream: UnixStream, shared: Shared) -> io::Result<()> {
+    let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    let process = loop {
+        let first = timeout(HELLO_TIMEOUT, read_message(&mut reader, &mut line)).await??;
+        match (first, pid) {
+            (SentinelMessage::Status, _) => {
+                writer.write_all(&encode(&status(&shared.registry).await)).await?;
+            }
+            (SentinelMessage::Hello { started, .. }, Some(pid)) => {
+                match identify(pid, started, shared.tree_dead.is_some()) {
+                    Ok(process) => break process,
+                    Err(reason) => return refuse(&mut writer, reason).await,
+                }
+            }
+            (SentinelMessage::Hello { .. }, None) => {
+                let reason = "the process is not visible: it needs the host's PID namespace";
+                return refuse(&mut writer, reason.to_owned()).await;
+            }
+            _ => return refuse(&mut writer, "the first message must be hello".to_owned()).await,
+        }
+    };
+    static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+    let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+    let (replies, queue) = mpsc::channel(REPLIES);
+    let _ = replies.try_send(SentinelReply::Watching { version: VERSION });
+    let mut connection =
+        Connection { number, shared, reader, line, replies, writer: Writer::new(writer, queue) };
+    let dead = connection.until_dead(&process).await;
+    let Connection { shared, .. } = connection;
+    let terms = shared.registry.take(number);
+    dead?;
+    if let Some(mut tree_dead) = shared.tree_dead {
+        // A process of the tree may go on with the work of the dead one.
+        if tree_dead.wait_for(|dead| *dead).await.is_err() {
+            return Ok(()); // the tree could not be stopped: the lease decides
+        }
+    }
+    shared.registry.release(terms, shared.limit).await;
+    Ok(())
+}
+
+/// The process behind a connection, which must be one of the tree, if `wraps`.
+fn identify(pid: Pid, started: u64, wraps: bool) -> Result<WatchedProcess, String> {
+    let process = WatchedProcess::open(pid, started)
+        .map_err(|why| format!("process {} cannot be watched: {why}", pid.as_raw_pid()))?;
+    match wraps && !tree::is_descendant(pid) {
+        true => Err(format!("process {} was not started here", pid.as_raw_pid())),
+        false => Ok(process),
+    }
+}
+
+async fn refuse(writer: &mut OwnedWriteHalf, reason: String) -> io::Result<()> {
+    warn!(%reason, "refused a process");
+    writer.write_all(&encode(&SentinelReply::Refused { reason })).await
+}
+
+async fn status(registry: &Registry) -> SentinelReply {
+    let (processes, terms) = registry.counts();
+    let checked = timeout(HELLO_TIMEOUT, registry.locks.check_lock()).await;
+    let problem = checked.unwrap_or_else(|_| Err("the lock does not respond".to_owned())).err();
+    SentinelReply::Status { processes, terms, problem }
+}
+
+struct Connection {
+    number: u64,
+    shared: Shared,
+    reader: BufReader<OwnedReadHalf>,
+    line: Vec<u8>,
+    replies: mpsc::Sender<SentinelReply>,
+    writer: Writer,
+}
+
+impl Connection {
+    /// Takes what the process registers, until it is dead.
+    async fn until_dead(&mut self, process: &WatchedProcess) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                biased;
+                message = read_message(&mut self.reader, &mut self.line) => {
+                    if message.and_then(|message| self.take(&message)).is_err() {
+                        // A closed connection proves nothing. A living process connects again.
+                        return timeout(DEATH_TIMEOUT, process.dead()).await?;
+                    }
+                }
+                dead = process.dead() => {
+                    dead?;
+                    break;
+                }
+                // The reader notices an error.
+                _ = self.writer.write() => {}
+            }
+        }
+        let drain = async {
+            while let Ok(message) = read_message(&mut self.reader, &mut self.line).await
+                && self.take(&message).is_ok()
+            {}
+        };
+        let _ = timeout(DRAIN_TIMEOUT, drain).await; // a child may have inherited the connection
+        Ok(())
+    }
+
+    fn take(&mut self, message: &SentinelMessage) -> io::Result<()> {
+        let began = self.shared.registry.on_message(self.number, message);
+        if let Some((election, term)) = began.map_err(io::Error::other)? {
+            self.check(election, term);
+        }
+        Ok(())
+    }
+
+    /// Checks in the background that the term could be released, and tells the process if not.
+    fn check(&self, election: Arc<str>, term: RegisteredTerm) {
+        let (registry, replies) = (Arc::clone(&self.shared.registry), self.replies.clone());
+        tokio::spawn(async move {
+            if let Err(reason) = registry.check(&election, term).await {
+                warn!(%election, %reason, "cannot release");
+                let _ = replies.try_send(SentinelReply::Unable { election, reason });
+            }
+        });
+    }
+}
+
+/// Writes replies as far as the process reads them.
+struct Writer {
+    /// `None` after an error.
+    stream: Option<OwnedWriteHalf>,
+    queue: mpsc::Receiver<SentinelReply>,
+    out: Vec<u8>,
+}
+
+impl Writer {
+    fn new(stream: OwnedWriteHalf, queue: mpsc::Receiver<SentinelReply>) -> Self {
+        Self { stream: Some(stream), queue, out: Vec::new() }
+    }
+
+    /// Writes something. Waits for ever after an error. Cancel safe.
+    async fn write(&mut self) {
+        if self.out.is_empty() {
+            match self.queue.recv().await {
+                Some(reply) => self.out = encode(&reply),
+                None => return pending().await,
+            }
+        }
+        let Some(stream) = &mut self.stream else { return pending().await };
+        match stream.write(&self.out).await {
+            Ok(written) => drop(self.out.drain(..written)),
+            Err(_) => self.stream = None,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The locks that a sentinel releases on, with a connection of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use incumbent::lock::Lock;
+use incumbent::protocol::{CrashOutcome, RegisteredTerm};
+use incumbent::sentinel::{check_registered, release_crashed};
+use tokio::sync::OnceCell;
+use tracing::warn;
+
+use crate::error::CliError;
+use crate::lock_args::LockArgs;
+
+/// The locks of the flags, opened when they are first needed.
+pub struct SentinelLocks {
+    args: LockArgs,
+    object: Option<String>,
+    /// By election, where each one has a lock of its own.
+    opened: Mutex<HashMap<String, Arc<OnceCell<Vec<Arc<dyn Lock>>>>>>,
+}
+
+impl SentinelLocks {
+    /// `object`: as with `--object`.
+    pub fn new(args: LockArgs, object: Option<String>) -> Self {
+        Self { args, object, opened: Mutex::default() }
+    }
+
+    /// Refuses wrong flags, without a request.
+    pub async fn check(&self) -> Result<(), CliError> {
+        self.args.at().await.map(drop)
+    }
+
+    /// The locks of an election: almost always one. Waits while the server is unreachable.
+    async fn of(&self, election: &str) -> Result<Vec<Arc<dyn Lock>>, CliError> {
+        let key = if self.args.is_per_election() { election } else { "" };
+        let cell = {
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(opened.entry(key.to_owned()).or_default())
+        };
+        let open = || async {
+            let on_retry = |why: &CliError| warn!(error = %why, "the lock cannot be opened yet");
+            let lock = self.args.open_existing(election, self.object.clone(), on_retry).await?;
+            Ok::<_, CliError>(match lock.members() {
+                None => vec![lock],
+                Some(members) => members.iter().map(|member| Arc::clone(member.lock())).collect(),
+            })
+        };
+        cell.get_or_try_init(open).await.cloned()
+    }
+
+    /// Checks that the entry of a term can be found. Returns the problem.
+    pub async fn check_term(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
+        let locks = self.of(election).await.map_err(|why| why.to_string())?;
+        let found = join_all(locks.iter().map(|lock| check_registered(&**lock, election, term)));
+        let mut problem = None;
+        for found in found.await {
+            match found {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(why) => problem = Some(why),
+            }
+        }
+        Err(problem.unwrap_or_else(|| {
+            "its entry is not in the lock of the sentinel: give both the same --lock".to_owned()
+        }))
+    }
+
+    /// Checks that the lock responds. Returns the problem.
+    pub async fn check_lock(&self) -> Result<(), String> {
+        const NAME: &str = "incumbent-doctor";
+        let locks = self.of(NAME).await.map_err(|why| why.to_string())?;
+        for lock in locks {
+            let read = lock.read(NAME, Duration::from_secs(2)).await;
+            read.map(drop).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Releases the entry of a term whose process is dead, with all its work. Tries for `limit`.
+    pub async fn release(
+        &self,
+        election: &str,
+        term: RegisteredTerm,
+        limit: Duration,
+    ) -> CrashOutcome {
+        let released = async {
+            let locks = match self.of(election).await {
+                Ok(locks) => locks,
+                Err(why) => return CrashOutcome::Failed(why.to_string()),
+            };
+            // A nonce is of one lock, so at most one of them has the entry.
+            let each = locks.iter().map(|lock| release_crashed(&**lock, election, term, limit));
+            let outcomes = join_all(each).await;
+            let rank = |outcome: &CrashOutcome| match outcome {
+                CrashOutcome::Released => 2,
+                CrashOutcome::Failed(_) => 1,
+                CrashOutcome::NotHeld => 0,
+            };
+            outcomes.into_iter().max_by_key(rank).unwrap_or(CrashOutcome::NotHeld)
+        };
+        match tokio::time::timeout(limit, released).await {
+            Ok(outcome) => outcome,
+            Err(_) => CrashOutcome::Failed("the lock cannot be opened".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `incumbent sentinel`: releases the elections of a process that died.
+
+mod connection;
+mod locks;
+mod registry;
+mod server;
+mod wrap;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tracing::info;
+
+use self::connection::Shared;
+use self::registry::Registry;
+use self::server::{Server, bind};
+use crate::candidate::{StopSignals, systemd};
+use crate::error::CliError;
+use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
+
+pub use self::locks::SentinelLocks;
+
+/// How long a sentinel of a host tries to release.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Release the elections of a program at once if it crashes.
+///
+/// A program that uses the library incumbent registers its terms here. When its process is dead, by
+/// SIGKILL, out of memory, an abort or a segmentation fault, its entries are released, and another
+/// candidate leads within milliseconds instead of at the end of the lease. If the sentinel fails, the
+/// lease decides as without one.
+///
+/// With PROGRAM it starts it, and may be the first process of a container: it forwards signals,
+/// reaps orphans, and exits with the program's code. The program finds it by INCUMBENT_SENTINEL. What
+/// the program leaves behind is killed before its entries are released.
+///
+/// With --listen it serves the programs of a host that connect to PATH. They declare that their work
+/// dies with their process. The mode of the socket decides who may connect.
+///
+/// It connects to the lock by itself: give it the same --lock as the programs.
+#[derive(Debug, Args)]
+#[command(after_long_help = MANUAL)]
+pub struct Sentinel {
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, value_name = "PROGRAM", required_unless_present = "listen")]
+    command: Vec<OsString>,
+    /// Listen at this Unix socket, or at the one that systemd passes.
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    listen: Option<PathBuf>,
+    /// The mode of the socket, in octal.
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
+    mode: u32,
+    /// With Kubernetes: the object of the elections, as candidates name it.
+    #[arg(long, value_name = "NAME")]
+    object: Option<String>,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+const MANUAL: &str = "\
+Exit codes:
+  PROGRAM's own, or 128 and the number of the signal that killed it. 127: no such program, 126: not executable.
+  With --listen 0 after SIGTERM or SIGINT. Else 1 failed, 2 usage.
+
+Examples:
+  incumbent sentinel -- my-daemon --verbose
+  incumbent sentinel --lock sqlite:/srv/locks.db -- my-daemon
+  incumbent sentinel --listen /run/incumbent/sentinel.sock --mode 660
+  INCUMBENT_SENTINEL=/run/incumbent/sentinel.sock my-daemon";
+
+fn parse_mode(word: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(word, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write it in octal, as in 660".to_owned())
+}
+
+impl Sentinel {
+    pub async fn run(self) -> Result<ExitCode, CliError> {
+        if let SelectedLock::ForLife(_) = self.lock.at().await? {
+            return Err(not_for_life("incumbent sentinel"));
+        }
+        let registry = Arc::new(Registry::new(SentinelLocks::new(self.lock, self.object)));
+        match self.listen {
+            None => wrap::run(&self.command, registry).await,
+            Some(path) => {
+                let mut signals = StopSignals::listen()?;
+                let (listener, is_new) = bind(&path, self.mode)?;
+                let shared = Shared { registry, tree_dead: None, limit: RELEASE_TIMEOUT };
+                let mut server = Server::new(listener, shared)?;
+                info!(path = %path.display(), "listening");
+                systemd::ready(format!("listening at {}", path.display()));
+                tokio::select! {
+                    _ = signals.next() => {}
+                    () = server.run() => {}
+                }
+                systemd::stopping();
+                if is_new {
+                    let _ = std::fs::remove_file(&path);
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The processes that registered terms, and the release of their entries when they are dead.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use incumbent::lock::Nonce;
+use incumbent::protocol::{CrashOutcome, RegisteredTerm};
+use incumbent::sentinel::SentinelMessage;
+use tokio::sync::Semaphore;
+use tracing::{error, info, warn};
+
+use super::locks::SentinelLocks;
+
+/// The most terms that one process may register.
+const MAX_TERMS: usize = 100_000;
+/// How many entries are released at a time.
+const RELEASES: usize = 128;
+/// How many registrations are checked at a time.
+const CHECKS: usize = 16;
+
+/// The terms that a process registered, by election and candidate.
+#[derive(Default)]
+pub struct RegisteredTerms(HashMap<(Arc<str>, Nonce), RegisteredTerm>);
+
+impl RegisteredTerms {
+    /// Takes a message. Returns the term that began.
+    pub fn on_message(
+        &mut self,
+        message: &SentinelMessage,
+    ) -> Result<Option<(Arc<str>, RegisteredTerm)>, String> {
+        match message {
+            SentinelMessage::Began { election, .. } => {
+                let term = message.term().ok_or("a nonce is malformed")?;
+                if self.0.len() >= MAX_TERMS {
+                    return Err(format!("more than {MAX_TERMS} terms of one process"));
+                }
+                self.0.insert((Arc::clone(election), term.nonce), term);
+                Ok(Some((Arc::clone(election), term)))
+            }
+            SentinelMessage::Ended { election, .. } => {
+                let nonce = message.nonce().ok_or("a nonce is malformed")?;
+                self.0.remove(&(Arc::clone(election), nonce));
+                Ok(None)
+            }
+            SentinelMessage::Hello { .. } | SentinelMessage::Status => Ok(None),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes them all.
+    pub fn take(&mut self) -> Vec<(Arc<str>, RegisteredTerm)> {
+        let taken = std::mem::take(&mut self.0);
+        taken.into_iter().map(|((election, _), term)| (election, term)).collect()
+    }
+}
+
+/// What the connections of a sentinel share.
+pub struct Registry {
+    pub locks: SentinelLocks,
+    /// By connection.
+    terms: Mutex<HashMap<u64, RegisteredTerms>>,
+    checks: Semaphore,
+}
+
+impl Registry {
+    pub fn new(locks: SentinelLocks) -> Self {
+        Self { locks, terms: Mutex::default(), checks: Semaphore::new(CHECKS) }
+    }
+
+    fn terms(&self) -> MutexGuard<'_, HashMap<u64, RegisteredTerms>> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a message of a connection.
+    pub fn on_message(
+        &self,
+        connection: u64,
+        message: &SentinelMessage,
+    ) -> Result<Option<(Arc<str>, RegisteredTerm)>, String> {
+        self.terms().entry(connection).or_default().on_message(message)
+    }
+
+    /// The number of processes and of terms.
+    pub fn counts(&self) -> (usize, usize) {
+        let terms = self.terms();
+        (terms.len(), terms.values().map(RegisteredTerms::len).sum())
+    }
+
+    /// Takes the terms of a connection, which is over.
+    pub fn take(&self, connection: u64) -> Vec<(Arc<str>, RegisteredTerm)> {
+        self.terms().remove(&connection).map(|mut terms| terms.take()).unwrap_or_default()
+    }
+
+    /// Checks that a term could be released. Returns the problem.
+    pub async fn check(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
+        let _permit = self.checks.acquire().await;
+        self.locks.check_term(election, term).await
+    }
+
+    /// Releases the entries of a dead process, whose work is dead too.
+    pub async fn release(&self, terms: Vec<(Arc<str>, RegisteredTerm)>, limit: Duration) {
+        let release = |(election, term): (Arc<str>, RegisteredTerm)| async move {
+            let outcome = self.locks.release(&election, term, limit).await;
+            report(&election, term, &outcome);
+        };
+        stream::iter(terms).map(release).buffer_unordered(RELEASES).collect::<()>().await;
+    }
+}
+
+fn report(election: &str, term: RegisteredTerm, outcome: &CrashOutcome) {
+    let token = term.token;
+    match outcome {
+        CrashOutcome::Released => info!(election, %token, "released the lock of a dead process"),
+        CrashOutcome::NotHeld => warn!(election, %token, "the entry was gone before the release"),
+        CrashOutcome::Failed(reason) => {
+            error!(election, %token, %reason, "the lock was not released: its lease decides");
+        }
+    }
+}

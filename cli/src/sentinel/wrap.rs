@@ -1,0 +1,106 @@
+//! A program under a sentinel: signals are forwarded, orphans are reaped, and what it leaves behind is
+//! killed before its entries are released.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, stdin};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::clock::{BootClock, Clock};
+use incumbent::sentinel::ENVIRONMENT;
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::sync::watch;
+
+use super::connection::Shared;
+use super::registry::Registry;
+use super::server::{Server, bind_abstract};
+use crate::error::CliError;
+use crate::process::{lookup, tree};
+
+/// How long to try to kill what the program left behind.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to try to release.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs the program, and returns its exit code.
+pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCode, CliError> {
+    let Some((program, args)) = command.split_first() else { return Ok(ExitCode::FAILURE) };
+    if let Err(missing) = lookup::check(program) {
+        eprintln!("incumbent: {}", missing.message);
+        return Ok(ExitCode::from(missing.code));
+    }
+    let mut signals = Forwarded::listen()?;
+    set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+    let (listener, address) = bind_abstract()?;
+    let (tree_dead, watch) = watch::channel(false);
+    let shared = Shared { registry, tree_dead: Some(watch), limit: RELEASE_TIMEOUT };
+    let mut server = Server::new(listener, shared)?;
+    let child = Command::new(program).args(args).env(ENVIRONMENT, &address).spawn()?;
+    let child = Pid::from_child(&child);
+    let code = tokio::select! {
+        code = signals.forward(child) => code,
+        () = server.run() => 1, // it never returns
+    };
+    let killed = tree::kill_all(None, BootClock.now() + KILL_TIMEOUT).await;
+    match killed.left() {
+        None => {
+            let _ = tree_dead.send(true);
+            server.finish(RELEASE_TIMEOUT).await;
+        }
+        Some(left) => eprintln!(
+            "incumbent: some processes of the program could not be stopped: {left}; the lock is not \
+             released"
+        ),
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Signals that the program gets.
+struct Forwarded {
+    child: Stream,
+    /// With the signal to send, if it is forwarded.
+    streams: Vec<(Option<Signal>, Stream)>,
+}
+
+impl Forwarded {
+    fn listen() -> std::io::Result<Self> {
+        // From a terminal the program gets these itself, as it is in the same process group.
+        let of_terminal = stdin().is_terminal();
+        let forwarded = [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2].map(|n| (n, true));
+        let others = [Signal::INT, Signal::QUIT, Signal::WINCH].map(|n| (n, !of_terminal));
+        let streams = forwarded.into_iter().chain(others).map(|(number, forwards)| {
+            let stream = signal(SignalKind::from_raw(number.as_raw()))?;
+            Ok((Some(number).filter(|_| forwards), stream))
+        });
+        Ok(Self {
+            child: signal(SignalKind::child())?,
+            streams: streams.collect::<std::io::Result<_>>()?,
+        })
+    }
+
+    /// Forwards signals and reaps orphans until the program has ended. Returns its exit code.
+    async fn forward(&mut self, program: Pid) -> u8 {
+        loop {
+            for (pid, status) in tree::reap().changed {
+                if pid == program
+                    && let Some(code) = tree::exit_code(status)
+                {
+                    return code;
+                }
+            }
+            let next = self.streams.iter_mut().map(|(number, stream)| {
+                let number = *number;
+                Box::pin(async move { (stream.recv().await, number).1 })
+            });
+            tokio::select! {
+                _ = self.child.recv() => {}
+                (number, ..) = futures_util::future::select_all(next) => {
+                    // Not reaped yet, so the id is its own.
+                    let _ = number.map(|number| kill_process(program, number));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The connection of this process to its sentinel, which all its elections share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::Sentinel;
+use super::start_time::start_time;
+use super::wire::{MAX_LINE, SentinelMessage, SentinelReply, VERSION, encode, read_message};
+use crate::lock::{Nonce, Token};
+use crate::protocol::RegisteredTerm;
+use crate::util::retry::RetrySchedule;
+use crate::util::text::escape_line;
+
+/// The most bytes of a sentinel's text in a log line.
+const MAX_TEXT_SHOWN: usize = 512;
+
+/// Which candidate a term is of: the election, and the nonce.
+type Key = (Arc<str>, u64);
+
+/// A handle on the task that holds the connection. The task ends with the last handle.
+pub(super) struct Client {
+    changes: mpsc::UnboundedSender<(Key, Option<Token>)>,
+}
+
+/// The clients of this process.
+static CLIENTS: Mutex<BTreeMap<Sentinel, Weak<Client>>> = Mutex::new(BTreeMap::new());
+
+impl Client {
+    /// The client of this sentinel; it is spawned on `runtime` if there is none.
+    pub fn shared(sentinel: &Sentinel, runtime: &Handle) -> Arc<Self> {
+        let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, client| client.strong_count() > 0);
+        let known = clients.get(sentinel).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|client| !client.changes.is_closed()) {
+            return known;
+        }
+        let (changes, receiver) = mpsc::unbounded_channel();
+        let client = Arc::new(Self { changes });
+        clients.insert(sentinel.clone(), Arc::downgrade(&client));
+        runtime.spawn(Task::new(sentinel.clone(), receiver).run());
+        client
+    }
+
+    /// Registers the term of a candidate, or removes it. Returns `false` if the task is gone.
+    pub fn set(&self, election: &Arc<str>, nonce: Nonce, token: Option<Token>) -> bool {
+        self.changes.send(((Arc::clone(election), nonce.0), token)).is_ok()
+    }
+}
+
+/// Holds the connection, and registers what is to be registered.
+struct Task {
+    sentinel: Sentinel,
+    changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>,
+    terms: BTreeMap<Key, Token>,
+    /// What the sentinel does not know yet.
+    unsent: BTreeSet<Key>,
+    /// Whether the last attempt failed.
+    failing: bool,
+}
+
+/// The last handle is gone.
+struct Closed;
+
+impl Task {
+    fn new(sentinel: Sentinel, changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>) -> Self {
+        let (terms, unsent) = (BTreeMap::new(), BTreeSet::new());
+        Self { sentinel, changes, terms, unsent, failing: false }
+    }
+
+    async fn run(mut self) {
+        let mut retries = RetrySchedule::<5_000>::new(fastrand::u64(..));
+        loop {
+            // A process that never leads never connects.
+            while self.terms.is_empty() {
+                let Ok(()) = self.change().await else { return };
+            }
+            let Err(why) = self.serve(&mut retries).await else { return };
+            if !std::mem::replace(&mut self.failing, true) {
+                warn!(
+                    sentinel = ?self.sentinel, error = %escape_line(&why.to_string(), MAX_TEXT_SHOWN),
+                    "no sentinel: after a crash the lease decides"
+                );
+            }
+            let pause = tokio::time::sleep(retries.delay());
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    changed = self.change() => if changed.is_err() { return },
+                    () = &mut pause => break,
+                }
+            }
+        }
+    }
+
+    /// Takes the next change. Cancel safe.
+    async fn change(&mut self) -> Result<(), Closed> {
+        let (key, token) = self.changes.recv().await.ok_or(Closed)?;
+        let before = match token {
+            Some(token) => self.terms.insert(key.clone(), token),
+            None => self.terms.remove(&key),
+        };
+        if before != token {
+            self.unsent.insert(key);
+        }
+        Ok(())
+    }
+
+    /// Serves one connection. Returns `Ok` with the last handle.
+    async fn serve(&mut self, retries: &mut RetrySchedule<5_000>) -> io::Result<()> {
+        let (reader, mut writer) = self.sentinel.connect().await?.into_split();
+        let mut reader = BufReader::new(reader);
+        let started = start_time(None).unwrap_or_default();
+        let mut out = encode(&SentinelMessage::Hello { version: VERSION, started });
+        self.unsent = self.terms.keys().cloned().collect();
+        let mut reply = Vec::new();
+        loop {
+            // A sentinel that does not read holds up nothing but this.
+            while out.len() < MAX_LINE
+                && let Some(key) = self.unsent.pop_first()
+            {
+                out.extend(encode(&self.message(key)));
+            }
+            tokio::select! {
+                changed = self.change() => if changed.is_err() { return Ok(()) },
+                written = writer.write(&out), if !out.is_empty() => {
+                    out.drain(..written?);
+                }
+                read = read_message(&mut reader, &mut reply) => {
+                    self.on_reply(read?, retries)?;
+                }
+            }
+        }
+    }
+
+    fn message(&self, key: Key) -> SentinelMessage {
+        let token = self.terms.get(&key).copied();
+        let (election, nonce) = (key.0, Nonce(key.1));
+        match token {
+            Some(token) => SentinelMessage::began(election, RegisteredTerm { nonce, token }),
+            None => SentinelMessage::ended(election, nonce),
+        }
+    }
+
+    fn on_reply(
+        &mut self,
+        reply: SentinelReply,
+        retries: &mut RetrySchedule<5_000>,
+    ) -> io::Result<()> {
+        match reply {
+            SentinelReply::Watching { .. } => {
+                *retries = RetrySchedule::new(fastrand::u64(..));
+                if std::mem::take(&mut self.failing) {
+                    info!(sentinel = ?self.sentinel, "the sentinel is back");
+                }
+            }
+            SentinelReply::Refused { reason } => {
+                return Err(io::Error::other(format!("refused: {reason}")));
+            }
+            SentinelReply::Unable { election, reason } => warn!(
+                %election, reason = %escape_line(&reason, MAX_TEXT_SHOWN),
+                "the sentinel cannot release this election: after a crash the lease decides"
+            ),
+            SentinelReply::Status { .. } => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Releases the entries of a dead process: [`CrashRelease`] against a lock.
+
+use std::time::Duration;
+
+use crate::driver::requests::perform;
+use crate::lock::{Lock, Reading, Request};
+use crate::protocol::{CrashOutcome, CrashRelease, CrashStep, RegisteredTerm, Response};
+use crate::time::clock::{BootClock, Clock, sleep_until};
+
+/// How long to wait for each response.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Releases the entry of a term whose process is dead, with all its work. Tries for `limit`.
+pub async fn release_crashed(
+    lock: &dyn Lock,
+    election: &str,
+    term: RegisteredTerm,
+    limit: Duration,
+) -> CrashOutcome {
+    let now = BootClock.now();
+    let mut release = CrashRelease::new(term, now, now + limit, TIMEOUT, fastrand::u64(..));
+    loop {
+        match release.next(BootClock.now()) {
+            CrashStep::Request(request) => {
+                let response = perform(lock, election, request).await;
+                release.on_response(BootClock.now(), response);
+            }
+            CrashStep::Wait(at) => sleep_until(BootClock, at).await,
+            CrashStep::Done(outcome) => return outcome,
+        }
+    }
+}
+
+/// Returns whether the lock has the entry of the term.
+///
+/// # Errors
+/// Why the lock did not respond, in one line.
+pub async fn check_registered(
+    lock: &dyn Lock,
+    election: &str,
+    term: RegisteredTerm,
+) -> Result<bool, String> {
+    match perform(lock, election, Request::Read { timeout: TIMEOUT }).await {
+        Response::Read(Ok(Reading::Found(record))) => Ok(term.holds(&record)),
+        Response::Read(Err(failure)) => Err(failure.message.to_string()),
+        _ => Ok(false),
+    }
+}
