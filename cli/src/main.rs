@@ -67,10 +67,19 @@ enum Command {
 fn main() -> ExitCode {
     // Before anything starts that a command would inherit.
     #[cfg(target_os = "linux")]
-    if let Some(code) = run::inner(std::env::args_os()) {
+    if let Some(code) = run::inner(std::env::args_os(), parse_run) {
         return code;
     }
     start()
+}
+
+/// The arguments of `incumbent run`.
+#[cfg(target_os = "linux")]
+fn parse_run(args: Vec<String>) -> Option<run::Run> {
+    match Cli::try_parse_from(args).ok()?.command {
+        Command::Run(run) => Some(run),
+        _ => None,
+    }
 }
 
 #[tokio::main]

@@ -58,7 +58,11 @@ pub struct CandidateArgs {
     #[arg(long, value_name = "KEY=VALUE", requires = "advertise", value_parser = pair)]
     metadata: Vec<(String, String)>,
     #[command(flatten)]
-    lease: LeaseArgs,
+    pub lease: LeaseArgs,
+    /// Where terms are registered; `None`: with the sentinel that wraps this program.
+    #[cfg(target_os = "linux")]
+    #[arg(skip)]
+    pub sentinel: Option<incumbent::sentinel::Sentinel>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -186,6 +190,10 @@ impl CandidateArgs {
         }
         if opened.lock.with_choria {
             builder = builder.with_choria();
+        }
+        #[cfg(target_os = "linux")]
+        if let Some(sentinel) = &self.sentinel {
+            builder = builder.sentinel(sentinel.clone());
         }
         let (election, changes) = builder.start_with_changes()?;
         let health = Arc::new(Health::new(opened.lock.lease));

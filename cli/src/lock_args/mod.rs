@@ -116,7 +116,7 @@ pub struct LeaseArgs {
     /// With Kubernetes: the object of the election [default: NAME, which must then be a valid
     /// object name].
     #[arg(long, value_name = "NAME")]
-    object: Option<String>,
+    pub object: Option<String>,
     /// With NATS: Choria's candidates take part in the election. Set it on every candidate of this
     /// program; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]

@@ -49,6 +49,12 @@ pub struct Run {
     /// leader. It is not killed, so it must comply, and check the deadline file while it leads.
     #[arg(long)]
     pub keep_running: bool,
+    /// If this process is killed, leave its lock to the lease.
+    ///
+    /// By default the guard then kills COMMAND and releases the lock, over a connection of its own, so that another
+    /// candidate leads within milliseconds.
+    #[arg(long)]
+    pub no_sentinel: bool,
     /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for several variables.
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,

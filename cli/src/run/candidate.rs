@@ -14,6 +14,7 @@ use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, foreign, unguarded};
 use super::guard::{GuardRequest, StopTimes};
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
+use super::terms::Terms;
 use super::timer::sleep_until;
 use super::watchdog::Watchdog;
 use crate::candidate::{RunningCandidate, describe};
@@ -29,6 +30,8 @@ pub struct CommandCandidate {
     pub file: DeadlineFile,
     pub grace: Grace,
     pub watchdog: Watchdog,
+    /// What the guard releases if this process dies; `None` without a sentinel.
+    pub terms: Option<Terms>,
     pub options: Run,
 }
 
@@ -251,9 +254,10 @@ impl CommandCandidate {
             cgroup: Cgroup::create(),
             directory: Some(self.file.directory().to_owned()),
             until,
+            withheld: self.options.withheld().into_iter().map(str::to_owned).collect(),
         };
-        let withheld = self.options.withheld();
-        Ok(GuardHandle::start(&self.options.program.command, &environment, &withheld, config)?)
+        let terms = self.terms.clone();
+        Ok(GuardHandle::start(&self.options.program.command, &environment, terms, config)?)
     }
 
     /// Exits if a process could not be stopped: the lease must end before another leader starts,

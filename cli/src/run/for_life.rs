@@ -189,8 +189,9 @@ impl ForLife {
             cgroup: Cgroup::create(),
             directory: None,
             until: None,
+            withheld: Vec::new(),
         };
-        let mut guard = GuardHandle::start(&self.program.command, &environment, &[], config)?;
+        let mut guard = GuardHandle::start(&self.program.command, &environment, None, config)?;
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();
         tokio::pin!(lost);

@@ -15,12 +15,15 @@ mod keep_running;
 mod prepare;
 mod signals;
 mod terminal;
+mod terms;
 mod timer;
 mod uptime;
 mod watchdog;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+use incumbent::sentinel::Sentinel;
 
 use self::args::OnExit;
 pub use self::args::Run;
@@ -44,16 +47,16 @@ pub fn check_grace_bounds(lease: std::time::Duration, asked: std::time::Duration
 }
 
 /// Runs as one of the helper processes, if the program was started as such.
-pub fn inner(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+pub fn inner(mut args: impl Iterator<Item = OsString>, parse: guard::ParseRun) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
-        guard::GUARD_SUBCOMMAND => Some(guard::watch(args)),
+        guard::GUARD_SUBCOMMAND => Some(guard::watch(args, parse)),
         guard::EXEC_SUBCOMMAND => Some(guard::become_command(args)),
         _ => None,
     }
 }
 
 impl Run {
-    pub async fn run(self) -> Result<ExitCode, CliError> {
+    pub async fn run(mut self) -> Result<ExitCode, CliError> {
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -65,6 +68,14 @@ impl Run {
         uptime::check();
         let grace = |lease| Grace::new(lease, self.grace);
         let total = |lease| Ok(Some(grace(lease)?.total()));
+        let (sentinel, terms) = match self.no_sentinel {
+            false => {
+                let (sentinel, terms) = terms::channel();
+                (sentinel, Some(terms))
+            }
+            true => (Sentinel::none(), None),
+        };
+        self.candidate.sentinel = Some(sentinel);
         let candidate = match self.candidate.start(&self.lock, signals.end(), total).await? {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
@@ -73,7 +84,7 @@ impl Run {
         let watchdog = Watchdog::start(candidate.election.clone());
         let keep_running = self.keep_running;
         let mut running =
-            CommandCandidate { candidate, signals, file, grace, watchdog, options: self };
+            CommandCandidate { candidate, signals, file, grace, watchdog, terms, options: self };
         let code = match keep_running {
             true => running.run_always().await,
             false => running.campaign().await,

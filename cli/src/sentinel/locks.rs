@@ -14,23 +14,20 @@ use tracing::warn;
 use crate::error::CliError;
 use crate::lock_args::LockArgs;
 
+type OpenedLocks = Arc<OnceCell<Vec<Arc<dyn Lock>>>>;
+
 /// The locks of the flags, opened when they are first needed.
 pub struct SentinelLocks {
     args: LockArgs,
     object: Option<String>,
     /// By election, where each one has a lock of its own.
-    opened: Mutex<HashMap<String, Arc<OnceCell<Vec<Arc<dyn Lock>>>>>>,
+    opened: Mutex<HashMap<String, OpenedLocks>>,
 }
 
 impl SentinelLocks {
     /// `object`: as with `--object`.
     pub fn new(args: LockArgs, object: Option<String>) -> Self {
         Self { args, object, opened: Mutex::default() }
-    }
-
-    /// Refuses wrong flags, without a request.
-    pub async fn check(&self) -> Result<(), CliError> {
-        self.args.at().await.map(drop)
     }
 
     /// The locks of an election: almost always one. Waits while the server is unreachable.

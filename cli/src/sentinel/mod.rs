@@ -16,13 +16,13 @@ use clap::Args;
 use tracing::info;
 
 use self::connection::Shared;
-use self::registry::Registry;
 use self::server::{Server, bind};
 use crate::candidate::{StopSignals, systemd};
 use crate::error::CliError;
 use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
 
 pub use self::locks::SentinelLocks;
+pub use self::registry::{RegisteredTerms, Registry};
 
 /// How long a sentinel of a host tries to release.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -3,9 +3,12 @@
 use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::io;
 use tokio::net::UnixStream;
+
+use super::wire::SentinelMessage;
 
 /// The variable with the address of the sentinel that wraps a program.
 pub const ENVIRONMENT: &str = "INCUMBENT_SENTINEL";
@@ -14,49 +17,65 @@ pub const ENVIRONMENT: &str = "INCUMBENT_SENTINEL";
 ///
 /// An election that sets none uses the one that wraps its program, if there is one:
 /// [`from_env`](Self::from_env).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sentinel {
+#[derive(Clone)]
+pub struct Sentinel(pub(super) Kind);
+
+/// What takes registrations.
+#[derive(Clone)]
+pub(super) enum Kind {
+    None,
     /// As in the environment variable: a path, or `@` and a name in the abstract namespace of Linux.
-    address: Option<PathBuf>,
+    Address(PathBuf),
+    Sink(Arc<dyn Fn(SentinelMessage) + Send + Sync>),
 }
 
 impl Sentinel {
     /// The sentinel that listens at this path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { address: Some(path.into()) }
+        Self(Kind::Address(path.into()))
     }
 
     /// The sentinel that wraps this program, by the variable `INCUMBENT_SENTINEL`; none without it.
     pub fn from_env() -> Self {
         let address = env::var_os(ENVIRONMENT).filter(|address| !address.is_empty());
-        Self { address: address.map(Into::into) }
+        Self(address.map_or(Kind::None, |address| Kind::Address(address.into())))
     }
 
     /// No sentinel, even if one wraps this program.
     pub fn none() -> Self {
-        Self { address: None }
+        Self(Kind::None)
+    }
+
+    /// A function that takes the registrations, in order: for a parent process that is a sentinel by itself.
+    /// It must not block.
+    #[doc(hidden)]
+    pub fn sink(sink: impl Fn(SentinelMessage) + Send + Sync + 'static) -> Self {
+        Self(Kind::Sink(Arc::new(sink)))
     }
 
     /// The address, as in the environment variable.
     pub fn address(&self) -> Option<&Path> {
-        self.address.as_deref()
-    }
-
-    /// Connects to it.
-    pub(super) async fn connect(&self) -> io::Result<UnixStream> {
-        let Some(address) = &self.address else { return Err(io::ErrorKind::NotFound.into()) };
-        match address.to_str().and_then(|address| address.strip_prefix('@')) {
-            Some(name) => UnixStream::connect(format!("\0{name}")).await,
-            None => UnixStream::connect(address).await,
+        match &self.0 {
+            Kind::Address(address) => Some(address),
+            Kind::None | Kind::Sink(_) => None,
         }
+    }
+}
+
+/// Connects to the sentinel at this address.
+pub async fn connect(address: &Path) -> io::Result<UnixStream> {
+    match address.to_str().and_then(|address| address.strip_prefix('@')) {
+        Some(name) => UnixStream::connect(format!("\0{name}")).await,
+        None => UnixStream::connect(address).await,
     }
 }
 
 impl fmt::Debug for Sentinel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.address {
-            Some(address) => write!(f, "Sentinel({})", address.display()),
-            None => f.write_str("Sentinel::none()"),
+        match &self.0 {
+            Kind::Address(address) => write!(f, "Sentinel({})", address.display()),
+            Kind::Sink(_) => f.write_str("Sentinel::sink()"),
+            Kind::None => f.write_str("Sentinel::none()"),
         }
     }
 }

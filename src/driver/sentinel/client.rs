@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -9,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::Sentinel;
+use super::address::connect;
 use super::start_time::start_time;
 use super::wire::{MAX_LINE, SentinelMessage, SentinelReply, VERSION, encode, read_message};
 use crate::lock::{Nonce, Token};
@@ -29,21 +30,21 @@ pub(super) struct Client {
 }
 
 /// The clients of this process.
-static CLIENTS: Mutex<BTreeMap<Sentinel, Weak<Client>>> = Mutex::new(BTreeMap::new());
+static CLIENTS: Mutex<BTreeMap<PathBuf, Weak<Client>>> = Mutex::new(BTreeMap::new());
 
 impl Client {
     /// The client of this sentinel; it is spawned on `runtime` if there is none.
-    pub fn shared(sentinel: &Sentinel, runtime: &Handle) -> Arc<Self> {
+    pub fn shared(address: &Path, runtime: &Handle) -> Arc<Self> {
         let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, client| client.strong_count() > 0);
-        let known = clients.get(sentinel).and_then(Weak::upgrade);
+        let known = clients.get(address).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|client| !client.changes.is_closed()) {
             return known;
         }
         let (changes, receiver) = mpsc::unbounded_channel();
         let client = Arc::new(Self { changes });
-        clients.insert(sentinel.clone(), Arc::downgrade(&client));
-        runtime.spawn(Task::new(sentinel.clone(), receiver).run());
+        clients.insert(address.to_owned(), Arc::downgrade(&client));
+        runtime.spawn(Task::new(address.to_owned(), receiver).run());
         client
     }
 
@@ -55,7 +56,7 @@ impl Client {
 
 /// Holds the connection, and registers what is to be registered.
 struct Task {
-    sentinel: Sentinel,
+    address: PathBuf,
     changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>,
     terms: BTreeMap<Key, Token>,
     /// What the sentinel does not know yet.
@@ -68,9 +69,9 @@ struct Task {
 struct Closed;
 
 impl Task {
-    fn new(sentinel: Sentinel, changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>) -> Self {
+    fn new(address: PathBuf, changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>) -> Self {
         let (terms, unsent) = (BTreeMap::new(), BTreeSet::new());
-        Self { sentinel, changes, terms, unsent, failing: false }
+        Self { address, changes, terms, unsent, failing: false }
     }
 
     async fn run(mut self) {
@@ -83,7 +84,7 @@ impl Task {
             let Err(why) = self.serve(&mut retries).await else { return };
             if !std::mem::replace(&mut self.failing, true) {
                 warn!(
-                    sentinel = ?self.sentinel, error = %escape_line(&why.to_string(), MAX_TEXT_SHOWN),
+                    sentinel = %self.address.display(), error = %escape_line(&why.to_string(), MAX_TEXT_SHOWN),
                     "no sentinel: after a crash the lease decides"
                 );
             }
@@ -113,7 +114,7 @@ impl Task {
 
     /// Serves one connection. Returns `Ok` with the last handle.
     async fn serve(&mut self, retries: &mut RetrySchedule<5_000>) -> io::Result<()> {
-        let (reader, mut writer) = self.sentinel.connect().await?.into_split();
+        let (reader, mut writer) = connect(&self.address).await?.into_split();
         let mut reader = BufReader::new(reader);
         let started = start_time(None).unwrap_or_default();
         let mut out = encode(&SentinelMessage::Hello { version: VERSION, started });
@@ -139,12 +140,9 @@ impl Task {
     }
 
     fn message(&self, key: Key) -> SentinelMessage {
-        let token = self.terms.get(&key).copied();
-        let (election, nonce) = (key.0, Nonce(key.1));
-        match token {
-            Some(token) => SentinelMessage::began(election, RegisteredTerm { nonce, token }),
-            None => SentinelMessage::ended(election, nonce),
-        }
+        let nonce = Nonce(key.1);
+        let term = self.terms.get(&key).map(|token| RegisteredTerm { nonce, token: *token });
+        SentinelMessage::of(key.0, nonce, term)
     }
 
     fn on_reply(
@@ -156,7 +154,7 @@ impl Task {
             SentinelReply::Watching { .. } => {
                 *retries = RetrySchedule::new(fastrand::u64(..));
                 if std::mem::take(&mut self.failing) {
-                    info!(sentinel = ?self.sentinel, "the sentinel is back");
+                    info!(sentinel = %self.address.display(), "the sentinel is back");
                 }
             }
             SentinelReply::Refused { reason } => {

@@ -29,6 +29,8 @@ mod release;
 mod start_time;
 mod wire;
 
+#[doc(hidden)]
+pub use address::connect;
 pub use address::{ENVIRONMENT, Sentinel};
 pub(crate) use registration::Registrations;
 #[doc(hidden)]

@@ -1,33 +1,41 @@
 //! The terms of one election, as they are registered with the sentinel.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
 use super::Sentinel;
+use super::address::Kind;
 use super::client::Client;
+use super::wire::SentinelMessage;
 use crate::lock::Nonce;
 use crate::protocol::RegisteredTerm;
 
 /// The terms of one election on its locks, as registered.
 pub(crate) struct Registrations {
     election: Arc<str>,
-    sentinel: Sentinel,
-    client: Arc<Client>,
+    to: Registrar,
     /// By lock.
     registered: Vec<Option<RegisteredTerm>>,
+}
+
+enum Registrar {
+    Client { address: PathBuf, client: Arc<Client> },
+    Sink(Arc<dyn Fn(SentinelMessage) + Send + Sync>),
 }
 
 impl Registrations {
     /// `None` without a sentinel.
     pub fn new(election: &Arc<str>, sentinel: Sentinel, runtime: &Handle) -> Option<Self> {
-        sentinel.address()?;
-        Some(Self {
-            election: Arc::clone(election),
-            client: Client::shared(&sentinel, runtime),
-            sentinel,
-            registered: Vec::new(),
-        })
+        let to = match sentinel.0 {
+            Kind::None => return None,
+            Kind::Address(address) => {
+                Registrar::Client { client: Client::shared(&address, runtime), address }
+            }
+            Kind::Sink(sink) => Registrar::Sink(sink),
+        };
+        Some(Self { election: Arc::clone(election), to, registered: Vec::new() })
     }
 
     /// Registers what has changed. Does no I/O itself.
@@ -48,14 +56,18 @@ impl Registrations {
     }
 
     fn send(&mut self, nonce: Nonce, term: Option<RegisteredTerm>) {
-        let token = term.map(|term| term.token);
-        if self.client.set(&self.election, nonce, token) {
-            return;
-        }
-        // Its runtime is gone: the terms of this election are registered again.
-        self.client = Client::shared(&self.sentinel, &Handle::current());
-        for term in self.registered.iter().flatten() {
-            self.client.set(&self.election, term.nonce, Some(term.token));
+        let election = &self.election;
+        match &mut self.to {
+            Registrar::Sink(sink) => sink(SentinelMessage::of(Arc::clone(election), nonce, term)),
+            Registrar::Client { address, client } => {
+                if !client.set(election, nonce, term.map(|term| term.token)) {
+                    // Its runtime is gone: the terms of this election are registered again.
+                    *client = Client::shared(address, &Handle::current());
+                    for term in self.registered.iter().flatten() {
+                        client.set(election, term.nonce, Some(term.token));
+                    }
+                }
+            }
         }
     }
 }

@@ -80,12 +80,13 @@ pub enum SentinelReply {
 }
 
 impl SentinelMessage {
-    pub(super) fn began(election: Arc<str>, term: RegisteredTerm) -> Self {
-        Self::Began { election, nonce: term.nonce.to_string(), token: term.token.0 }
-    }
-
-    pub(super) fn ended(election: Arc<str>, nonce: Nonce) -> Self {
-        Self::Ended { election, nonce: nonce.to_string() }
+    /// The term of a candidate began, or is over.
+    pub(super) fn of(election: Arc<str>, nonce: Nonce, term: Option<RegisteredTerm>) -> Self {
+        let nonce = nonce.to_string();
+        match term {
+            Some(term) => Self::Began { election, nonce, token: term.token.0 },
+            None => Self::Ended { election, nonce },
+        }
     }
 
     /// The candidate that the message is of.

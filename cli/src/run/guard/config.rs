@@ -26,10 +26,12 @@ pub struct GuardConfig {
     pub directory: Option<PathBuf>,
     /// The schedule, unless a later request replaces it; `None` for no limit.
     pub until: Option<StopTimes>,
+    /// The variables that the command does not inherit, and the guard does.
+    pub withheld: Vec<String>,
 }
 
 impl GuardConfig {
-    pub fn to_args(&self) -> [OsString; 5] {
+    pub fn to_args(&self) -> [OsString; 6] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
         [
             self.grace.as_millis().to_string().into(),
@@ -37,6 +39,7 @@ impl GuardConfig {
             path(self.cgroup.as_ref().map(|cgroup| cgroup.path().into())),
             path(self.directory.clone().map(Into::into)),
             until_argument(self.until),
+            self.withheld.join(",").into(),
         ]
     }
 
@@ -50,7 +53,9 @@ impl GuardConfig {
             "-" => None,
             until => Some(until.parse().ok()?),
         };
-        Some(Self { grace, signal, cgroup, directory, until })
+        let withheld = args.next()?.into_string().ok()?;
+        let withheld = withheld.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
+        Some(Self { grace, signal, cgroup, directory, until, withheld: withheld.collect() })
     }
 }
 

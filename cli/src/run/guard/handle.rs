@@ -1,6 +1,7 @@
 //! The candidate's end of the pipe: a command behind its guard.
 
 use std::collections::VecDeque;
+use std::env;
 use std::ffi::OsString;
 use std::future::pending;
 use std::io::{self, ErrorKind, Write, stdin};
@@ -15,6 +16,8 @@ use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 
+use incumbent::sentinel::ENVIRONMENT;
+
 use super::channel;
 use super::config::{GuardConfig, OURSELVES, SUBCOMMAND};
 use super::messages::{GuardEvent, GuardRequest, StopTimes};
@@ -24,6 +27,7 @@ use crate::process::{Cgroup, tree};
 use crate::run::deadline::DEADLINE_FILE;
 use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terminal::Terminal;
+use crate::run::terms::Terms;
 use crate::run::timer::sleep_until;
 
 /// A running command with all its descendants.
@@ -35,6 +39,8 @@ pub struct GuardHandle {
     events: Lines<BufReader<UnixStream>>,
     terminal: Option<Terminal>,
     cgroup: Option<Cgroup>,
+    /// What the guard releases if this process dies.
+    terms: Option<Terms>,
     /// The stop signal.
     signal: Signal,
     /// Requests without acknowledgement, the oldest first.
@@ -81,15 +87,17 @@ impl GuardHandle {
     pub fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
-        withheld: &[&str],
+        terms: Option<Terms>,
         config: GuardConfig,
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         channel::send_fd(&ours, stdin().as_fd())?;
         let terminal = Terminal::of_candidate();
         let mut guard = Command::new(OURSELVES);
-        for variable in withheld {
-            guard.env_remove(variable);
+        if terms.is_none() {
+            for variable in &config.withheld {
+                guard.env_remove(variable); // a sentinel needs the credentials
+            }
         }
         let child = guard
             .arg0("incumbent")
@@ -98,6 +106,7 @@ impl GuardHandle {
             .args(command)
             .env_remove(NOTIFY_SOCKET)
             .env_remove(DEADLINE_FILE) // of an outer incumbent run
+            .env_remove(ENVIRONMENT) // the command would register with what wraps this process
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)
@@ -108,7 +117,7 @@ impl GuardHandle {
         }
         ours.set_nonblocking(true)?;
         let events = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
-        Ok(Self {
+        let mut handle = Self {
             guard,
             requests: ours,
             events,
@@ -122,7 +131,21 @@ impl GuardHandle {
             code: None,
             interrupted: None,
             expired: false,
-        })
+            terms,
+        };
+        if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
+            handle.request(GuardRequest::Sentinel(args));
+            handle.send_terms();
+        }
+        Ok(handle)
+    }
+
+    fn send_terms(&mut self) {
+        let Some(terms) = &mut self.terms else { return };
+        let terms = serde_json::to_string(&*terms.borrow_and_update());
+        if let Ok(terms) = terms {
+            self.request(GuardRequest::Terms(terms));
+        }
     }
 
     /// Sends a request. If the guard is gone, its last event reports it.
@@ -146,6 +169,10 @@ impl GuardHandle {
             let line = tokio::select! {
                 biased;
                 line = self.events.next_line() => line.ok().flatten(),
+                () = changed(&mut self.terms) => {
+                    self.send_terms();
+                    continue;
+                }
                 () = missed => {
                     self.stop_without_guard().await;
                     return CommandEvent::Expired;
@@ -273,6 +300,22 @@ impl GuardHandle {
         let recently = |at: Instant| BootClock.now().saturating_since(at) < INTERRUPT_WINDOW;
         self.interrupted.is_some_and(recently)
     }
+}
+
+/// Waits until the terms change. Cancel safe.
+async fn changed(terms: &mut Option<Terms>) {
+    match terms {
+        Some(terms) if terms.has_changed().is_ok() => drop(terms.changed().await),
+        _ => pending().await, // no more changes
+    }
+}
+
+/// The arguments of this process before those of the command, as JSON; `None` if they are not text.
+fn arguments() -> Option<String> {
+    let args = env::args_os().take_while(|arg| arg != "--").map(|arg| arg.into_string().ok());
+    let mut args = args.collect::<Option<Vec<_>>>()?;
+    args.extend(["--", "true"].map(str::to_owned));
+    serde_json::to_string(&args).ok()
 }
 
 /// Waits for the scheduled time of an event of the guard; forever without a schedule.

@@ -14,7 +14,7 @@ pub struct StopTimes {
 }
 
 /// A request to the guard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardRequest {
     /// Replaces the schedule by a later one.
     RunUntil(StopTimes),
@@ -26,6 +26,10 @@ pub enum GuardRequest {
     Signal(i32),
     /// The same for a signal that the candidate received.
     PassOn(i32),
+    /// Be the sentinel of the candidate, which has these arguments, as JSON.
+    Sentinel(String),
+    /// The candidate's terms to release if it dies, as JSON. They replace those of earlier requests.
+    Terms(String),
     /// Stop the command's process group until `Resume`, as a terminal does.
     Suspend,
     Resume,
@@ -70,6 +74,8 @@ impl fmt::Display for GuardRequest {
             Self::Stop { kill_at } => write!(f, "stop {}", ns(*kill_at)),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::PassOn(signal) => write!(f, "pass {signal}"),
+            Self::Sentinel(args) => write!(f, "sentinel {args}"),
+            Self::Terms(terms) => write!(f, "terms {terms}"),
             Self::Suspend => f.write_str("suspend"),
             Self::Resume => f.write_str("resume"),
         }
@@ -85,6 +91,8 @@ impl FromStr for GuardRequest {
             ["until", ..] => {
                 Self::RunUntil(line.strip_prefix("until ").ok_or(UnknownMessage)?.parse()?)
             }
+            ["sentinel", ..] => Self::Sentinel(rest(line)?),
+            ["terms", ..] => Self::Terms(rest(line)?),
             ["stop", kill_at] => Self::Stop { kill_at: instant(kill_at)? },
             ["signal", signal] => Self::Signal(number(signal)?),
             ["pass", signal] => Self::PassOn(number(signal)?),
@@ -136,6 +144,11 @@ fn ns(instant: Instant) -> u128 {
     instant.since_origin().as_nanos()
 }
 
+/// What follows the first word.
+fn rest(line: &str) -> Result<String, UnknownMessage> {
+    line.split_once(' ').map(|(_, rest)| rest.to_owned()).ok_or(UnknownMessage)
+}
+
 fn number(word: &str) -> Result<i32, UnknownMessage> {
     word.parse().map_err(|_| UnknownMessage)
 }
@@ -158,6 +171,8 @@ mod tests {
             GuardRequest::Stop { kill_at: at(3) },
             GuardRequest::Signal(10),
             GuardRequest::PassOn(1),
+            GuardRequest::Sentinel(r#"["run", "a b"]"#.to_owned()),
+            GuardRequest::Terms("[]".to_owned()),
             GuardRequest::Suspend,
             GuardRequest::Resume,
         ] {

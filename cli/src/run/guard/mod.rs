@@ -13,6 +13,7 @@ mod foreign;
 mod handle;
 mod messages;
 mod process;
+mod sentinel;
 mod signals;
 
 pub use self::config::{GuardConfig, SUBCOMMAND as GUARD_SUBCOMMAND};
@@ -21,3 +22,4 @@ pub use self::exec::{SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
 pub use self::handle::{CommandEvent, GuardHandle};
 pub use self::messages::{GuardRequest, StopTimes};
 pub use self::process::watch;
+pub use self::sentinel::ParseRun;

@@ -8,7 +8,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
-use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper,
+    set_dumpable_behavior,
+};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -17,25 +21,30 @@ use super::config::{GuardConfig, OURSELVES, until_argument};
 use super::exec;
 use super::foreign::ForeignWatch;
 use super::messages::{GuardEvent, GuardRequest};
+use super::sentinel::{GuardSentinel, ParseRun};
 use super::signals::{GuardSignals, PendingSignals};
-use crate::process::tree;
+use crate::process::{WatchedProcess, tree};
 use crate::run::terminal::Terminal;
 use std::ffi::OsString;
 
 /// The maximum interval between checks of the tree.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long after the end of the channel the candidate may take to die.
+const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the guard tries to kill the rest; then the candidate does.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Arguments: the configuration, the command and its arguments.
-pub fn watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseRun) -> ExitCode {
+    // The command, of the same user, cannot read the credentials of the lock in its environment.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let Some(config) = GuardConfig::from_args(&mut args) else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
             // Before the command starts: a terminal may signal the group as soon as it has members.
             let signals = GuardSignals::listen()?;
-            match Guard::start(config, args)? {
+            match Guard::start(config, args, parse)? {
                 Some(guard) => guard.run(signals).await,
                 None => Ok(()),
             }
@@ -59,6 +68,10 @@ struct Guard {
     pending: PendingSignals,
     watch: Option<ForeignWatch>,
     ended: bool,
+    /// `None` if it was dead before it could be watched.
+    candidate: Option<WatchedProcess>,
+    parse: ParseRun,
+    sentinel: Option<GuardSentinel>,
 }
 
 #[derive(Clone, Copy)]
@@ -73,6 +86,7 @@ impl Guard {
     fn start(
         config: GuardConfig,
         args: impl Iterator<Item = OsString>,
+        parse: ParseRun,
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -84,7 +98,14 @@ impl Guard {
         let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
         let until = until_argument(config.until);
         let terminal = Terminal::of_guard();
-        let child = Command::new(OURSELVES)
+        // The candidate made the channel.
+        let candidate = socket_peercred(&channel).map_err(io::Error::from);
+        let candidate = candidate.and_then(|peer| WatchedProcess::parent(peer.pid)).ok();
+        let mut child = Command::new(OURSELVES);
+        for variable in &config.withheld {
+            child.env_remove(variable);
+        }
+        let child = child
             .arg0("incumbent")
             .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
             .args(args)
@@ -100,6 +121,9 @@ impl Guard {
             pending: PendingSignals::default(),
             watch: ForeignWatch::start(),
             ended: false,
+            candidate,
+            parse,
+            sentinel: None,
         }))
     }
 
@@ -109,9 +133,9 @@ impl Guard {
         let mut requests = BufReader::new(requests).lines();
         let mut orphaned = false;
         let mut next_check_timer = sleep_until(BootClock, BootClock.now());
-        loop {
+        let is_tree_dead = loop {
             if self.reap_children(&mut signals).await {
-                break;
+                break true;
             }
             if !self.ended {
                 self.pending.deliver(self.command);
@@ -129,13 +153,14 @@ impl Guard {
             {
                 let killed = tree::kill_all(self.config.cgroup.as_ref(), now + KILL_TIMEOUT).await;
                 let left = killed.left();
+                let is_tree_dead = left.is_none();
                 self.note(killed.changed);
                 if let Some(left) = left.filter(|_| orphaned) {
                     eprintln!(
                         "incumbent: some processes of the command could not be stopped: {left}"
                     );
                 }
-                break;
+                break is_tree_dead;
             }
             if let Some(event) = self.check_foreign(now) {
                 send_event(&self.channel, event);
@@ -157,14 +182,26 @@ impl Guard {
                 },
                 () = &mut next_check_timer => {}
             }
-        }
+        };
         if let Some(terminal) = &self.terminal {
             terminal.give_back();
         }
         if orphaned {
             self.remove_files();
         }
+        if orphaned && is_tree_dead {
+            self.release().await;
+        }
         Ok(())
+    }
+
+    /// Releases the terms of a dead candidate, whose command is dead too.
+    async fn release(self) {
+        let (Some(candidate), Some(sentinel)) = (self.candidate, self.sentinel) else { return };
+        // A closed channel alone proves nothing.
+        if let Ok(Ok(())) = tokio::time::timeout(DEATH_TIMEOUT, candidate.dead()).await {
+            sentinel.release().await;
+        }
     }
 
     /// Returns whether the tree is empty.
@@ -215,6 +252,14 @@ impl Guard {
             Ok(GuardRequest::Signal(signal)) => self.pending.push(Signal::from_named_raw(signal)),
             Ok(GuardRequest::PassOn(signal)) => {
                 self.pending.pass_on(Signal::from_named_raw(signal))
+            }
+            Ok(GuardRequest::Sentinel(args)) => {
+                self.sentinel = GuardSentinel::start(&args, self.parse);
+            }
+            Ok(GuardRequest::Terms(terms)) => {
+                if let Some(sentinel) = &mut self.sentinel {
+                    sentinel.set_terms(&terms);
+                }
             }
             Ok(GuardRequest::Suspend) => {
                 let _ = kill_process_group(getpid(), Signal::TSTP);
