@@ -39,7 +39,7 @@ impl GuardConfig {
             path(self.cgroup.as_ref().map(|cgroup| cgroup.path().into())),
             path(self.directory.clone().map(Into::into)),
             until_argument(self.until),
-            self.withheld.join(",").into(),
+            path((!self.withheld.is_empty()).then(|| self.withheld.join(",").into())),
         ]
     }
 
@@ -54,7 +54,7 @@ impl GuardConfig {
             until => Some(until.parse().ok()?),
         };
         let withheld = args.next()?.into_string().ok()?;
-        let withheld = withheld.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
+        let withheld = withheld.split(',').filter(|name| *name != "-").map(str::to_owned);
         Some(Self { grace, signal, cgroup, directory, until, withheld: withheld.collect() })
     }
 }
