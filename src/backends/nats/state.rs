@@ -278,18 +278,17 @@ impl BucketState {
 
     /// Sends a hint to the subscribers of `name`.
     pub(super) fn send(&self, name: &str, hint: &Hint) {
-        if let Hint::Stored { record, .. } = hint {
-            self.hub.note(name, |note| note.hinted = note.hinted.max(record.revision.0));
-        }
-        self.hub.send(name, hint);
+        self.hub.send(name, hint, |note| {
+            if let Hint::Stored { record, .. } = hint {
+                note.hinted = note.hinted.max(record.revision.0);
+            }
+        });
     }
 
     /// Announces the coverage from now on, and of which elections.
     pub(super) fn announce(&self, coverage: Coverage, covered: Interest) {
         self.hints_lost.store(false, Ordering::Relaxed);
-        if self.hub.announce_of(coverage, covered) && coverage > Coverage::None {
-            self.hub.send_all(&Hint::Recheck); // earlier changes had no hints
-        }
+        self.hub.announce_of(coverage, covered);
     }
 
     /// Records a write that was read. If its hint is still missing at a read much later, hints are

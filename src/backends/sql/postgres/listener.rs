@@ -182,7 +182,7 @@ fn is_of_another(lock: &LockState, record: &Record) -> bool {
 
 /// Reads the row, and passes its content on.
 async fn deliver_row(lock: &LockState, name: &str) {
-    if !lock.subscribers.has_subscriber(name) {
+    if !lock.subscribers.hub.has(name) {
         return;
     }
     let found = lock.fetch(name, READ_TIMEOUT).await;
