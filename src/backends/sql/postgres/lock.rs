@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use sqlx::Row as _;
 
 use super::connections::Connections;
@@ -59,6 +58,7 @@ impl PostgresLock {
     }
 }
 
+#[async_trait]
 impl Lock for PostgresLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -77,20 +77,11 @@ impl Lock for PostgresLock {
         check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        async move { self.inner.read(name, timeout).await.map_err(|f| f.of("reading", name)) }
-            .boxed()
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.inner.read(name, timeout).await.map_err(|f| f.of("reading", name))
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
         let sure = !self.inner.synchronous;
         let nonce = write.mark.write.nonce;
         self.inner.own.add(nonce);
@@ -101,65 +92,42 @@ impl Lock for PostgresLock {
         let seen = self.inner.seen.newest(name);
         let statement = rests_on
             .map(|empty_on| statements::write(name, &write, sure, empty_on.as_deref(), seen));
-        async move {
-            let statement = statement.map_err(|failed| failed.of("write", name))?;
-            let put = self.inner.put(name, &statement, write.timeout).await;
-            put.map_err(|failed| failed.of("write", name))
-        }
-        .boxed()
+        let statement = statement.map_err(|failed| failed.of("write", name))?;
+        let put = self.inner.put(name, &statement, write.timeout).await;
+        put.map_err(|failed| failed.of("write", name))
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let statement = statements::release(name, &release, !self.inner.synchronous);
-        async move {
-            let put = self.inner.put(name, &statement, release.timeout).await;
-            put.map(drop).map_err(|failed| failed.of("release", name))
-        }
-        .boxed()
+        let put = self.inner.put(name, &statement, release.timeout).await;
+        put.map(drop).map_err(|failed| failed.of("release", name))
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         let statement = statements::notify_step_down(name, &notice);
-        async move {
-            let sent =
-                self.inner.connections.execute(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;
-            sent.map(drop).map_err(|failed| failed.of("notice", name))
-        }
-        .boxed()
+        let sent =
+            self.inner.connections.execute(&statement, Effect::Write, STEP_DOWN_TIMEOUT).await;
+        sent.map(drop).map_err(|failed| failed.of("notice", name))
     }
 
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        async move {
-            let connections = &self.inner.connections;
-            let rows = connections.execute(statements::NAMES, Effect::Read, timeout).await;
-            let rows = rows.map_err(|failed| failed.of("listing", "elections"))?;
-            let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
-            let odd = |error| errors::failed(error, Effect::Read, connections.place());
-            names.map_err(|error| odd(error).of("listing", "elections"))
-        }
-        .boxed()
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let connections = &self.inner.connections;
+        let rows = connections.execute(statements::NAMES, Effect::Read, timeout).await;
+        let rows = rows.map_err(|failed| failed.of("listing", "elections"))?;
+        let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
+        let odd = |error| errors::failed(error, Effect::Read, connections.place());
+        names.map_err(|error| odd(error).of("listing", "elections"))
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    ) -> Result<(), LockError> {
         let statement = statements::evict(name, expected.0);
-        async move {
-            let put = self.inner.put(name, &statement, timeout).await;
-            put.map(drop).map_err(|failed| failed.of("eviction", name))
-        }
-        .boxed()
+        let put = self.inner.put(name, &statement, timeout).await;
+        put.map(drop).map_err(|failed| failed.of("eviction", name))
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use sqlx::Row as _;
 
 use super::boot_id;
@@ -70,6 +69,7 @@ fn releasing(name: &str, release: &Release) -> Statement {
         .bind(now.map(|now| now.ms))
 }
 
+#[async_trait]
 impl Lock for SqliteLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -86,64 +86,38 @@ impl Lock for SqliteLock {
         check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        async move { self.inner.read(name, timeout).await.map_err(|f| f.of("reading", name)) }
-            .boxed()
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.inner.read(name, timeout).await.map_err(|f| f.of("reading", name))
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        async move {
-            let put = self.inner.put(name, writing(name, &write), write.timeout).await;
-            put.map_err(|failed| failed.of("write", name))
-        }
-        .boxed()
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let put = self.inner.put(name, writing(name, &write), write.timeout).await;
+        put.map_err(|failed| failed.of("write", name))
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        async move {
-            let put = self.inner.put(name, releasing(name, &release), release.timeout).await;
-            put.map(drop).map_err(|failed| failed.of("release", name))
-        }
-        .boxed()
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let put = self.inner.put(name, releasing(name, &release), release.timeout).await;
+        put.map(drop).map_err(|failed| failed.of("release", name))
     }
 
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        async move {
-            let result =
-                self.inner.file.execute(sqlx::query(statements::NAMES), false, timeout).await;
-            let answer = result.and_then(|answer| answer.ok_or_else(|| self.inner.file.gone()));
-            let rows = answer.map_err(|failed| failed.of("listing", "elections"))?.rows;
-            let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
-            let odd = |error| errors::failed(error, false, self.inner.file.path());
-            names.map_err(|error| odd(error).of("listing", "elections"))
-        }
-        .boxed()
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let result = self.inner.file.execute(sqlx::query(statements::NAMES), false, timeout).await;
+        let answer = result.and_then(|answer| answer.ok_or_else(|| self.inner.file.gone()));
+        let rows = answer.map_err(|failed| failed.of("listing", "elections"))?.rows;
+        let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
+        let odd = |error| errors::failed(error, false, self.inner.file.path());
+        names.map_err(|error| odd(error).of("listing", "elections"))
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    ) -> Result<(), LockError> {
         let evict = sqlx::query(statements::EVICT).bind(name.to_owned()).bind(column(expected.0));
-        async move {
-            let put = self.inner.put(name, evict, timeout).await;
-            put.map(drop).map_err(|failed| failed.of("eviction", name))
-        }
-        .boxed()
+        let put = self.inner.put(name, evict, timeout).await;
+        put.map(drop).map_err(|failed| failed.of("eviction", name))
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
