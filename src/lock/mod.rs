@@ -23,7 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use advertisement::{Advertisement, AdvertisementError};
-pub use error::{LockError, LockErrorKind};
+pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
 pub use request::{Release, Request, StepDownNotice, Write};

@@ -44,7 +44,7 @@ impl ObjectStorageTarget {
     pub fn bucket(&self) -> Result<Bucket, LockUrlError> {
         let bucket = Bucket::from_url(&self.url).map_err(|error| {
             let message = format!("{} cannot be used", self.shown);
-            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
+            LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
         });
         let mut bucket = bucket?;
         if let Some(longest) = self.max_lease {

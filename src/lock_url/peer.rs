@@ -135,7 +135,7 @@ impl PeerTarget {
                 }
                 _ => LockUrlErrorKind::Unusable,
             };
-            LockUrlError::of_opening(kind, message, error)
+            LockUrlError::with_source(kind, message, error)
         })?;
         Ok(Arc::new(member.lock()))
     }

@@ -95,7 +95,7 @@ impl SqlTarget {
             SqlErrorKind::Denied => LockUrlErrorKind::Denied,
             SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
         };
-        LockUrlError::of_opening(kind, format!("{} cannot be used", self.shown), error)
+        LockUrlError::with_source(kind, format!("{} cannot be used", self.shown), error)
     }
 }
 

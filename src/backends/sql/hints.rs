@@ -13,7 +13,7 @@ pub(super) struct Subscribers {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct DeliveredRevisions {
+pub(crate) struct DeliveredRevisions {
     /// The newest revision that was delivered; `None` before the first.
     delivered: Option<Revision>,
     /// The newest revision that was read.

@@ -33,6 +33,7 @@
 
 mod error;
 mod hints;
+mod lock;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod row;
@@ -42,6 +43,7 @@ mod setup;
 mod sqlite;
 
 pub use error::{SqlError, SqlErrorKind};
+pub use lock::SqlLock;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TableRight};
 pub use setup::TableSetup;

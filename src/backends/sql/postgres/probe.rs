@@ -12,8 +12,8 @@ use super::connections::Connections;
 use super::errors::{self, Effect};
 use super::statements;
 use super::tables;
-use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
-use crate::lock::LockErrorKind;
+use crate::backends::sql::error::{SqlError, SqlErrorKind};
+use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// The prefix of the channels that test whether notifications arrive. Each channel is used once: a
@@ -220,15 +220,15 @@ impl PostgresProbe {
         }
     }
 
-    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, RequestError> {
+    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, LockError> {
         let rows = self.connections.execute(statement, Effect::Read, timeout).await?;
         rows.into_iter().next().ok_or_else(|| {
             let what = format!("{} returned no row", self.connections.place());
-            RequestError::new(LockErrorKind::Unavailable, what)
+            LockError::new(LockErrorKind::Unavailable, what)
         })
     }
 
-    fn odd(&self, error: sqlx::Error) -> RequestError {
+    fn odd(&self, error: sqlx::Error) -> LockError {
         errors::failed(error, Effect::Read, self.connections.place())
     }
 }

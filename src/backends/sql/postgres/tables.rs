@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 use super::connections::Connections;
 use super::errors::{self, Effect};
 use super::statements;
-use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
+use crate::backends::sql::error::{SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 
 /// The version of the tables that this library supports.
 const VERSION: i32 = 1;
@@ -56,7 +56,7 @@ pub(super) async fn open(
         match create_tables(connections, tables.max_lease, left).await {
             Ok(by_us) => made = by_us,
             // Another process creates them at the same moment.
-            Err(failed) if failed.kind == LockErrorKind::Unavailable && Instant::now() < by => {
+            Err(failed) if failed.kind() == LockErrorKind::Unavailable && Instant::now() < by => {
                 sleep(Duration::from_millis(50)).await;
             }
             Err(failed) => {
@@ -64,7 +64,7 @@ pub(super) async fn open(
                     "the tables of elections cannot be created at {}: run deploy/postgres.sql as a role that may create tables",
                     connections.place()
                 );
-                return Err(RequestError { message: what, ..failed }.into());
+                return Err(failed.with_message(what).into());
             }
         }
     }
@@ -75,7 +75,7 @@ async fn find_tables(
     connections: &Connections,
     timeout: Duration,
     made: bool,
-) -> Result<Option<Opened>, RequestError> {
+) -> Result<Option<Opened>, LockError> {
     let statement = "SELECT n.nspname::text AS schema, pg_is_in_recovery() AS replica
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = to_regclass('incumbent_elections')";
@@ -84,13 +84,13 @@ async fn find_tables(
     let odd = |error| errors::failed(error, Effect::Read, connections.place());
     if row.try_get("replica").map_err(odd)? {
         let what = errors::read_only(connections.place());
-        return Err(RequestError::new(LockErrorKind::Unavailable, what));
+        return Err(LockError::new(LockErrorKind::Unavailable, what));
     }
     let channel = format!("{CHANNEL}{}", row.try_get::<String, _>("schema").map_err(odd)?);
     if channel.len() > MAX_CHANNEL_LEN {
         let limit = MAX_CHANNEL_LEN - CHANNEL.len();
         let what = format!("the name of the tables' schema is limited to {limit} bytes");
-        return Err(RequestError::new(LockErrorKind::Misconfigured, what));
+        return Err(LockError::new(LockErrorKind::Misconfigured, what));
     }
     let max_lease = max_lease(connections, timeout).await?;
     Ok(Some(Opened { max_lease, made, channel }))
@@ -100,10 +100,10 @@ async fn find_tables(
 pub(super) async fn max_lease(
     connections: &Connections,
     timeout: Duration,
-) -> Result<Duration, RequestError> {
+) -> Result<Duration, LockError> {
     let odd = |error| errors::failed(error, Effect::Read, connections.place());
     let rows = connections.execute(&statements::read("any"), Effect::Read, timeout).await?;
-    let misconfigured = |what| RequestError::new(LockErrorKind::Misconfigured, what);
+    let misconfigured = |what| LockError::new(LockErrorKind::Misconfigured, what);
     let Some(row) = rows.first() else {
         let what = "incumbent_settings is empty: run deploy/postgres.sql".to_owned();
         return Err(misconfigured(what));
@@ -124,7 +124,7 @@ async fn create_tables(
     connections: &Connections,
     max_lease: Duration,
     timeout: Duration,
-) -> Result<bool, RequestError> {
+) -> Result<bool, LockError> {
     let lease = format!("interval '{} milliseconds'", millis(max_lease));
     let statement = SCRIPT.replace(SCRIPT_MAX_LEASE, &lease);
     let made = connections.execute(&statement, Effect::Read, timeout).await?;

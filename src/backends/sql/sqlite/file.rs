@@ -17,10 +17,10 @@ use super::boot_id::{self, Moment, is_past};
 use super::errors;
 use super::names::{self, Id};
 use super::statements;
-use crate::backends::sql::error::{RequestError, SqlError};
+use crate::backends::sql::error::SqlError;
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// The version of the tables that this library supports.
@@ -92,7 +92,7 @@ impl File {
 
     /// Opens the file, and creates it and its tables if allowed. Returns whether this process
     /// created the tables.
-    async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), RequestError> {
+    async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), LockError> {
         let missing = fs::symlink_metadata(&self.path).is_err();
         if missing && !tables.create {
             return Err(self.misconfigured("does not exist"));
@@ -133,16 +133,13 @@ impl File {
     }
 
     /// Reads the settings. Returns when the tables were created.
-    async fn learn(
-        &self,
-        connection: &mut SqliteConnection,
-    ) -> Result<Option<Moment>, RequestError> {
+    async fn learn(&self, connection: &mut SqliteConnection) -> Result<Option<Moment>, LockError> {
         let (longest, made) = settings(connection, &self.path).await?;
         self.longest_lease_ms.store(millis(longest).unsigned_abs(), Ordering::Relaxed);
         Ok(made)
     }
 
-    async fn connect(&self, create: bool, by: Instant) -> Result<Open, RequestError> {
+    async fn connect(&self, create: bool, by: Instant) -> Result<Open, LockError> {
         let left = by.saturating_duration_since(Instant::now());
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
@@ -162,7 +159,7 @@ impl File {
         match (before, self.id()?) {
             (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
             (None, Some(id)) if create => Ok(Open { connection, id }),
-            _ => Err(RequestError::new(LockErrorKind::Unavailable, self.moved())),
+            _ => Err(LockError::new(LockErrorKind::Unavailable, self.moved())),
         }
     }
 
@@ -172,7 +169,7 @@ impl File {
         statement: Statement,
         writes: bool,
         timeout: Duration,
-    ) -> Result<Option<Response>, RequestError> {
+    ) -> Result<Option<Response>, LockError> {
         let by = deadline_after(timeout);
         let Some(id) = self.id()? else {
             self.idle().clear();
@@ -194,14 +191,14 @@ impl File {
                 Ok(Some(answer))
             }
             // Another file, without tables: for an election, the earlier file is gone.
-            Ok(Err(failed)) if failed.kind == LockErrorKind::Misconfigured && !writes => {
+            Ok(Err(failed)) if failed.kind() == LockErrorKind::Misconfigured && !writes => {
                 match errors::has_no_tables(&failed) {
                     true => Ok(None),
                     false => Err(failed),
                 }
             }
             Ok(Err(failed)) => Err(failed),
-            Err(_) if in_doubt => Err(RequestError::new(
+            Err(_) if in_doubt => Err(LockError::new(
                 LockErrorKind::OutcomeUnknown,
                 format!("{} did not confirm the write in {timeout:?}", self.path.display()),
             )),
@@ -216,7 +213,7 @@ impl File {
         writes: bool,
         by: Instant,
         in_doubt: &mut bool,
-    ) -> Result<Response, RequestError> {
+    ) -> Result<Response, LockError> {
         let odd = |error| errors::failed(error, false, &self.path);
         let left = by.saturating_duration_since(Instant::now()).as_millis();
         let connection = &mut open.connection;
@@ -230,7 +227,7 @@ impl File {
             // As late as possible: a write to a file that other processes no longer see must not
             // create a leader.
             if self.id()? != Some(open.id) {
-                return Err(RequestError::new(LockErrorKind::Unavailable, self.moved()));
+                return Err(LockError::new(LockErrorKind::Unavailable, self.moved()));
             }
             *in_doubt = true;
         }
@@ -240,7 +237,7 @@ impl File {
     }
 
     /// Returns the file that is at the path now, if any.
-    fn id(&self) -> Result<Option<Id>, RequestError> {
+    fn id(&self) -> Result<Option<Id>, LockError> {
         let Ok(named) = names::inspect(&self.path) else { return Ok(None) };
         match named.unfit() {
             Some(why) => Err(self.misconfigured(&why)),
@@ -268,23 +265,23 @@ impl File {
         format!("{} was put in the place of another file", self.path.display())
     }
 
-    fn late(&self, what: &str) -> RequestError {
+    fn late(&self, what: &str) -> LockError {
         let what = format!("{} could not be {what} in time", self.path.display());
-        RequestError::new(LockErrorKind::Unavailable, what)
+        LockError::new(LockErrorKind::Unavailable, what)
     }
 
     /// Returns the error of a write when the file is gone.
-    pub fn gone(&self) -> RequestError {
+    pub fn gone(&self) -> LockError {
         self.misconfigured("was deleted: restore it, or restart one candidate, which creates it")
     }
 
-    fn misconfigured(&self, what: &str) -> RequestError {
+    fn misconfigured(&self, what: &str) -> LockError {
         misconfigured(&self.path, what)
     }
 }
 
-pub(super) fn misconfigured(path: &Path, what: &str) -> RequestError {
-    RequestError::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
+pub(super) fn misconfigured(path: &Path, what: &str) -> LockError {
+    LockError::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
 }
 
 pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
@@ -297,7 +294,7 @@ pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool
 pub(super) async fn settings(
     connection: &mut SqliteConnection,
     path: &Path,
-) -> Result<(Duration, Option<Moment>), RequestError> {
+) -> Result<(Duration, Option<Moment>), LockError> {
     let odd = |error| errors::failed(error, false, path);
     let row = sqlx::query(statements::SETTINGS).fetch_optional(connection).await.map_err(odd)?;
     let row = row.ok_or_else(|| misconfigured(path, "has no settings of elections"))?;
@@ -319,10 +316,10 @@ pub(super) fn moment_of(row: &SqliteRow) -> Result<Option<Moment>, sqlx::Error> 
 }
 
 /// Returns the absolute path, with links resolved, of a file that need not exist yet.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, RequestError> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, LockError> {
     resolved(path).map_err(|error| {
         let what = format!("there is no directory for {}", path.display());
-        RequestError::because(LockErrorKind::Misconfigured, what, error)
+        LockError::with_source(LockErrorKind::Misconfigured, what, error)
     })
 }
 

@@ -76,8 +76,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a renewal that is visible and not replicated extends the term",
         edits: &[edit(
             "src/backends/sql/postgres/lock.rs",
-            "reads_are_durable: !self.inner.synchronous,",
-            "reads_are_durable: !self.inner.synchronous || self.inner.synchronous,",
+            "fn reads_are_durable(&self) -> bool {\n        !self.synchronous",
+            "fn reads_are_durable(&self) -> bool {\n        !self.synchronous || self.synchronous",
         )],
         noticed_by: &[Databases],
     },
