@@ -43,7 +43,7 @@ pub struct Release {
     pub timeout: Duration,
 }
 
-/// A deposed holder's word that its work has stopped and that it will not lead in this term again.
+/// The notice of a former holder that its work has stopped and that it does not lead in this term again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct StepDownNotice {

@@ -26,7 +26,7 @@ impl ObjectStorageTarget {
         }
         Ok(Self {
             url: format!("{}:{}", parts.scheme(), parts.decoded(parts.place())?),
-            max_lease: parts.take_duration("longest-lease")?,
+            max_lease: parts.take_duration("max-lease")?,
             max_clock_skew: parts.take_duration("max-clock-skew")?,
             allow_http: parts.take_flag("allow-http")?,
             shown: parts.shown().to_owned(),

@@ -125,7 +125,7 @@ impl PeerTarget {
             member = member.voters(voters);
         }
         if self.read_only {
-            member = member.only_looks();
+            member = member.read_only();
         }
         let member = member.start().map_err(|error| {
             let message = format!("{} cannot be used", self.shown);

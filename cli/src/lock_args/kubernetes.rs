@@ -199,7 +199,7 @@ impl KubernetesArgs {
         let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
         if kind == Kind::ForLife {
             let kind = self.life_kind.unwrap_or_default();
-            let locks = Arc::new(cluster.life_locks(&kind.carrier()));
+            let locks = Arc::new(cluster.life_locks(&kind.life_resource()));
             return Ok(KubernetesLock::ForLife(LifeObjects { cluster, kind, locks, timeout }));
         }
         Ok(KubernetesLock::Elections(ElectionObjects::of(cluster, kind, timeout)))

@@ -157,7 +157,7 @@ impl LockState {
         timeout: Duration,
     ) -> Result<(), LockError> {
         let by = deadline_after(timeout);
-        let left = self.terms.told_of_an_eviction();
+        let left = self.terms.eviction_expiry();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
         let known = self.replaced(&election, &path, Some(expected), by).await?;
@@ -244,7 +244,7 @@ impl LockState {
         number: u64,
         by: Instant,
     ) -> Result<(), LockError> {
-        let left = self.terms.told_of_an_eviction();
+        let left = self.terms.eviction_expiry();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());

@@ -86,13 +86,13 @@ pub struct LifeWatch {
 impl Cluster {
     /// Returns the locks of leaders for life, for inspection and eviction. To become a leader, use
     /// [`leader_for_life`](super::leader_for_life).
-    pub fn life_locks(&self, carrier: &LifeResource) -> LifeLocks {
+    pub fn life_locks(&self, resource: &LifeResource) -> LifeLocks {
         let (access, namespace) = (self.access(), self.namespace());
         let pods = Pod::url_path(&(), Some(namespace));
         LifeLocks {
-            locks: carrier.objects(access, namespace),
+            locks: resource.objects(access, namespace),
             pods: Objects::new(access.clone(), pods, "Pod", namespace),
-            api_version: carrier.resource.api_version.clone(),
+            api_version: resource.api.api_version.clone(),
             recorder: Some(Recorder::new(access.clone(), namespace)),
         }
     }

@@ -148,7 +148,7 @@ impl LockState {
             None => {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
                 self.empty.get(name).was_seen_on(found.history);
-                let proof = (self.opened.made || found.settled) && is_whole;
+                let proof = (self.opened.created || found.settled) && is_whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }
         })

@@ -27,7 +27,7 @@ const MAX_CHANNEL_LEN: usize = 63;
 pub(super) struct Opened {
     pub max_lease: Duration,
     /// Whether this process has created them, and so knows that no election had a holder before.
-    pub made: bool,
+    pub created: bool,
     /// The channel of notifications.
     pub channel: String,
 }
@@ -39,10 +39,10 @@ pub(super) async fn open(
 ) -> Result<Opened, SqlError> {
     tables.check()?;
     let by = Instant::now() + timeout;
-    let mut made = false;
+    let mut created = false;
     loop {
         let left = by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match find_tables(connections, left, made).await? {
+        match find_tables(connections, left, created).await? {
             Some(opened) => return Ok(opened),
             None if tables.create => {}
             None => {
@@ -54,7 +54,7 @@ pub(super) async fn open(
             }
         }
         match create_tables(connections, tables.max_lease, left).await {
-            Ok(by_us) => made = by_us,
+            Ok(by_us) => created = by_us,
             // Another process creates them at the same moment.
             Err(failed) if failed.kind() == LockErrorKind::Unavailable && Instant::now() < by => {
                 sleep(Duration::from_millis(50)).await;
@@ -74,7 +74,7 @@ pub(super) async fn open(
 async fn find_tables(
     connections: &Connections,
     timeout: Duration,
-    made: bool,
+    created: bool,
 ) -> Result<Option<Opened>, LockError> {
     let statement = "SELECT n.nspname::text AS schema, pg_is_in_recovery() AS replica
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -93,7 +93,7 @@ async fn find_tables(
         return Err(LockError::new(LockErrorKind::Misconfigured, what));
     }
     let max_lease = max_lease(connections, timeout).await?;
-    Ok(Some(Opened { max_lease, made, channel }))
+    Ok(Some(Opened { max_lease, created, channel }))
 }
 
 /// Returns the maximum lease of the tables, which must be of the supported version.
@@ -127,8 +127,8 @@ async fn create_tables(
 ) -> Result<bool, LockError> {
     let lease = format!("interval '{} milliseconds'", millis(max_lease));
     let statement = SCRIPT.replace(SCRIPT_MAX_LEASE, &lease);
-    let made = connections.execute(&statement, Effect::Read, timeout).await?;
-    Ok(!made.is_empty())
+    let created = connections.execute(&statement, Effect::Read, timeout).await?;
+    Ok(!created.is_empty())
 }
 
 #[cfg(test)]

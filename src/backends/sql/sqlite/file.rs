@@ -36,7 +36,7 @@ pub(super) struct File {
     path: PathBuf,
     longest_lease_ms: AtomicU64,
     /// The file that this process has created, and whose elections had no holder before.
-    made: Option<Id>,
+    created: Option<Id>,
     idle: Mutex<Vec<Open>>,
 }
 
@@ -60,10 +60,14 @@ impl File {
         if let Some(kind) = path.parent().and_then(boot_id::doubtful_file_system) {
             warn!(path = %path.display(), kind, "a SQLite file on a file system that is not known to be local: elections need all processes on one machine, and SQLite's locks to work there");
         }
-        let mut file =
-            Self { path, longest_lease_ms: AtomicU64::new(0), made: None, idle: Mutex::default() };
+        let mut file = Self {
+            path,
+            longest_lease_ms: AtomicU64::new(0),
+            created: None,
+            idle: Mutex::default(),
+        };
         let by = Instant::now() + OPENS_WITHIN;
-        let (open, made) = loop {
+        let (open, created) = loop {
             match file.prepare(tables, by).await {
                 // Another process prepares the file at the same moment.
                 Err(failed) if errors::is_busy(&failed) && Instant::now() < by => {
@@ -72,7 +76,7 @@ impl File {
                 done => break done?,
             }
         };
-        file.made = made.then_some(open.id);
+        file.created = created.then_some(open.id);
         file.put_back(open);
         Ok(file)
     }
@@ -126,17 +130,17 @@ impl File {
             .bind(millis(tables.max_lease))
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms));
-        let made = settle.execute(&mut *transaction).await.map_err(odd)?.rows_affected() > 0;
+        let created = settle.execute(&mut *transaction).await.map_err(odd)?.rows_affected() > 0;
         transaction.commit().await.map_err(odd)?;
         self.learn(connection).await?;
-        Ok((open, made))
+        Ok((open, created))
     }
 
     /// Reads the settings. Returns when the tables were created.
     async fn learn(&self, connection: &mut SqliteConnection) -> Result<Option<Moment>, LockError> {
-        let (longest, made) = settings(connection, &self.path).await?;
+        let (longest, created_at) = settings(connection, &self.path).await?;
         self.longest_lease_ms.store(millis(longest).unsigned_abs(), Ordering::Relaxed);
-        Ok(made)
+        Ok(created_at)
     }
 
     async fn connect(&self, create: bool, by: Instant) -> Result<Open, LockError> {
@@ -221,7 +225,7 @@ impl File {
         sqlx::query(set_timeout).persistent(false).execute(&mut *connection).await.map_err(odd)?;
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         let mut transaction = connection.begin_with(begin).await.map_err(odd)?;
-        let made = self.learn(&mut transaction).await?;
+        let created_at = self.learn(&mut transaction).await?;
         let rows = statement.fetch_all(&mut *transaction).await.map_err(odd)?;
         if writes {
             // As late as possible: a write to a file that other processes no longer see must not
@@ -232,7 +236,8 @@ impl File {
             *in_doubt = true;
         }
         transaction.commit().await.map_err(|e| errors::failed(e, writes, &self.path))?;
-        let settled = self.made == Some(open.id) || self.is_past(made.as_ref(), self.max_lease());
+        let settled =
+            self.created == Some(open.id) || self.is_past(created_at.as_ref(), self.max_lease());
         Ok(Response { rows, settled })
     }
 
