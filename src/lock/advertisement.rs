@@ -9,7 +9,7 @@ const MAX_LEN: usize = 1024;
 
 /// Where a leader can be reached: an address, and pairs of a key and a value.
 ///
-/// It travels in the leader's entry, so everybody who may read the lock can read it, as long as the leader holds it. It is
+/// It travels in the leader's entry, so every process that may read the lock can read it, as long as the leader holds the entry. It is
 /// checked when the election [starts](crate::ElectionBuilder::start): the address has at least one character and no blanks,
 /// keys are not empty, nothing has a control character, and all together have at most 1,024 bytes.
 ///
@@ -89,7 +89,7 @@ impl Advertisement {
         crate::util::text::ascii_json(&json)
     }
 
-    /// Reads [`to_json`](Self::to_json); `None` for what is none, or more than anybody may say.
+    /// Reads [`to_json`](Self::to_json); `None` if it is not an advertisement, or exceeds the limit.
     pub fn from_json(json: &str) -> Option<Self> {
         const MAX_JSON_LEN: usize = 8 * MAX_LEN;
         let json = Some(json).filter(|json| json.len() <= MAX_JSON_LEN)?;

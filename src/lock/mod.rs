@@ -1,6 +1,6 @@
 //! The contract of a lock: the trait that a backend implements, and its types.
 //!
-//! A lock holds at most one *entry* an election and grants conditional writes on it. It translates between these words
+//! A lock holds at most one *entry* per election and grants conditional writes on it. It translates between these words
 //! and what its server speaks; it decides nothing. Every rule about who may lead, and when, is in
 //! [`protocol`](crate::protocol).
 
@@ -34,7 +34,7 @@ pub use types::{
 
 use crate::time::timing::TimingOptions;
 
-/// What a backend implements: conditional writes on one entry an election.
+/// What a backend implements: conditional writes on one entry per election.
 ///
 /// Implement it with the attribute `#[async_trait]` of the crate `async-trait`. Dropping a returned future may leave the request applied or not: its outcome is then unknown.
 #[async_trait]

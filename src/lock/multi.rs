@@ -35,7 +35,7 @@
 //! # Best effort
 //! A [`best_effort`] lock is taken in its turn like the others, and released like them. But while its requests have failed for as
 //! long as one request may take (an eighth of the lease, 250 ms to 5 s), whether it cannot be reached, refuses, or its bucket is missing, a
-//! term begins and goes on without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
+//! term begins and continues without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
 //! responds again it is taken again. **While another candidate is seen to hold it there is no term**: none begins, and the
 //! current one ends with [`Cause::Superseded`](crate::Cause::Superseded). A holder that was seen before the lock became unreachable is waited for until the
 //! lease last seen is over. Its deletion by an operator ends a term. It does not bound the deadline.

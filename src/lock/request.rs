@@ -21,7 +21,7 @@ pub struct Write {
     pub mark: Mark,
     /// How long the entry must live at the least, from this write.
     pub ttl: Duration,
-    /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
+    /// Where the writer can be reached, for readers of the entry. A lock that has no room for it leaves it out.
     pub advertisement: Option<Arc<Advertisement>>,
     /// How long to wait for the response.
     pub timeout: Duration,
@@ -57,7 +57,7 @@ pub struct StepDownNotice {
     pub left: Duration,
 }
 
-/// What is asked of a lock.
+/// A request to a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub enum Request {

@@ -10,6 +10,7 @@ mod sinks;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
@@ -17,6 +18,17 @@ use tokio::sync::Notify;
 use sinks::Sinks;
 
 use crate::lock::{Coverage, Hint, HintSink, Subscription};
+
+/// How long a hint may be in transit after the same change was read.
+#[cfg_attr(
+    not(any(feature = "kubernetes", feature = "nats", feature = "postgres")),
+    allow(dead_code)
+)]
+pub(crate) const HINT_DELAY: Duration = Duration::from_secs(2);
+
+/// How long a listener may take to begin.
+#[cfg_attr(not(any(feature = "kubernetes", feature = "postgres")), allow(dead_code))]
+pub(crate) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The owner of a hub, which receives the hints for its subscribers.
 pub(crate) trait Listen: Send + Sync + Sized + 'static {

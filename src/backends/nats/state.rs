@@ -15,16 +15,13 @@ use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::stream::{StreamFacts, StreamInfo};
 use super::time::since_epoch;
-use crate::backends::hint_hub::{HintHub, Interest};
+use crate::backends::hint_hub::{HINT_DELAY, HintHub, Interest};
 use crate::lock::{Coverage, Hint, Revision};
 use crate::time::timer::deadline_after;
 
 /// How long to wait before a request about the bucket, or its creation, is repeated: a new stream
 /// has no leader yet, nor has a cluster that has just started, and requests sent then are lost.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long a hint may be in transit after the same change was read.
-const HINT_DELAY: Duration = Duration::from_secs(2);
 
 /// The maximum number of reads of a bucket in flight.
 const MAX_READS: usize = 256;

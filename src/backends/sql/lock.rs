@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::check_name;
 use super::hints::{DeliveredRevisions, Subscribers};
 use super::seen::NewestRevisions;
-use super::{MAX_IDENTITY_LEN, check_name};
 use crate::backends::hint_hub::{self, HintHub, Listen};
+use crate::lock::codec::mark::MAX_IDENTITY_LEN;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     StepDownNotice, Subscription, Write,

@@ -175,14 +175,8 @@ impl LifeLocks {
         timeout: Duration,
     ) -> Result<LifeWatch, LockError> {
         only.map_or(Ok(()), check)?;
-        let by = deadline_after(timeout);
-        let events = match only {
-            Some(name) => self.locks.watch(name, None, by).await,
-            None => self.locks.watch_all(RecordLocation::Annotation, by).await,
-        };
-        let name = only.unwrap_or(EVERY);
-        let events = events
-            .map_err(|failure| self.locks.lock_error(failure, name, "watch", "watch", false))?;
+        let (place, by) = (RecordLocation::Annotation, deadline_after(timeout));
+        let events = self.locks.watch_one_or_all(only, place, by).await?;
         Ok(LifeWatch { events, locks: self.locks.clone() })
     }
 
