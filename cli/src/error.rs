@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use async_nats::jetstream;
 use incumbent::StartError;
-use incumbent::kubernetes::{LifeError, LifeErrorKind};
-use incumbent::lock::{LockError, LockErrorKind};
-use incumbent::lock_url::{LockUrlError, LockUrlErrorKind};
-use incumbent::nats::{BucketError, BucketErrorKind};
+use incumbent::kubernetes::LifeErrorKind;
+use incumbent::lock::{self, LockErrorKind};
+use incumbent::lock_url::LockUrlErrorKind;
+use incumbent::nats::BucketErrorKind;
 
 use crate::text::{one_line, printable};
 
@@ -54,10 +54,6 @@ pub enum CliError {
 impl CliError {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self::Message { code, message: message.into() }
-    }
-
-    fn of_kind(kind: impl ExitKind, error: &dyn Error) -> Self {
-        Self::new(kind.exit_code(), one_line(error))
     }
 
     /// The exit code, if the error has one of its own.
@@ -163,8 +159,14 @@ impl CliError {
 }
 
 /// The kind of a library error, which determines the exit code.
-trait ExitKind {
+pub trait ExitKind: Copy + fmt::Debug + 'static {
     fn exit_code(&self) -> Code;
+}
+
+impl<K: ExitKind> From<lock::Error<K>> for CliError {
+    fn from(error: lock::Error<K>) -> Self {
+        Self::new(error.kind().exit_code(), one_line(&error))
+    }
 }
 
 impl fmt::Display for CliError {
@@ -189,12 +191,6 @@ impl ExitKind for BucketErrorKind {
     }
 }
 
-impl From<BucketError> for CliError {
-    fn from(error: BucketError) -> Self {
-        Self::of_kind(error.kind(), &error)
-    }
-}
-
 impl ExitKind for LockErrorKind {
     fn exit_code(&self) -> Code {
         match self {
@@ -202,12 +198,6 @@ impl ExitKind for LockErrorKind {
             LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown => Code::Unreachable,
             _ => Code::Failed,
         }
-    }
-}
-
-impl From<LockError> for CliError {
-    fn from(error: LockError) -> Self {
-        Self::of_kind(error.kind(), &error)
     }
 }
 
@@ -223,12 +213,6 @@ impl ExitKind for LockUrlErrorKind {
     }
 }
 
-impl From<LockUrlError> for CliError {
-    fn from(error: LockUrlError) -> Self {
-        Self::of_kind(error.kind(), &error)
-    }
-}
-
 impl ExitKind for LifeErrorKind {
     fn exit_code(&self) -> Code {
         match self {
@@ -237,12 +221,6 @@ impl ExitKind for LifeErrorKind {
             LifeErrorKind::PodEnded => Code::NotFound,
             _ => Code::Failed,
         }
-    }
-}
-
-impl From<LifeError> for CliError {
-    fn from(error: LifeError) -> Self {
-        Self::of_kind(error.kind(), &error)
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// The most bytes of an address, its keys and its values together.
-const LONGEST: usize = 1024;
+const MAX_LEN: usize = 1024;
 
 /// Where a leader can be reached: an address, and pairs of a key and a value.
 ///
-/// It travels in the leader's entry, so everybody who may read the lock can read it, as long as the leader holds it. It is
+/// It travels in the leader's entry, so every process that may read the lock can read it, as long as the leader holds the entry. It is
 /// checked when the election [starts](crate::ElectionBuilder::start): the address has at least one character and no blanks,
 /// keys are not empty, nothing has a control character, and all together have at most 1,024 bytes.
 ///
@@ -73,7 +73,7 @@ impl Advertisement {
             Err(AdvertisementError::NoKey)
         } else if pairs().any(|text| text.chars().any(char::is_control)) {
             Err(AdvertisementError::Control)
-        } else if length > LONGEST {
+        } else if length > MAX_LEN {
             Err(AdvertisementError::TooLong { length })
         } else {
             Ok(())
@@ -89,10 +89,10 @@ impl Advertisement {
         crate::util::text::ascii_json(&json)
     }
 
-    /// Reads [`to_json`](Self::to_json); `None` for what is none, or more than anybody may say.
+    /// Reads [`to_json`](Self::to_json); `None` if it is not an advertisement, or exceeds the limit.
     pub fn from_json(json: &str) -> Option<Self> {
-        const LONGEST_JSON: usize = 8 * LONGEST;
-        let json = Some(json).filter(|json| json.len() <= LONGEST_JSON)?;
+        const MAX_JSON_LEN: usize = 8 * MAX_LEN;
+        let json = Some(json).filter(|json| json.len() <= MAX_JSON_LEN)?;
         serde_json::from_str::<Self>(json).ok().filter(|read| read.check().is_ok())
     }
 }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_no_lock_takes_is_refused_with_the_reason() {
-        let long = "x".repeat(LONGEST);
+        let long = "x".repeat(MAX_LEN);
         let cases = [
             (Advertisement::new(""), AdvertisementError::Empty),
             (Advertisement::new("a b"), AdvertisementError::Blank),

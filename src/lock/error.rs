@@ -1,7 +1,8 @@
-//! Why a request to a lock failed.
+//! Errors with a kind.
 
-use std::error::Error;
+use std::error;
 use std::fmt;
+use std::sync::Arc;
 
 /// The kind of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,48 +21,58 @@ pub enum LockErrorKind {
     Misconfigured,
 }
 
-/// Why a request to a lock failed.
-#[derive(Debug)]
-pub struct LockError {
-    kind: LockErrorKind,
+/// The error of a request to a lock.
+pub type LockError = Error<LockErrorKind>;
+
+/// An error with a kind, for programs, and a message, for people. It contains no secret.
+#[derive(Debug, Clone)]
+pub struct Error<K> {
+    kind: K,
     message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Arc<dyn error::Error + Send + Sync>>,
 }
 
-impl LockError {
-    /// A failure that has no cause beneath it.
-    pub fn new(kind: LockErrorKind, message: impl Into<String>) -> Self {
+impl<K> Error<K> {
+    /// Returns an error without a source.
+    pub fn new(kind: K, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same with the error that led to it.
+    /// Returns an error that `source` caused.
     pub fn with_source(
-        kind: LockErrorKind,
+        kind: K,
         message: impl Into<String>,
-        source: impl Into<Box<dyn Error + Send + Sync>>,
+        source: impl Into<Box<dyn error::Error + Send + Sync>>,
     ) -> Self {
-        Self { kind, message: message.into(), source: Some(source.into()) }
+        Self { kind, message: message.into(), source: Some(source.into().into()) }
     }
 
-    #[cfg(feature = "kubernetes")]
-    pub(crate) fn take_source(&mut self) -> Option<Box<dyn Error + Send + Sync>> {
-        self.source.take()
+    /// Returns the same error with another kind.
+    pub fn with_kind<J>(self, kind: J) -> Error<J> {
+        Error { kind, message: self.message, source: self.source }
     }
 
-    /// The kind of the failure.
-    pub fn kind(&self) -> LockErrorKind {
+    /// Returns the same error with another message.
+    pub fn with_message(self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..self }
+    }
+}
+
+impl<K: Copy> Error<K> {
+    /// Returns the kind.
+    pub fn kind(&self) -> K {
         self.kind
     }
 }
 
-impl fmt::Display for LockError {
+impl<K> fmt::Display for Error<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Error for LockError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|e| e as &(dyn Error + 'static))
+impl<K: fmt::Debug> error::Error for Error<K> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn error::Error + 'static))
     }
 }

@@ -24,7 +24,7 @@ pub enum Hint {
         /// How long ago the lock stored it, as far as the backend knows. Used only to spread the requests of candidates.
         age: Option<Duration>,
     },
-    /// A holder concedes.
+    /// The work of a former leader has stopped.
     SteppedDown(StepDownNotice),
     /// Something may have changed.
     Recheck,

@@ -1,6 +1,6 @@
 //! The contract of a lock: the trait that a backend implements, and its types.
 //!
-//! A lock holds at most one *entry* an election and grants conditional writes on it. It translates between these words
+//! A lock holds at most one *entry* per election and grants conditional writes on it. It translates between these words
 //! and what its server speaks; it decides nothing. Every rule about who may lead, and when, is in
 //! [`protocol`](crate::protocol).
 
@@ -20,10 +20,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use async_trait::async_trait;
 
 pub use advertisement::{Advertisement, AdvertisementError};
-pub use error::{LockError, LockErrorKind};
+pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
 pub use request::{Release, Request, StepDownNotice, Write};
@@ -34,9 +34,10 @@ pub use types::{
 
 use crate::time::timing::TimingOptions;
 
-/// What a backend implements: conditional writes on one entry an election.
+/// What a backend implements: conditional writes on one entry per election.
 ///
-/// Dropping a returned future may leave the request applied or not: its outcome is then unknown.
+/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`. Dropping a returned future may leave the request applied or not: its outcome is then unknown.
+#[async_trait]
 pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// What it can do, as far as is known now.
     fn capabilities(&self) -> Capabilities;
@@ -61,54 +62,38 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     fn check_name(&self, name: &str) -> Result<(), String>;
 
     /// Reads the last write to an election, never a stale one.
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>>;
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError>;
 
     /// Writes an entry if the last revision is the expected one, and returns the new revision.
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>>;
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError>;
 
     /// Deletes the entry if the last revision is the expected one, leaving the holder's mark.
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>>;
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError>;
 
     /// Notifies candidates that the work of a former leader has stopped. Best effort. Default: the lock carries no
     /// notices.
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         let _ = (name, notice);
-        std::future::ready(Ok(())).boxed()
+        Ok(())
     }
 
     /// The names of the elections that are held, or were held lately, in no order: for operators. Default: the lock cannot list them
     /// ([`LockErrorKind::Misconfigured`]).
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let _ = timeout;
-        unable("this lock cannot list its elections: name one").boxed()
+        Err(unable("this lock cannot list its elections: name one"))
     }
 
     /// Evicts the holder, as an operator does, if the last revision is the expected one. Leaves a
     /// [`Tombstone::Deleted`]. Default: the lock cannot ([`LockErrorKind::Misconfigured`]).
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    ) -> Result<(), LockError> {
         let _ = (name, expected, timeout);
-        unable("this lock knows no eviction: stop the leader").boxed()
+        Err(unable("this lock knows no eviction: stop the leader"))
     }
 
     /// Sends hints about an election into `sink` until the returned subscription is dropped.
@@ -129,10 +114,11 @@ pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
     }
 }
 
-async fn unable<T>(what: &'static str) -> Result<T, LockError> {
-    Err(LockError::new(LockErrorKind::Misconfigured, what))
+fn unable(what: &'static str) -> LockError {
+    LockError::new(LockErrorKind::Misconfigured, what)
 }
 
+#[async_trait]
 impl<L: Lock + ?Sized> Lock for Arc<L> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
@@ -154,49 +140,33 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
         (**self).check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        (**self).read(name, timeout)
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        (**self).read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        (**self).write(name, write)
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        (**self).write(name, write).await
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        (**self).release(name, release)
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        (**self).release(name, release).await
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        (**self).notify_step_down(name, notice)
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        (**self).notify_step_down(name, notice).await
     }
 
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        (**self).names(timeout)
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        (**self).names(timeout).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        (**self).evict(name, expected, timeout)
+    ) -> Result<(), LockError> {
+        (**self).evict(name, expected, timeout).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -35,7 +35,7 @@
 //! # Best effort
 //! A [`best_effort`] lock is taken in its turn like the others, and released like them. But while its requests have failed for as
 //! long as one request may take (an eighth of the lease, 250 ms to 5 s), whether it cannot be reached, refuses, or its bucket is missing, a
-//! term begins and goes on without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
+//! term begins and continues without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
 //! responds again it is taken again. **While another candidate is seen to hold it there is no term**: none begins, and the
 //! current one ends with [`Cause::Superseded`](crate::Cause::Superseded). A holder that was seen before the lock became unreachable is waited for until the
 //! lease last seen is over. Its deletion by an operator ends a term. It does not bound the deadline.
@@ -52,7 +52,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt, ready};
+use async_trait::async_trait;
 
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, LockMember, Need, Reading, Release, Revision,
@@ -96,12 +96,13 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    fn no_lock<'a, T: Send + 'a>(&self) -> BoxFuture<'a, Result<T, LockError>> {
+    fn no_lock<T>(&self) -> Result<T, LockError> {
         let message = "a lock made of several is not asked itself: pass it to new_election() as it is, or ask its members";
-        ready(Err(LockError::new(LockErrorKind::Misconfigured, message))).boxed()
+        Err(LockError::new(LockErrorKind::Misconfigured, message))
     }
 }
 
+#[async_trait]
 impl Lock for MultiLock {
     /// What all of them can do.
     fn capabilities(&self) -> Capabilities {
@@ -138,23 +139,19 @@ impl Lock for MultiLock {
         self.members.iter().try_for_each(|member| member.lock.check_name(name))
     }
 
-    fn read<'a>(&'a self, _: &'a str, _: Duration) -> BoxFuture<'a, Result<Reading, LockError>> {
+    async fn read(&self, _: &str, _: Duration) -> Result<Reading, LockError> {
         self.no_lock()
     }
 
-    fn write<'a>(&'a self, _: &'a str, _: Write) -> BoxFuture<'a, Result<Revision, LockError>> {
+    async fn write(&self, _: &str, _: Write) -> Result<Revision, LockError> {
         self.no_lock()
     }
 
-    fn release<'a>(&'a self, _: &'a str, _: Release) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn release(&self, _: &str, _: Release) -> Result<(), LockError> {
         self.no_lock()
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        _: &'a str,
-        _: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn notify_step_down(&self, _: &str, _: StepDownNotice) -> Result<(), LockError> {
         self.no_lock()
     }
 }

@@ -21,7 +21,7 @@ pub struct Write {
     pub mark: Mark,
     /// How long the entry must live at the least, from this write.
     pub ttl: Duration,
-    /// Where the writer can be reached, for those who read the entry. A lock that has no room for it leaves it out.
+    /// Where the writer can be reached, for readers of the entry. A lock that has no room for it leaves it out.
     pub advertisement: Option<Arc<Advertisement>>,
     /// How long to wait for the response.
     pub timeout: Duration,
@@ -43,7 +43,7 @@ pub struct Release {
     pub timeout: Duration,
 }
 
-/// A deposed holder's word that its work has stopped and that it will not lead in this term again.
+/// The notice of a former holder that its work has stopped and that it does not lead in this term again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct StepDownNotice {
@@ -57,7 +57,7 @@ pub struct StepDownNotice {
     pub left: Duration,
 }
 
-/// What is asked of a lock.
+/// A request to a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 pub enum Request {

@@ -113,7 +113,7 @@ impl KubernetesTarget {
         };
         let mut cluster = cluster.map_err(|error| {
             let message = format!("{}: {error}", self.shown);
-            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
+            LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
         })?;
         if !self.namespace.is_empty() {
             cluster = cluster.in_namespace(&self.namespace);

@@ -19,9 +19,9 @@
 //! |---|---|---|---|
 //! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://`, `ws://`, `wss://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `with-choria`, `domain`, `creds=FILE`, `ca=FILE` |
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
-//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `longest-lease`, and those of `libpq` |
-//! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `longest-lease` |
-//! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `longest-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
+//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, and those of `libpq` |
+//! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `max-lease` |
+//! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `max-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
 //! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which is required; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease`, `key-file=FILE` (else the variable `INCUMBENT_PEER_KEY_FILE`) |
 //! | `memory:[NAME]` | [`memory`](crate::memory): one per name in the whole process | | `ttl` |
 //!

@@ -143,7 +143,7 @@ impl NatsTarget {
         what: &str,
         error: impl std::error::Error + Send + Sync + 'static,
     ) -> LockUrlError {
-        LockUrlError::of_opening(kind, format!("{}: {what}", self.shown), error)
+        LockUrlError::with_source(kind, format!("{}: {what}", self.shown), error)
     }
 }
 

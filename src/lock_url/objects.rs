@@ -26,7 +26,7 @@ impl ObjectStorageTarget {
         }
         Ok(Self {
             url: format!("{}:{}", parts.scheme(), parts.decoded(parts.place())?),
-            max_lease: parts.take_duration("longest-lease")?,
+            max_lease: parts.take_duration("max-lease")?,
             max_clock_skew: parts.take_duration("max-clock-skew")?,
             allow_http: parts.take_flag("allow-http")?,
             shown: parts.shown().to_owned(),
@@ -44,7 +44,7 @@ impl ObjectStorageTarget {
     pub fn bucket(&self) -> Result<Bucket, LockUrlError> {
         let bucket = Bucket::from_url(&self.url).map_err(|error| {
             let message = format!("{} cannot be used", self.shown);
-            LockUrlError::of_opening(LockUrlErrorKind::Unusable, message, error)
+            LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
         });
         let mut bucket = bucket?;
         if let Some(longest) = self.max_lease {

@@ -125,7 +125,7 @@ impl PeerTarget {
             member = member.voters(voters);
         }
         if self.read_only {
-            member = member.only_looks();
+            member = member.read_only();
         }
         let member = member.start().map_err(|error| {
             let message = format!("{} cannot be used", self.shown);
@@ -135,7 +135,7 @@ impl PeerTarget {
                 }
                 _ => LockUrlErrorKind::Unusable,
             };
-            LockUrlError::of_opening(kind, message, error)
+            LockUrlError::with_source(kind, message, error)
         })?;
         Ok(Arc::new(member.lock()))
     }

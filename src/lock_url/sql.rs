@@ -59,7 +59,7 @@ impl SqlTarget {
     }
 
     pub fn without_create(&mut self) {
-        self.tables = TableSetup::existing().max_lease(self.tables.lease_of_made());
+        self.tables = TableSetup::existing().max_lease(self.tables.lease_if_created());
     }
 
     pub fn named(&self) -> Result<LockTarget, LockUrlError> {
@@ -95,13 +95,13 @@ impl SqlTarget {
             SqlErrorKind::Denied => LockUrlErrorKind::Denied,
             SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
         };
-        LockUrlError::of_opening(kind, format!("{} cannot be used", self.shown), error)
+        LockUrlError::with_source(kind, format!("{} cannot be used", self.shown), error)
     }
 }
 
 fn tables(parts: &mut Parts) -> Result<TableSetup, LockUrlError> {
     let tables = if parts.take_create()? { TableSetup::create() } else { TableSetup::existing() };
-    let longest = parts.take_duration("longest-lease")?;
+    let longest = parts.take_duration("max-lease")?;
     Ok(longest.map_or(tables, |longest| tables.max_lease(longest)))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One `T` an election, made when it is first asked for, and kept.
+/// One `T` per election, created at its first use, and kept.
 #[derive(Debug)]
 pub(crate) struct PerKey<T>(Mutex<HashMap<Arc<str>, Arc<T>>>);
 

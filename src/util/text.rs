@@ -1,10 +1,9 @@
-//! Words of others, made fit for a log.
+//! Text of other programs, fit for a log.
 
 use std::borrow::Cow;
 use std::error::Error;
 
-/// `text` in one line of at most about `most` bytes: what cannot be printed is escaped, what is too long is cut, and says
-/// so.
+/// Returns `text` in one line of at most about `most` bytes. Escapes what cannot be printed, and marks where it cut.
 pub(crate) fn escape_line(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most && text.chars().all(is_plain) {
         return Cow::Borrowed(text);

@@ -130,9 +130,10 @@ async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     let events = format!("/api/v1/namespaces/{namespace}/events");
     let old = life.env.post(&events, &old).await;
     life.pod("first", None).await;
-    let carrier = LifeResource::object(ApiResource::erase::<Event>(&()))
+    let resource = LifeResource::object(ApiResource::erase::<Event>(&()))
         .with_fields(fields.as_object().unwrap().clone());
-    let candidate = leader_for_life(OBJECT, &admin).pod("first").carrier(carrier).without_events();
+    let candidate =
+        leader_for_life(OBJECT, &admin).pod("first").resource(resource).without_events();
     let leadership = start(candidate).leads().await;
     assert!(!leadership.resumed());
     let path = format!("{events}/{OBJECT}");
@@ -314,11 +315,11 @@ async fn any_object_can_be_the_lock() {
     let fields = json!({ "spec": { "limits": [{ "type": "PersistentVolumeClaim", "max": { "storage": "1Ti" } }] } });
     let limits = LifeResource::object(ApiResource::erase::<LimitRange>(&()))
         .with_fields(fields.as_object().unwrap().clone());
-    for (number, carrier) in [LifeResource::lease(), limits].into_iter().enumerate() {
+    for (number, resource) in [LifeResource::lease(), limits].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let campaign = |pod: &str| {
             let candidate = leader_for_life("another", &admin).pod(pod);
-            start(candidate.carrier(carrier.clone()).poll(Duration::from_secs(3600)))
+            start(candidate.resource(resource.clone()).poll(Duration::from_secs(3600)))
         };
         life.pod(&a, None).await;
         let first = campaign(&a).leads().await;

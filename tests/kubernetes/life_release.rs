@@ -183,8 +183,8 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
     for (number, resource) in [ApiResource::erase::<Secret>(&()), office].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let campaign = |pod: &str| {
-            let carrier = LifeResource::object(resource.clone());
-            start(leader_for_life("another", &admin).pod(pod).carrier(carrier))
+            let resource = LifeResource::object(resource.clone());
+            start(leader_for_life("another", &admin).pod(pod).resource(resource))
         };
         life.pod(&a, None).await;
         let first = campaign(&a).leads().await;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use incumbent::clock::{BootClock, Clock, sleep_until};
 use incumbent::lock::{
     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
@@ -40,6 +40,7 @@ impl std::fmt::Debug for Watched {
     }
 }
 
+#[async_trait]
 impl Lock for Watched {
     fn capabilities(&self) -> Capabilities {
         self.lock.capabilities()
@@ -49,33 +50,19 @@ impl Lock for Watched {
         self.lock.check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        self.lock.read(name, timeout)
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.lock.read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        Box::pin(async move {
-            let written = self.lock.write(name, write).await;
-            (self.on_write)();
-            written
-        })
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let written = self.lock.write(name, write).await;
+        (self.on_write)();
+        written
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.releases.fetch_add(1, Ordering::SeqCst);
-        self.lock.release(name, release)
+        self.lock.release(name, release).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use incumbent::lock::{
     Capabilities, Hint, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
 };
@@ -17,6 +17,7 @@ use crate::conformance::{LEASE, leads, sees, soon};
 #[derive(Debug)]
 struct Flooding(MemoryLock);
 
+#[async_trait]
 impl Lock for Flooding {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
@@ -26,28 +27,16 @@ impl Lock for Flooding {
         self.0.check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        self.0.read(name, timeout)
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.0.read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        self.0.write(name, write)
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.0.write(name, write).await
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.0.release(name, release)
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.0.release(name, release).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -9,8 +9,8 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use conformance::{LEASE, Service, leads, sees};
-use futures_util::future::BoxFuture;
 use incumbent::lock::{Capabilities, Lock, LockError, Reading, Release, Revision, Write};
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
@@ -45,6 +45,7 @@ suite!(Memory);
 #[derive(Debug)]
 struct Deaf(MemoryLock);
 
+#[async_trait]
 impl Lock for Deaf {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
@@ -54,28 +55,16 @@ impl Lock for Deaf {
         self.0.check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        self.0.read(name, timeout)
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.0.read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        self.0.write(name, write)
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.0.write(name, write).await
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.0.release(name, release)
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.0.release(name, release).await
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt, ready};
+use async_trait::async_trait;
 use incumbent::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     StepDownNotice, Subscription, Write,
@@ -74,6 +74,7 @@ impl std::fmt::Debug for Door {
     }
 }
 
+#[async_trait]
 impl Lock for Door {
     fn capabilities(&self) -> Capabilities {
         self.lock.capabilities()
@@ -83,54 +84,30 @@ impl Lock for Door {
         self.lock.check_name(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        match self.pass(false) {
-            Ok(()) => self.lock.read(name, timeout),
-            Err(error) => ready(Err(error)).boxed(),
-        }
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.pass(false)?;
+        self.lock.read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        async move {
-            self.pass(true)?;
-            let creates = write.mark.token.is_none();
-            let revision = self.lock.write(name, write).await?;
-            if creates {
-                self.diary.note(format!("{} took", self.name));
-            }
-            Ok(revision)
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.pass(true)?;
+        let creates = write.mark.token.is_none();
+        let revision = self.lock.write(name, write).await?;
+        if creates {
+            self.diary.note(format!("{} took", self.name));
         }
-        .boxed()
+        Ok(revision)
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        async move {
-            self.pass(true)?;
-            self.lock.release(name, release).await?;
-            self.diary.note(format!("{} released", self.name));
-            Ok(())
-        }
-        .boxed()
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.pass(true)?;
+        self.lock.release(name, release).await?;
+        self.diary.note(format!("{} released", self.name));
+        Ok(())
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.lock.notify_step_down(name, notice)
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        self.lock.notify_step_down(name, notice).await
     }
 
     /// Hints of what is stored come through whatever fails; they carry no less than a read.

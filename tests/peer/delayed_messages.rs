@@ -24,18 +24,18 @@ fn begin(id: &str, incarnation: u64, now: Instant) -> Voter {
     voter
 }
 
-fn receive(voter: &mut Voter, now: Instant, id: &str, said: &Value) {
+fn receive(voter: &mut Voter, now: Instant, id: &str, message: &Value) {
     let from = SocketAddr::from(([10, 0, 0, 1], 1));
-    voter.handle(now, VoterEvent::Received { id, from, said });
+    voter.handle(now, VoterEvent::Received { id, from, message });
 }
 
 /// Its messages of this kind since the last call.
 fn sent(voter: &mut Voter, kind: &str) -> Option<Value> {
-    let said = std::iter::from_fn(|| voter.poll_action()).filter_map(|action| match action {
-        VoterAction::Send { said, .. } => Some(said),
+    let message = std::iter::from_fn(|| voter.poll_action()).filter_map(|action| match action {
+        VoterAction::Send { message, .. } => Some(message),
         _ => None,
     });
-    said.filter(|said| said["body"].get(kind).is_some()).last()
+    message.filter(|message| message["body"].get(kind).is_some()).last()
 }
 
 /// What a voter has promised before it forgot it binds it no more, so it is good for nothing either: not even where both

@@ -98,8 +98,8 @@ async fn a_group_continues_under_junk() {
 }
 
 /// Turns one number, word or branch of a voter's message into something else.
-fn twist(random: &mut fastrand::Rng, said: &mut Value) {
-    match said {
+fn twist(random: &mut fastrand::Rng, message: &mut Value) {
+    match message {
         Value::Object(fields) if !fields.is_empty() && random.u8(0..20) > 0 => {
             let at = random.usize(..fields.len());
             if let Some((_, field)) = fields.iter_mut().nth(at) {
@@ -158,16 +158,16 @@ fn no_message_makes_a_voter_panic() {
             for from in 0..3 {
                 voters[from].handle(now, VoterEvent::Wake);
                 while let Some(action) = voters[from].poll_action() {
-                    let VoterAction::Send { mut said, .. } = action else {
+                    let VoterAction::Send { mut message, .. } = action else {
                         answers += u32::from(matches!(action, VoterAction::Answer { .. }));
                         continue;
                     };
                     if random.u8(0..4) == 0 {
-                        twist(&mut random, &mut said);
+                        twist(&mut random, &mut message);
                     }
                     let address = SocketAddr::from(([10, 0, 0, 1], 1));
                     let id = format!("v{from}");
-                    let hears = VoterEvent::Received { id: &id, from: address, said: &said };
+                    let hears = VoterEvent::Received { id: &id, from: address, message: &message };
                     voters[(from + 1 + random.usize(..2)) % 3].handle(now, hears);
                     heard += 1;
                     assert!(heard < 1_000_000, "they talk for ever");

@@ -30,14 +30,14 @@ fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
     let mut all = Vec::new();
     for from in 0..3 {
         voters[from].handle(*now, VoterEvent::Wake);
-        for said in sent(&mut voters[from]) {
+        for message in sent(&mut voters[from]) {
             for to in (0..3).filter(|to| *to != from) {
                 let from_address = SocketAddr::from(ADDRESS);
                 let heard =
-                    VoterEvent::Received { id: NAMES[from], from: from_address, said: &said };
+                    VoterEvent::Received { id: NAMES[from], from: from_address, message: &message };
                 voters[to].handle(*now, heard);
             }
-            all.push((from, said));
+            all.push((from, message));
         }
     }
     all
@@ -45,11 +45,11 @@ fn talk(voters: &mut [Voter; 3], now: &mut Instant) -> Vec<(usize, Value)> {
 
 fn sent(voter: &mut Voter) -> Vec<Value> {
     let actions = std::iter::from_fn(|| voter.poll_action());
-    let said = |action| match action {
-        VoterAction::Send { said, .. } => Some(said),
+    let message = |action| match action {
+        VoterAction::Send { message, .. } => Some(message),
         _ => None,
     };
-    actions.filter_map(said).collect()
+    actions.filter_map(message).collect()
 }
 
 /// A word that was given to one start of a name must not give its seat to the next: the others refuse the earlier one only once they
@@ -72,8 +72,8 @@ fn a_grant_to_an_earlier_start_gives_no_seat() {
     for _ in 0..400 {
         now = now + Duration::from_millis(10);
         again.handle(now, VoterEvent::Wake);
-        for (from, said) in recorded.iter().filter(|(from, _)| *from != 1) {
-            again.handle(now, VoterEvent::Received { id: NAMES[*from], from: address, said });
+        for (from, message) in recorded.iter().filter(|(from, _)| *from != 1) {
+            again.handle(now, VoterEvent::Received { id: NAMES[*from], from: address, message });
         }
     }
     assert!(!again.votes(now), "no voter knows of it");

@@ -146,9 +146,9 @@ async fn a_quorum_with_a_key_elects_and_a_stranger_reads_nothing() {
     let members = [member(1), member(2), member(3)];
     let election = new_election("my_app", members[0].lock()).start().unwrap();
     let won = soon("one leads", election.won()).await.unwrap();
-    let stranger = net.ours(4, 1.0).quorum(3).lease(LEASE).only_looks().start().unwrap();
+    let stranger = net.ours(4, 1.0).quorum(3).lease(LEASE).read_only().start().unwrap();
     assert!(stranger.lock().read("my_app", LEASE).await.is_err());
-    let looks = keyed(&net, 5, 1.0).quorum(3).lease(LEASE).only_looks().start().unwrap();
+    let looks = keyed(&net, 5, 1.0).quorum(3).lease(LEASE).read_only().start().unwrap();
     let lock = looks.lock();
     let read = async {
         loop {

@@ -50,7 +50,7 @@ type Time = Duration;
 
 enum Due {
     Wake(usize, u64),
-    Datagram { to: usize, from: usize, id: String, said: Value },
+    Datagram { to: usize, from: usize, id: String, message: Value },
     Restart(usize),
     Fault,
 }
@@ -178,18 +178,19 @@ impl World {
                     }
                     self.settle(index);
                 }
-                Due::Datagram { to, from, id, said } => {
+                Due::Datagram { to, from, id, message } => {
                     let process = &mut self.processes[to];
                     if !process.up {
                         continue;
                     }
                     if process.paused_until > at {
                         let until = process.paused_until;
-                        self.push(until, Due::Datagram { to, from, id, said });
+                        self.push(until, Due::Datagram { to, from, id, message });
                         continue;
                     }
                     let now = process.local(at);
-                    let heard = VoterEvent::Received { id: &id, from: address(from), said: &said };
+                    let heard =
+                        VoterEvent::Received { id: &id, from: address(from), message: &message };
                     process.voter.handle(now, heard);
                     self.settle(to);
                 }
@@ -243,7 +244,7 @@ impl World {
                         (Operation::Release(release), timeout, Kind::Released)
                     }
                     Request::NotifyStepDown(notice) => {
-                        process.voter.handle(now, VoterEvent::Concede(NAME.into(), notice));
+                        process.voter.handle(now, VoterEvent::NotifyStepDown(NAME.into(), notice));
                         let answer = Response::Notified(Ok(()));
                         return process
                             .campaign
@@ -287,13 +288,13 @@ impl World {
 
     fn vote(&mut self, index: usize, now: Instant, action: VoterAction) {
         match action {
-            VoterAction::Send { to, said } => {
+            VoterAction::Send { to, message } => {
                 let everybody = 0..self.processes.len();
                 let to: BTreeSet<usize> = match to {
                     Some(to) => [usize::from(to.port() - 1000)].into(),
                     None => everybody.filter(|to| *to != index).collect(),
                 };
-                to.into_iter().for_each(|to| self.send(index, to, &said));
+                to.into_iter().for_each(|to| self.send(index, to, &message));
             }
             VoterAction::Answer { ticket, answer } => {
                 let process = &mut self.processes[index];
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: usize, to: usize, said: &Value) {
+    fn send(&mut self, from: usize, to: usize, message: &Value) {
         if self.processes[from].id == self.processes[to].id {
             return; // a member takes it for its own
         }
@@ -323,8 +324,8 @@ impl World {
             if !self.calm && self.random.u8(0..200) == 0 {
                 late += LEASE.mul_f64(3.0 * self.random.f64()); // somewhere it lay for long
             }
-            let (id, said) = (self.processes[from].id.clone(), said.clone());
-            self.push(self.now + late, Due::Datagram { to, from, id, said });
+            let (id, message) = (self.processes[from].id.clone(), message.clone());
+            self.push(self.now + late, Due::Datagram { to, from, id, message });
         }
     }
 }

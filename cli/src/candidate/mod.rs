@@ -107,7 +107,8 @@ impl CandidateArgs {
     pub fn for_life(&self, locks: &LifeObjects) -> Result<LeaderForLife, CliError> {
         self.refuse_lease_flags(&[])?;
         locks.check_name(&self.name)?;
-        let candidate = leader_for_life(&self.name, &locks.cluster).carrier(locks.kind.carrier());
+        let candidate =
+            leader_for_life(&self.name, &locks.cluster).resource(locks.kind.life_resource());
         Ok(match self.identity() {
             Some(pod) => candidate.pod(pod),
             None => candidate,

@@ -56,7 +56,7 @@ pub async fn check(
     let found = probe.tables(context.timeout).await;
     let longest = found.as_ref().ok().and_then(|found| found.max_lease);
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
+    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_if_created()), report);
     match found {
         Err(error) => report.error(TABLES, one_line(&error)),
         Ok(found) => {
@@ -94,13 +94,13 @@ fn check_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
         (Some(schema), _) if found.complete => {
             let schema = printable(schema);
             report.ok(TABLES, format!("complete, in schema {schema}"));
-            if found.tells_history == Some(false) {
+            if found.reports_history == Some(false) {
                 report.warning(
                     TABLES,
                     "the server's timeline is not readable, so a failover that loses writes is not noticed; grant EXECUTE on pg_control_system to the owner of the tables",
                 );
             }
-            if found.tells_history == Some(true) && found.made_here == Some(false) {
+            if found.reports_history == Some(true) && found.created_here == Some(false) {
                 report.warning(
                     TABLES,
                     "they were created before a failover or on another server, so the first term of each new election waits for the maximum lease; once that time has passed, have their owner UPDATE incumbent_settings SET incarnation = incumbent_incarnation()",
@@ -192,7 +192,7 @@ fn durability(facts: &PostgresFacts, report: &mut Report) {
 }
 
 async fn hints(probe: &PostgresProbe, timeout: Duration, report: &mut Report) {
-    match probe.hears(timeout.min(MAX_DELAY)).await {
+    match probe.receives_notifications(timeout.min(MAX_DELAY)).await {
         Ok(true) => report.ok(HINTS, "notifications arrive (LISTEN)"),
         Ok(false) => report.warning(
             HINTS,

@@ -45,7 +45,7 @@ pub async fn check(
     let longest = facts.file.as_ref().and_then(|file| file.max_lease);
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_of_made()), report);
+    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_if_created()), report);
     let directory = directory_of(path);
     rights(path, &directory, &facts, context, report);
     place(&facts, report);

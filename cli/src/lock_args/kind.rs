@@ -68,7 +68,7 @@ impl LifeKind {
         }
     }
 
-    pub fn carrier(self) -> LifeResource {
+    pub fn life_resource(self) -> LifeResource {
         match self {
             Self::ConfigMap => LifeResource::config_map(),
             Self::Lease => LifeResource::lease(),

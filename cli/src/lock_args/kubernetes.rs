@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use clap::{Args, ValueEnum};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use incumbent::kubernetes::{
     Cluster, ElectionStatus, ElectionWatch, Finding, LeaseTiming, LifeLocks, ResourceKind,
     ResourceLock, check_namespace,
@@ -70,88 +69,71 @@ pub struct ElectionObjects {
 }
 
 /// Operations on the objects of any kind.
+#[async_trait]
 pub trait Records: Send + Sync {
-    fn status<'a>(
-        &'a self,
-        name: &'a str,
+    async fn status(
+        &self,
+        name: &str,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Option<ElectionStatus>, LockError>>;
+    ) -> Result<Option<ElectionStatus>, LockError>;
 
-    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ElectionStatus>, LockError>>;
+    async fn list(&self, timeout: Duration) -> Result<Vec<ElectionStatus>, LockError>;
 
-    fn watch<'a>(
-        &'a self,
-        only: Option<&'a str>,
+    async fn watch(
+        &self,
+        only: Option<&str>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<ElectionWatch, LockError>>;
+    ) -> Result<ElectionWatch, LockError>;
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
-        version: u64,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<u64, LockError>>;
+    async fn evict(&self, name: &str, version: u64, timeout: Duration) -> Result<u64, LockError>;
 
-    fn create<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<u64, LockError>>;
+    async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError>;
 
-    fn health<'a>(
-        &'a self,
-        name: &'a str,
+    async fn health(
+        &self,
+        name: &str,
         timing: LeaseTiming,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Vec<Finding>, LockError>>;
+    ) -> Result<Vec<Finding>, LockError>;
 }
 
+#[async_trait]
 impl<C: ResourceKind> Records for ResourceLock<C> {
-    fn status<'a>(
-        &'a self,
-        name: &'a str,
+    async fn status(
+        &self,
+        name: &str,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Option<ElectionStatus>, LockError>> {
-        self.status(name, timeout).boxed()
+    ) -> Result<Option<ElectionStatus>, LockError> {
+        self.status(name, timeout).await
     }
 
-    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ElectionStatus>, LockError>> {
-        self.list(timeout).boxed()
+    async fn list(&self, timeout: Duration) -> Result<Vec<ElectionStatus>, LockError> {
+        self.list(timeout).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        only: Option<&'a str>,
+    async fn watch(
+        &self,
+        only: Option<&str>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<ElectionWatch, LockError>> {
-        self.watch(only, timeout).boxed()
+    ) -> Result<ElectionWatch, LockError> {
+        self.watch(only, timeout).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
-        version: u64,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<u64, LockError>> {
-        self.evict(name, version, timeout).boxed()
+    async fn evict(&self, name: &str, version: u64, timeout: Duration) -> Result<u64, LockError> {
+        self.evict(name, version, timeout).await
     }
 
-    fn create<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<u64, LockError>> {
-        self.create(name, timeout).boxed()
+    async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
+        self.create(name, timeout).await
     }
 
-    fn health<'a>(
-        &'a self,
-        name: &'a str,
+    async fn health(
+        &self,
+        name: &str,
         timing: LeaseTiming,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Vec<Finding>, LockError>> {
-        let lock = self.clone().timing(timing);
-        async move { lock.health(name, timeout).await }.boxed()
+    ) -> Result<Vec<Finding>, LockError> {
+        self.clone().timing(timing).health(name, timeout).await
     }
 }
 
@@ -199,7 +181,7 @@ impl KubernetesArgs {
         let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
         if kind == Kind::ForLife {
             let kind = self.life_kind.unwrap_or_default();
-            let locks = Arc::new(cluster.life_locks(&kind.carrier()));
+            let locks = Arc::new(cluster.life_locks(&kind.life_resource()));
             return Ok(KubernetesLock::ForLife(LifeObjects { cluster, kind, locks, timeout }));
         }
         Ok(KubernetesLock::Elections(ElectionObjects::of(cluster, kind, timeout)))

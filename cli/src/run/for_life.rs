@@ -138,7 +138,7 @@ impl ForLife {
         signals: &mut Signals,
     ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, CliError> {
         let candidate = leader_for_life(&self.name, &self.cluster);
-        let mut candidate = candidate.carrier(self.life_kind.carrier()).poll(self.poll);
+        let mut candidate = candidate.resource(self.life_kind.life_resource()).poll(self.poll);
         if let Some(pod) = &self.pod {
             candidate = candidate.pod(pod);
         }

@@ -189,16 +189,16 @@ fn no_option_of_a_url_panics() {
     let unreachable = "127.0.0.1:1";
     for (url, options) in [
         ("nats://127.0.0.1:1/B", &["ttl", "with-choria", "create", "domain", "creds", "ca"][..]),
-        ("sqlite:a.db", &["longest-lease", "create"]),
-        ("postgres://me@127.0.0.1:1/db", &["longest-lease", "create", "sslmode", "port"]),
-        ("s3://bucket", &["longest-lease", "max-clock-skew", "allow-http"]),
-        ("gs://bucket", &["longest-lease", "max-clock-skew"]),
+        ("sqlite:a.db", &["max-lease", "create"]),
+        ("postgres://me@127.0.0.1:1/db", &["max-lease", "create", "sslmode", "port"]),
+        ("s3://bucket", &["max-lease", "max-clock-skew", "allow-http"]),
+        ("gs://bucket", &["max-lease", "max-clock-skew"]),
         ("kubernetes:", &["lease", "kind", "object", "kubeconfig", "context"]),
         ("peer:127.0.0.1:0?quorum=1", &["lease", "voters", "id", "peers", "dns"]),
         ("memory:", &["ttl", "need"]),
     ] {
         for option in options {
-            let durations = ["ttl", "longest-lease", "max-clock-skew", "lease"];
+            let durations = ["ttl", "max-lease", "max-clock-skew", "lease"];
             let values = if durations.contains(option) { &DURATIONS[..] } else { &WORDS[..] };
             for value in values {
                 let value: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();

@@ -101,7 +101,7 @@ async fn store_is_checked_and_left_unchanged() {
 
     let report = doctor(&shell, &["--lock", "s3://bucket", "--role", "observer"], 0);
     expect_line(&report, "unknown  rights ", "nothing is written for an observer");
-    let report = doctor(&shell, &["--lock", "s3://bucket?longest-lease=5s", "--lease", "9s"], 2);
+    let report = doctor(&shell, &["--lock", "s3://bucket?max-lease=5s", "--lease", "9s"], 2);
     expect_line(&report, "error    round trip ", "see --lease");
 }
 

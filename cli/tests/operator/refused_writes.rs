@@ -51,7 +51,7 @@ fn serve(mut client: TcpStream, server: u16, refused: &AtomicUsize) -> Option<()
 #[tokio::test(flavor = "multi_thread")]
 async fn campaign_reports_each_lock_failure_once() {
     let (store, shell) = versitygw().await;
-    let lock = "s3://bucket?longest-lease=2s";
+    let lock = "s3://bucket?max-lease=2s";
     let campaign = |identity| ["campaign", "my_app", "--lock", lock, "--identity", identity];
     let mut first = shell.start(&campaign("v0"));
     first.line_with("won");

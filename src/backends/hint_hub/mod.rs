@@ -10,6 +10,7 @@ mod sinks;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
@@ -17,6 +18,17 @@ use tokio::sync::Notify;
 use sinks::Sinks;
 
 use crate::lock::{Coverage, Hint, HintSink, Subscription};
+
+/// How long a hint may be in transit after the same change was read.
+#[cfg_attr(
+    not(any(feature = "kubernetes", feature = "nats", feature = "postgres")),
+    allow(dead_code)
+)]
+pub(crate) const HINT_DELAY: Duration = Duration::from_secs(2);
+
+/// How long a listener may take to begin.
+#[cfg_attr(not(any(feature = "kubernetes", feature = "postgres")), allow(dead_code))]
+pub(crate) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The owner of a hub, which receives the hints for its subscribers.
 pub(crate) trait Listen: Send + Sync + Sized + 'static {
@@ -227,15 +239,6 @@ impl<N> State<N> {
         self.next_id = number.wrapping_add(1);
         number
     }
-
-    /// Returns the subscribers of every election, and whether the coverage applies to it.
-    fn sinks(&self) -> Vec<(HintSink, bool)> {
-        let of_route = |(name, route): (&Arc<str>, &Route<N>)| {
-            let covered = self.covered.covers(name);
-            route.sinks.to_vec().into_iter().map(move |sink| (sink, covered))
-        };
-        self.routes.iter().flat_map(of_route).collect()
-    }
 }
 
 impl<N: Default> HintHub<N> {
@@ -243,6 +246,12 @@ impl<N: Default> HintHub<N> {
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub fn names(&self) -> Vec<Arc<str>> {
         self.state().routes.keys().cloned().collect()
+    }
+
+    /// Returns whether an election has subscribers.
+    #[cfg_attr(not(any(feature = "nats", feature = "postgres")), allow(dead_code))]
+    pub fn has(&self, name: &str) -> bool {
+        self.state().routes.contains_key(name)
     }
 
     /// Applies `access` to the note on an election; `None` if the election has no subscribers.
@@ -284,51 +293,66 @@ impl<N: Default> HintHub<N> {
         self.state().coverage
     }
 
-    /// Sends a hint to the subscribers of `name`.
+    /// Applies `access` to the note on `name`, then sends a hint to its subscribers; `None` if
+    /// there are none. `access` must not block.
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
-    pub fn send(&self, name: &str, hint: &Hint) {
-        let sinks = self.state().routes.get(name).map(|route| route.sinks.to_vec());
-        for sink in sinks.unwrap_or_default() {
-            sink.send(hint.clone());
-        }
+    pub fn send<T>(&self, name: &str, hint: &Hint, access: impl FnOnce(&mut N) -> T) -> Option<T> {
+        let (sinks, result) = {
+            let mut state = self.state();
+            let route = state.routes.get_mut(name)?;
+            (route.sinks.clone(), access(&mut route.note))
+        };
+        sinks.send(hint);
+        Some(result)
     }
 
     /// Sends a hint to all subscribers.
     #[cfg_attr(not(any(feature = "kubernetes", feature = "sqlite")), allow(dead_code))]
     pub fn send_all(&self, hint: &Hint) {
-        let sinks = self.state().sinks();
-        for (sink, _) in sinks {
-            sink.send(hint.clone());
-        }
+        let all: Vec<Sinks> = self.state().routes.values().map(|r| r.sinks.clone()).collect();
+        all.iter().for_each(|sinks| sinks.send(hint));
     }
 
     /// Reports the coverage from now on, if it has changed, and resets all notes. For the listener
     /// only.
     pub fn announce(&self, coverage: Coverage) {
-        self.announce_of(coverage, Interest::All);
+        for (sinks, coverage) in self.set_coverage(coverage, Interest::All) {
+            sinks.send(&Hint::Coverage(coverage));
+        }
     }
 
     /// Like [`announce`](Self::announce), for a listener of some elections: the coverage of the
-    /// others is `None`. Returns whether anything has changed.
-    pub fn announce_of(&self, coverage: Coverage, covered: Interest) -> bool {
-        let sinks = {
-            let mut state = self.state();
-            for route in state.routes.values_mut() {
-                route.note = N::default();
+    /// others is `None`. The covered elections recheck: earlier changes had no hints.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub fn announce_of(&self, coverage: Coverage, covered: Interest) {
+        for (sinks, coverage) in self.set_coverage(coverage, covered) {
+            sinks.send(&Hint::Coverage(coverage));
+            if coverage > Coverage::None {
+                sinks.send(&Hint::Recheck);
             }
-            let before = std::mem::replace(&mut state.coverage, coverage);
-            let covered_before = std::mem::replace(&mut state.covered, covered);
-            if before == coverage && (covered_before == state.covered || coverage == Coverage::None)
-            {
-                return false; // `greet` reports to new subscribers
-            }
-            state.new_sinks.clear(); // they receive the report below
-            state.sinks()
-        };
-        for (sink, covered) in sinks {
-            sink.send(Hint::Coverage(if covered { coverage } else { Coverage::None }));
         }
-        true
+    }
+
+    /// Returns the coverage to report to the subscribers of each election; empty if it has not
+    /// changed.
+    fn set_coverage(&self, coverage: Coverage, covered: Interest) -> Vec<(Sinks, Coverage)> {
+        let mut state = self.state();
+        let state = &mut *state;
+        for route in state.routes.values_mut() {
+            route.note = N::default();
+        }
+        let before = std::mem::replace(&mut state.coverage, coverage);
+        let covered_before = std::mem::replace(&mut state.covered, covered);
+        if before == coverage && (covered_before == state.covered || coverage == Coverage::None) {
+            return Vec::new(); // `greet` reports to new subscribers
+        }
+        state.new_sinks.clear(); // they are among the returned ones
+        let coverage_of = |name| match state.covered.covers(name) {
+            true => coverage,
+            false => Coverage::None,
+        };
+        let routes = state.routes.iter();
+        routes.map(|(name, route)| (route.sinks.clone(), coverage_of(name))).collect()
     }
 
     /// Reports the coverage to new subscribers.

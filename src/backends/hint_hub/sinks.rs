@@ -1,9 +1,9 @@
 //! Subscribers of one election.
 
-use crate::lock::HintSink;
+use crate::lock::{Hint, HintSink};
 
 /// The subscribers of an election: most elections have one per process.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) enum Sinks {
     #[default]
     None,
@@ -39,13 +39,12 @@ impl Sinks {
         }
     }
 
-    /// Returns the sinks, to be called after the lock on the hub is released: a sink may do
-    /// anything.
-    pub fn to_vec(&self) -> Vec<HintSink> {
+    /// Sends a hint to all. Call it on a clone, without the lock on the hub: a sink may do anything.
+    pub fn send(&self, hint: &Hint) {
         match self {
-            Self::None => Vec::new(),
-            Self::One(_, sink) => vec![sink.clone()],
-            Self::Many(all) => all.iter().map(|(_, sink)| sink.clone()).collect(),
+            Self::None => {}
+            Self::One(_, sink) => sink.send(hint.clone()),
+            Self::Many(all) => all.iter().for_each(|(_, sink)| sink.send(hint.clone())),
         }
     }
 }

@@ -119,25 +119,21 @@ fn only_the_listener_task_reports_coverage() {
 /// The second election joined while the subscription to the first one was being created; the next
 /// subscription includes it.
 #[test]
-fn uncovered_election_has_no_coverage() {
+fn uncovered_election_has_no_coverage_and_does_not_recheck() {
     let hub = HintHub::<()>::default();
-    let sent: Arc<Mutex<Vec<(&str, Coverage)>>> = Arc::default();
+    let sent: Arc<Mutex<Vec<(&str, Hint)>>> = Arc::default();
     for name in ["first", "second"] {
         let sent = Arc::clone(&sent);
-        let sink = HintSink::new(move |hint| {
-            if let Hint::Coverage(coverage) = hint {
-                sent.lock().unwrap().push((name, coverage));
-            }
-        });
+        let sink = HintSink::new(move |hint| sent.lock().unwrap().push((name, hint)));
         hub.state().routes.entry(Arc::from(name)).or_default().sinks.add(0, sink);
     }
     let sent_to = |name| {
         let sent = std::mem::take(&mut *sent.lock().unwrap());
         let to = sent.into_iter().filter(|(to, _)| *to == name);
-        to.map(|(_, coverage)| coverage).collect::<Vec<_>>()
+        to.map(|(_, hint)| hint).collect::<Vec<_>>()
     };
     hub.announce_of(Coverage::Full, Interest::One(Arc::from("first")));
-    assert_eq!(sent_to("second"), [Coverage::None]);
+    assert_eq!(sent_to("second"), [Hint::Coverage(Coverage::None)]);
     hub.announce_of(Coverage::Full, Interest::All);
-    assert_eq!(sent_to("second"), [Coverage::Full]);
+    assert_eq!(sent_to("second"), [Hint::Coverage(Coverage::Full), Hint::Recheck]);
 }

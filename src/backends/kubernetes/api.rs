@@ -196,19 +196,24 @@ impl Objects {
         self.events(self.request.watch(&params, &version.to_string()), by).await
     }
 
-    /// Watches all objects, beginning with the existing ones; only the metadata if that carries the
-    /// record.
-    pub(super) async fn watch_all(
+    /// Watches the object `only`, or all objects, beginning with the existing ones. Of all objects,
+    /// only the metadata if that carries the record.
+    pub(super) async fn watch_one_or_all(
         &self,
+        only: Option<&str>,
         place: RecordLocation,
         by: Instant,
-    ) -> Result<Events, ApiFailure> {
+    ) -> Result<Events, LockError> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
-        let request = match place {
-            RecordLocation::Spec => self.request.watch(&params, ""),
-            RecordLocation::Annotation => self.request.watch_metadata(&params, ""),
+        let events = match (only, place) {
+            (Some(name), _) => self.watch(name, None, by).await,
+            (None, RecordLocation::Spec) => self.events(self.request.watch(&params, ""), by).await,
+            (None, RecordLocation::Annotation) => {
+                self.events(self.request.watch_metadata(&params, ""), by).await
+            }
         };
-        self.events(request, by).await
+        let name = only.unwrap_or(EVERY);
+        events.map_err(|failure| self.lock_error(failure, name, "watch", "watch", false))
     }
 
     async fn events<E: fmt::Display>(

@@ -53,7 +53,7 @@ pub(super) fn was_held(place: RecordLocation, object: &Value) -> bool {
 pub(super) struct Annotation {
     version: u32,
     #[serde(flatten)]
-    says: EncodedMark,
+    mark: EncodedMark,
     /// The record that the mark belongs to.
     of: ElectionRecord,
 }
@@ -63,11 +63,11 @@ pub(super) fn write(
     place: RecordLocation,
     object: &mut Value,
     record: &ElectionRecord,
-    says: EncodedMark,
+    mark: EncodedMark,
 ) {
     place.write(object, record);
     unannotate(object, NEW);
-    let annotation = Annotation { version: CURRENT, says, of: record.clone() };
+    let annotation = Annotation { version: CURRENT, mark, of: record.clone() };
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
 }
 
@@ -85,7 +85,7 @@ pub(super) fn read(place: RecordLocation, object: &Value, default_lease: Duratio
         .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
         .filter(|annotation| annotation.version == CURRENT);
     let content = match &ours {
-        Some(Annotation { says, of, .. }) if *of == record => decode(says, &record, default_lease),
+        Some(Annotation { mark, of, .. }) if *of == record => decode(mark, &record, default_lease),
         _ => None,
     };
     let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), default_lease));
@@ -97,15 +97,15 @@ pub(super) fn read(place: RecordLocation, object: &Value, default_lease: Duratio
 pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<String> {
     let text = annotation(object, ANNOTATION)?;
     match serde_json::from_str::<Annotation>(text).ok()? {
-        Annotation { says: EncodedMark::Released { cause, .. }, of, .. } if of == *record => {
+        Annotation { mark: EncodedMark::Released { cause, .. }, of, .. } if of == *record => {
             Some(cause_label(&cause))
         }
         _ => None,
     }
 }
 
-fn decode(says: &EncodedMark, record: &ElectionRecord, default_lease: Duration) -> Option<Content> {
-    match says.decode()? {
+fn decode(mark: &EncodedMark, record: &ElectionRecord, default_lease: Duration) -> Option<Content> {
+    match mark.decode()? {
         DecodedMark::Released(tombstone) => Some(Content::Vacant(tombstone)),
         DecodedMark::Held(mark, advertisement) if record.is_held() => {
             Some(held(record, Some(mark), advertisement, default_lease))

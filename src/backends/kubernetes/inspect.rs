@@ -158,14 +158,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     ) -> Result<ElectionWatch, LockError> {
         let objects = self.objects();
         only.map_or(Ok(()), check)?;
-        let by = deadline_after(timeout);
-        let events = match only {
-            Some(name) => objects.watch(name, None, by).await,
-            None => objects.watch_all(C::PLACE, by).await,
-        };
-        let name = only.unwrap_or(EVERY);
-        let events =
-            events.map_err(|failure| objects.lock_error(failure, name, "watch", "watch", false))?;
+        let events = objects.watch_one_or_all(only, C::PLACE, deadline_after(timeout)).await?;
         Ok(ElectionWatch {
             events,
             objects: objects.clone(),

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, TryFutureExt};
+use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::inspect::ElectionStatus;
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
@@ -18,6 +16,7 @@ use crate::lock::{
 use crate::protocol::TimingOptions;
 use crate::time::timer::deadline_after;
 
+#[async_trait]
 impl<C: ResourceKind> Lock for ResourceLock<C> {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -43,54 +42,35 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         check_object_name(self.inner.object_of(name))
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        self.inner.read(name, timeout).boxed()
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.inner.read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        self.inner.write(name, write).boxed()
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.inner.write(name, write).await
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.inner.release(name, release).boxed()
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.inner.release(name, release).await
     }
 
     /// Returns the names of the objects that have a record. Requires the right to `list`.
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        let names = |statuses: Vec<ElectionStatus>| {
-            statuses.into_iter().map(|status| status.object).collect()
-        };
-        self.list(timeout).map_ok(names).boxed()
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        Ok(self.list(timeout).await?.into_iter().map(|status| status.object).collect())
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    ) -> Result<(), LockError> {
         let by = deadline_after(timeout);
-        async move {
-            self.check_name(name)
-                .map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;
-            let object = self.inner.object_of(name);
-            let version = self.inner.version_of(object, expected, by).await?;
-            let left = by.saturating_duration_since(Instant::now());
-            ResourceLock::evict(self, object, version, left).await.map(drop)
-        }
-        .boxed()
+        self.check_name(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;
+        let object = self.inner.object_of(name);
+        let version = self.inner.version_of(object, expected, by).await?;
+        let left = by.saturating_duration_since(Instant::now());
+        ResourceLock::evict(self, object, version, left).await.map(drop)
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -33,7 +33,7 @@ pub type EndpointsLock = ResourceLock<EndpointsKind>;
 /// Cheap to clone. Clones share their knowledge of the objects, and one watch per election.
 pub struct ResourceLock<C: ResourceKind> {
     pub(super) inner: Arc<ResourceLockState>,
-    carrier: PhantomData<fn() -> C>,
+    kind: PhantomData<fn() -> C>,
 }
 
 impl<C: ResourceKind> ResourceLock<C> {
@@ -49,7 +49,7 @@ impl<C: ResourceKind> ResourceLock<C> {
             elections: PerKey::default(),
             recorder: Some(Recorder::new(access.clone(), namespace)),
         };
-        Self { inner: Arc::new(inner), carrier: PhantomData }
+        Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
     /// Sets the timing. Default: client-go's. All candidates of the election should use the same.
@@ -89,7 +89,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     fn change(self, change: impl FnOnce(&mut ResourceLockState)) -> Self {
         let mut inner = self.inner.another();
         change(&mut inner);
-        Self { inner: Arc::new(inner), carrier: PhantomData }
+        Self { inner: Arc::new(inner), kind: PhantomData }
     }
 }
 
@@ -112,7 +112,7 @@ impl Cluster {
 
 impl<C: ResourceKind> Clone for ResourceLock<C> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), carrier: PhantomData }
+        Self { inner: Arc::clone(&self.inner), kind: PhantomData }
     }
 }
 

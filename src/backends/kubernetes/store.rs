@@ -104,8 +104,8 @@ impl ResourceLockState {
                 strategy: None,
             }
         };
-        let says = EncodedMark::held(&write.mark, write.advertisement.as_deref());
-        let known = self.put(name, write.expected, by, describe, &says).await?;
+        let mark = EncodedMark::held(&write.mark, write.advertisement.as_deref());
+        let known = self.put(name, write.expected, by, describe, &mark).await?;
         if write.expected.is_none()
             && let Some(since) = self.elections.get(name).remembered_since()
             && !self.objects.is_the_first_since(since, name, &known.object, by).await
@@ -160,8 +160,8 @@ impl ResourceLockState {
                 strategy: None,
             }
         };
-        let says = EncodedMark::released(release.by, left, release.cause);
-        let known = self.put(name, Some(expected), by, describe, &says).await?;
+        let mark = EncodedMark::released(release.by, left, release.cause);
+        let known = self.put(name, Some(expected), by, describe, &mark).await?;
         if let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);
             recorder.record_event(object, &format!("{identity} stopped leading"));
@@ -178,7 +178,7 @@ impl ResourceLockState {
         expected: Option<Revision>,
         by: Instant,
         mut describe: impl FnMut(Option<&KnownObject>, String) -> ElectionRecord,
-        says: &EncodedMark,
+        mark: &EncodedMark,
     ) -> Result<KnownObject, LockError> {
         let election = self.elections.get(name);
         let mut known = match (expected, election.known()) {
@@ -198,12 +198,12 @@ impl ResourceLockState {
                         "kind": self.objects.kind(),
                         "metadata": { "name": name, "namespace": self.objects.namespace() },
                     });
-                    codec::write(self.place, &mut object, &record, says.clone());
+                    codec::write(self.place, &mut object, &record, mark.clone());
                     self.objects.create(&object, by).await
                 }
                 Some(known) => {
                     let mut object = Value::clone(&known.object);
-                    codec::write(self.place, &mut object, &record, says.clone());
+                    codec::write(self.place, &mut object, &record, mark.clone());
                     self.objects.replace(name, &object, by).await
                 }
             };

@@ -1,7 +1,6 @@
 //! Hints from a watch on the object of an election.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
@@ -14,14 +13,9 @@ use super::codec::claims_to_be_new;
 use super::known::ObjectState;
 use super::record::resource_version;
 use super::state::ResourceLockState;
-use crate::backends::hint_hub::{self, HintHub, Listen};
+use crate::backends::hint_hub::{self, BEGINS_WITHIN, HINT_DELAY, HintHub, Listen};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::util::retry::BackendRetries;
-
-/// How long the server may take to begin a watch.
-pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
-/// How long the watch may take to report a write that was already read.
-const HINT_DELAY: Duration = Duration::from_secs(2);
 
 /// One election of a lock. Its subscribers share a watch on its object.
 struct Watched {

@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -176,6 +176,7 @@ impl fmt::Debug for MemoryLock {
 }
 
 /// Every request completes at once, so no outcome is ever unknown and no `timeout` is reached.
+#[async_trait]
 impl Lock for MemoryLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -192,80 +193,54 @@ impl Lock for MemoryLock {
         check_not_empty(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        _timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        Box::pin(async move {
-            self.candidate_request(|state, _| {
-                // A tombstone lives as long as any lease, so an empty slot proves that there is no
-                // holder.
-                Ok(state.bucket.last(name).map_or(Reading::Empty { proof: true }, Reading::Found))
-            })
+    async fn read(&self, name: &str, _timeout: Duration) -> Result<Reading, LockError> {
+        self.candidate_request(|state, _| {
+            // A tombstone lives as long as any lease, so an empty slot proves that there is no
+            // holder.
+            Ok(state.bucket.last(name).map_or(Reading::Empty { proof: true }, Reading::Found))
         })
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        Box::pin(async move {
-            self.candidate_request(|state, now| {
-                state.expect(name, write.expected)?;
-                let Write { identity, mark, ttl: life, advertisement, .. } = write;
-                let entry = Entry { identity, mark: Some(mark), ttl: life, advertisement };
-                Ok(state.store(name, Content::Held(entry), life, now))
-            })
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.candidate_request(|state, now| {
+            state.expect(name, write.expected)?;
+            let Write { identity, mark, ttl: life, advertisement, .. } = write;
+            let entry = Entry { identity, mark: Some(mark), ttl: life, advertisement };
+            Ok(state.store(name, Content::Held(entry), life, now))
         })
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        Box::pin(async move {
-            self.candidate_request(|state, now| {
-                state.expect(name, Some(release.expected))?;
-                let Release { by, left, .. } = release;
-                let released = Content::Vacant(Tombstone::Released { by, left });
-                state.store(name, released, left, now);
-                Ok(())
-            })
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.candidate_request(|state, now| {
+            state.expect(name, Some(release.expected))?;
+            let Release { by, left, .. } = release;
+            let released = Content::Vacant(Tombstone::Released { by, left });
+            state.store(name, released, left, now);
+            Ok(())
         })
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        Box::pin(async move {
-            self.candidate_request(|state, _| {
-                state.hints.queue(name, &Hint::SteppedDown(notice));
-                Ok(())
-            })
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        self.candidate_request(|state, _| {
+            state.hints.queue(name, &Hint::SteppedDown(notice));
+            Ok(())
         })
     }
 
-    fn names(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        Box::pin(async move { self.candidate_request(|state, _| Ok(state.bucket.names())) })
+    async fn names(&self, _timeout: Duration) -> Result<Vec<String>, LockError> {
+        self.candidate_request(|state, _| Ok(state.bucket.names()))
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         _timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        Box::pin(async move {
-            self.candidate_request(|state, now| {
-                state.expect(name, Some(expected))?;
-                state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
-                Ok(())
-            })
+    ) -> Result<(), LockError> {
+        self.candidate_request(|state, now| {
+            state.expect(name, Some(expected))?;
+            state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
+            Ok(())
         })
     }
 

@@ -226,10 +226,10 @@ impl Api {
                     _ => Unavailable,
                 };
                 let (reason, source) = self.reason(failure);
-                let error = BucketError::new(kind, format!("bucket {name}: {doing}: {reason}"));
+                let message = format!("bucket {name}: {doing}: {reason}");
                 match source {
-                    Some(source) => error.with_source(source),
-                    None => error,
+                    Some(source) => BucketError::with_source(kind, message, source),
+                    None => BucketError::new(kind, message),
                 }
             }
             ApiFailure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
@@ -245,7 +245,7 @@ impl Api {
             ApiFailure::Malformed(error) => {
                 let message =
                     format!("bucket {name}: {doing}: the response is not one of JetStream");
-                BucketError::new(Unavailable, message).with_source(error)
+                BucketError::with_source(Unavailable, message, error)
             }
         }
     }

@@ -211,7 +211,7 @@ impl Listener<'_> {
                         Some(facts) => self.forward(plan, &facts, message),
                         None => return,
                     },
-                    None => return,
+                    None => return self.lost(),
                 },
                 notice = self.events.next() => match notice {
                     ConnectionEvent::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
@@ -287,7 +287,7 @@ impl Listener<'_> {
         let bucket = self.bucket;
         let hinted = plan.hints.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = hinted {
-            if bucket.hub.note(name, |_| ()).is_none() {
+            if !bucket.hub.has(name) {
                 return;
             }
             let stream = format!("KV_{}", self.bucket.api.bucket());
@@ -304,7 +304,7 @@ impl Listener<'_> {
         let written = plan.writes.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = written
             && codec::is_forced(&message.headers)
-            && bucket.hub.note(name, |_| ()).is_some()
+            && bucket.hub.has(name)
             && !self.due.iter().any(|(_, due)| **due == *name)
         {
             self.due.push((Instant::now() + STORE_DELAY, Arc::from(name)));

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
+use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::api::{ApiFailure, code};
@@ -275,6 +274,7 @@ fn shows_change(failure: &ApiFailure) -> bool {
     }
 }
 
+#[async_trait]
 impl Lock for NatsLock {
     fn capabilities(&self) -> Capabilities {
         let inner = self.state();
@@ -299,57 +299,37 @@ impl Lock for NatsLock {
         check_key(name)
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         // Renewals need no permit; reads do, so that a process which starts thousands of elections
         // at once neither floods the server nor holds thousands of requests in memory.
-        let read_permits = &self.state().read_permits;
-        let read = async move {
-            let _turn = read_permits.acquire().await; // never closed
-            Box::pin(self.read_entry(name, timeout)).await
-        };
-        read.boxed()
+        let _turn = self.state().read_permits.acquire().await; // never closed
+        Box::pin(self.read_entry(name, timeout)).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        self.write_entry(name, write).boxed()
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.write_entry(name, write).await
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.release_entry(name, release).boxed()
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.release_entry(name, release).await
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        listener::notify_step_down(self.state(), name, notice).boxed()
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        listener::notify_step_down(self.state(), name, notice).await
     }
 
     /// Requires only the permissions of an observer.
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        self.entry_names(timeout).boxed()
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        self.entry_names(timeout).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.evict_entry(name, expected, timeout).boxed()
+    ) -> Result<(), LockError> {
+        self.evict_entry(name, expected, timeout).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

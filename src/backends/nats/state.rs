@@ -15,16 +15,13 @@ use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::stream::{StreamFacts, StreamInfo};
 use super::time::since_epoch;
-use crate::backends::hint_hub::{HintHub, Interest};
+use crate::backends::hint_hub::{HINT_DELAY, HintHub, Interest};
 use crate::lock::{Coverage, Hint, Revision};
 use crate::time::timer::deadline_after;
 
 /// How long to wait before a request about the bucket, or its creation, is repeated: a new stream
 /// has no leader yet, nor has a cluster that has just started, and requests sent then are lost.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long a hint may be in transit after the same change was read.
-const HINT_DELAY: Duration = Duration::from_secs(2);
 
 /// The maximum number of reads of a bucket in flight.
 const MAX_READS: usize = 256;
@@ -278,18 +275,17 @@ impl BucketState {
 
     /// Sends a hint to the subscribers of `name`.
     pub(super) fn send(&self, name: &str, hint: &Hint) {
-        if let Hint::Stored { record, .. } = hint {
-            self.hub.note(name, |note| note.hinted = note.hinted.max(record.revision.0));
-        }
-        self.hub.send(name, hint);
+        self.hub.send(name, hint, |note| {
+            if let Hint::Stored { record, .. } = hint {
+                note.hinted = note.hinted.max(record.revision.0);
+            }
+        });
     }
 
     /// Announces the coverage from now on, and of which elections.
     pub(super) fn announce(&self, coverage: Coverage, covered: Interest) {
         self.hints_lost.store(false, Ordering::Relaxed);
-        if self.hub.announce_of(coverage, covered) && coverage > Coverage::None {
-            self.hub.send_all(&Hint::Recheck); // earlier changes had no hints
-        }
+        self.hub.announce_of(coverage, covered);
     }
 
     /// Records a write that was read. If its hint is still missing at a read much later, hints are

@@ -21,18 +21,19 @@ const ADDRESSES: &str = "addresses";
 struct Mark {
     version: u32,
     #[serde(flatten)]
-    says: EncodedMark,
+    encoded: EncodedMark,
 }
 
 /// Encodes a mark.
-pub(super) fn mark(says: EncodedMark) -> Option<String> {
-    serde_json::to_string(&Mark { version: CURRENT, says }).ok()
+pub(super) fn mark(encoded: EncodedMark) -> Option<String> {
+    serde_json::to_string(&Mark { version: CURRENT, encoded }).ok()
 }
 
 /// Returns the meaning of a message. `now`: the wall clock.
 pub(super) fn content(entry: &RaceEntry, terms: VimeoTiming, now: SystemTime) -> Content {
     let mark = entry.mark.as_ref().and_then(|text| serde_json::from_str::<Mark>(text).ok());
-    let decoded = mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.says.decode());
+    let decoded =
+        mark.filter(|mark| mark.version == CURRENT).and_then(|mark| mark.encoded.decode());
     match decoded {
         Some(DecodedMark::Released(tombstone)) => Content::Vacant(tombstone),
         Some(DecodedMark::Held(mark, advertisement)) => {

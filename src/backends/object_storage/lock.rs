@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use object_store::UpdateVersion;
 use object_store::path::Path;
 use tokio::time::Instant;
@@ -158,7 +157,7 @@ impl LockState {
         timeout: Duration,
     ) -> Result<(), LockError> {
         let by = deadline_after(timeout);
-        let left = self.terms.told_of_an_eviction();
+        let left = self.terms.eviction_expiry();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
         let known = self.replaced(&election, &path, Some(expected), by).await?;
@@ -245,7 +244,7 @@ impl LockState {
         number: u64,
         by: Instant,
     ) -> Result<(), LockError> {
-        let left = self.terms.told_of_an_eviction();
+        let left = self.terms.eviction_expiry();
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());
@@ -287,6 +286,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or_default()
 }
 
+#[async_trait]
 impl Lock for ObjectStorageLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -314,43 +314,31 @@ impl Lock for ObjectStorageLock {
         Ok(())
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        self.inner.read(name, timeout).boxed()
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.inner.read(name, timeout).await
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        self.inner.write(name, write).boxed()
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.inner.write(name, write).await
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.inner.release(name, release).boxed()
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.inner.release(name, release).await
     }
 
     /// Returns the objects of the folder, without those in its subfolders.
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let by = deadline_after(timeout);
-        self.inner.store.list(&self.inner.prefix, by).boxed()
+        self.inner.store.list(&self.inner.prefix, by).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        self.inner.evict(name, expected, timeout).boxed()
+    ) -> Result<(), LockError> {
+        self.inner.evict(name, expected, timeout).await
     }
 }
 

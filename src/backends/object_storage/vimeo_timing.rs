@@ -28,7 +28,7 @@ impl VimeoTiming {
 
     /// Returns the same for an entry without a holder: the evicted leader may be one of Go's, and
     /// may not have noticed.
-    pub(super) fn told_of_an_eviction(self) -> Duration {
+    pub(super) fn eviction_expiry(self) -> Duration {
         self.expiry(self.longest.saturating_mul(2))
     }
 
@@ -44,15 +44,15 @@ impl VimeoTiming {
         Some(left).filter(|left| *left > self.longest)
     }
 
-    /// Returns how long to wait for a Go candidate from when its entry was first seen. `said`: the
+    /// Returns how long to wait for a Go candidate from when its entry was first seen. `stated`: the
     /// wait that the entry states, by the wall clock.
     ///
     /// The candidate's term ends one term after it began to write. Its work uses a context that is
     /// cancelled when a hanging renewal has timed out, up to another term later. The entry does not
     /// contain the length of the term, so the maximum is assumed; if the entry's wall-clock time
     /// states a later end, that one is used.
-    pub(super) fn wait_for_go(self, said: Duration) -> Duration {
-        let by_wall_clock = said.saturating_add(self.skew).saturating_add(self.longest);
+    pub(super) fn wait_for_go(self, stated: Duration) -> Duration {
+        let by_wall_clock = stated.saturating_add(self.skew).saturating_add(self.longest);
         self.longest.saturating_mul(2).max(by_wall_clock).min(MAX_WAIT)
     }
 

@@ -101,7 +101,7 @@ impl Driver {
                         }
                     }
                     Input::NotifyStepDown(name, notice) => {
-                        self.vote(VoterEvent::Concede(name, notice));
+                        self.vote(VoterEvent::NotifyStepDown(name, notice));
                     }
                     Input::Subscribe { id, name, sink } => {
                         if let Some(seat) = &mut self.seat {
@@ -191,11 +191,11 @@ impl Driver {
         seat.voter.handle(now, event);
         while let Some(action) = seat.voter.poll_action() {
             match action {
-                VoterAction::Send { to, said } => {
+                VoterAction::Send { to, message } => {
                     let event = Voter::EVENT.to_owned();
                     let send = match to {
-                        Some(to) => Event::SendTo(to, event, said),
-                        None => Event::Send(event, said),
+                        Some(to) => Event::SendTo(to, event, message),
+                        None => Event::Send(event, message),
                     };
                     self.group.handle(now, send);
                 }
@@ -211,7 +211,7 @@ impl Driver {
                 Action::Tell(Change::Message { from, address, event, data })
                     if event == Voter::EVENT =>
                 {
-                    self.vote(VoterEvent::Received { id: &from, from: address, said: &data });
+                    self.vote(VoterEvent::Received { id: &from, from: address, message: &data });
                 }
                 Action::Send { to, bytes } => {
                     self.send(to, bytes).await;

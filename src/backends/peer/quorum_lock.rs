@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use super::handle::Peer;
@@ -55,6 +54,7 @@ impl QuorumLock {
     }
 }
 
+#[async_trait]
 impl Lock for QuorumLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -74,80 +74,51 @@ impl Lock for QuorumLock {
         }
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        async move {
-            match self.request(name, Operation::Read, timeout).await? {
-                Outcome::Read(reading) => Ok(reading),
-                done => Err(unexpected(&done)),
-            }
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        match self.request(name, Operation::Read, timeout).await? {
+            Outcome::Read(reading) => Ok(reading),
+            done => Err(unexpected(&done)),
         }
-        .boxed()
     }
 
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        async move {
-            // A candidate may request a longer `ttl` than the maximum lease while it waits for
-            // others. The `ttl` has no effect here: an empty register proves that nothing was
-            // written for a lease, so no earlier leadership is still valid.
-            let timeout = write.timeout;
-            match self.request(name, Operation::Write(write), timeout).await? {
-                Outcome::Written(revision) => Ok(revision),
-                done => Err(unexpected(&done)),
-            }
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        // A candidate may request a longer `ttl` than the maximum lease while it waits for
+        // others. The `ttl` has no effect here: an empty register proves that nothing was
+        // written for a lease, so no earlier leadership is still valid.
+        let timeout = write.timeout;
+        match self.request(name, Operation::Write(write), timeout).await? {
+            Outcome::Written(revision) => Ok(revision),
+            done => Err(unexpected(&done)),
         }
-        .boxed()
     }
 
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        async move {
-            let timeout = release.timeout;
-            self.request(name, Operation::Release(release), timeout).await.map(|_| ())
-        }
-        .boxed()
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let timeout = release.timeout;
+        self.request(name, Operation::Release(release), timeout).await.map(drop)
     }
 
     /// Returns the elections that this member received messages about within two leases. Waits for
     /// up to `timeout` until the member has been in its group for a lease, because every leader is
     /// announced within a lease.
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        async move {
-            match self.request("", Operation::Names, timeout).await? {
-                Outcome::Names(names) => Ok(names),
-                done => Err(unexpected(&done)),
-            }
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        match self.request("", Operation::Names, timeout).await? {
+            Outcome::Names(names) => Ok(names),
+            done => Err(unexpected(&done)),
         }
-        .boxed()
     }
 
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
+    async fn evict(
+        &self,
+        name: &str,
         expected: Revision,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        let evict = Operation::Evict(Some(expected));
-        async move { self.request(name, evict, timeout).await.map(|_| ()) }.boxed()
+    ) -> Result<(), LockError> {
+        self.request(name, Operation::Evict(Some(expected)), timeout).await.map(drop)
     }
 
-    fn notify_step_down<'a>(
-        &'a self,
-        name: &'a str,
-        notice: StepDownNotice,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         self.peer.shared().send(Input::NotifyStepDown(name.into(), notice));
-        std::future::ready(Ok(())).boxed()
+        Ok(())
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

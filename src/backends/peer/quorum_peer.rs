@@ -82,7 +82,7 @@ impl QuorumBuilder {
     /// Makes this member read-only: it reads, and may evict, by the votes of the others, and has no
     /// vote itself. It does not count in any quorum's size, the group does not elect it while
     /// another member is present, and its identifier must not be among the [voters](Self::voters).
-    pub fn only_looks(mut self) -> Self {
+    pub fn read_only(mut self) -> Self {
         self.votes = false;
         self.member = self.member.weight(f64::MIN_POSITIVE);
         self

@@ -13,7 +13,7 @@ pub(super) struct Subscribers {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct DeliveredRevisions {
+pub(crate) struct DeliveredRevisions {
     /// The newest revision that was delivered; `None` before the first.
     delivered: Option<Revision>,
     /// The newest revision that was read.
@@ -25,7 +25,7 @@ impl Subscribers {
     /// Passes a hint on to the subscribers of an election. Returns whether it is newer than the
     /// last one.
     pub fn deliver(&self, name: &str, hint: &Hint) -> bool {
-        let newer = self.hub.note(name, |note| match hint {
+        let newer = self.hub.send(name, hint, |note| match hint {
             Hint::Stored { record, .. } => {
                 let newer = note.delivered < Some(record.revision);
                 note.delivered = note.delivered.max(Some(record.revision));
@@ -33,14 +33,7 @@ impl Subscribers {
             }
             _ => true,
         });
-        self.hub.send(name, hint);
         newer.unwrap_or_default()
-    }
-
-    /// Whether an election has a subscriber.
-    #[cfg(feature = "postgres")]
-    pub fn has_subscriber(&self, name: &str) -> bool {
-        self.hub.note(name, |_| ()).is_some()
     }
 
     /// Returns the newest revision of an election that was delivered.

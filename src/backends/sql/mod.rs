@@ -33,6 +33,7 @@
 
 mod error;
 mod hints;
+mod lock;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod row;
@@ -42,6 +43,7 @@ mod setup;
 mod sqlite;
 
 pub use error::{SqlError, SqlErrorKind};
+pub use lock::SqlLock;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TableRight};
 pub use setup::TableSetup;
@@ -50,8 +52,6 @@ pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};
 
 use crate::lock::check_not_empty;
 
-/// The maximum length of an identity in bytes.
-const MAX_IDENTITY_LEN: usize = 1024;
 /// The maximum length of an election's name in bytes: the name is a key of an index, and part of
 /// every notification.
 const MAX_NAME_LEN: usize = 255;

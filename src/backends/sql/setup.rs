@@ -32,7 +32,7 @@ impl TableSetup {
     }
 
     /// Returns the maximum lease of created tables.
-    pub fn lease_of_made(&self) -> Duration {
+    pub fn lease_if_created(&self) -> Duration {
         self.max_lease
     }
 

@@ -51,11 +51,11 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>>
         for (from, voter) in voters.iter_mut().enumerate() {
             while let Some(action) = voter.poll_action() {
                 match action {
-                    VoterAction::Send { to, said } => {
+                    VoterAction::Send { to, message } => {
                         let others = (0..3).filter(|other| *other != from);
                         for to in others.filter(|other| to.is_none_or(|to| to == address(*other))) {
                             order += 1;
-                            queue.insert((now + delay, order), (from, to, said.clone()));
+                            queue.insert((now + delay, order), (from, to, message.clone()));
                         }
                     }
                     VoterAction::Answer { answer, .. } => answers.push(answer),
@@ -67,9 +67,9 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>>
         let next = queue.first_key_value().map(|((at, _), _)| *at);
         now = [wake, next].into_iter().flatten().min().expect("something is due").max(now);
         while let Some(entry) = queue.first_entry().filter(|entry| entry.key().0 <= now) {
-            let (from, to, said) = entry.remove();
+            let (from, to, message) = entry.remove();
             let id = format!("m{from}");
-            let heard = VoterEvent::Received { id: &id, from: address(from), said: &said };
+            let heard = VoterEvent::Received { id: &id, from: address(from), message: &message };
             voters[to].handle(now, heard);
         }
         voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Wake));

@@ -86,13 +86,13 @@ pub struct LifeWatch {
 impl Cluster {
     /// Returns the locks of leaders for life, for inspection and eviction. To become a leader, use
     /// [`leader_for_life`](super::leader_for_life).
-    pub fn life_locks(&self, carrier: &LifeResource) -> LifeLocks {
+    pub fn life_locks(&self, resource: &LifeResource) -> LifeLocks {
         let (access, namespace) = (self.access(), self.namespace());
         let pods = Pod::url_path(&(), Some(namespace));
         LifeLocks {
-            locks: carrier.objects(access, namespace),
+            locks: resource.objects(access, namespace),
             pods: Objects::new(access.clone(), pods, "Pod", namespace),
-            api_version: carrier.resource.api_version.clone(),
+            api_version: resource.api.api_version.clone(),
             recorder: Some(Recorder::new(access.clone(), namespace)),
         }
     }
@@ -175,14 +175,8 @@ impl LifeLocks {
         timeout: Duration,
     ) -> Result<LifeWatch, LockError> {
         only.map_or(Ok(()), check)?;
-        let by = deadline_after(timeout);
-        let events = match only {
-            Some(name) => self.locks.watch(name, None, by).await,
-            None => self.locks.watch_all(RecordLocation::Annotation, by).await,
-        };
-        let name = only.unwrap_or(EVERY);
-        let events = events
-            .map_err(|failure| self.locks.lock_error(failure, name, "watch", "watch", false))?;
+        let (place, by) = (RecordLocation::Annotation, deadline_after(timeout));
+        let events = self.locks.watch_one_or_all(only, place, by).await?;
         Ok(LifeWatch { events, locks: self.locks.clone() })
     }
 

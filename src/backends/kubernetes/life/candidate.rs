@@ -33,7 +33,7 @@ pub(super) struct LifeCandidate {
     pub(super) pods: Objects,
     pub(super) nodes: Objects,
     pub(super) recorder: Option<Recorder>,
-    pub(super) carrier: LifeResource,
+    pub(super) resource: LifeResource,
     pub(super) name: String,
     /// The pod of this process; `uid` once it is known.
     pub(super) pod: String,
@@ -215,8 +215,8 @@ impl LifeCandidate {
     async fn take(&mut self, uid: String) -> Result<CheckOutcome, Stop> {
         self.own_pod().await?;
         let owner = Owner { name: self.pod.clone(), uid };
-        let resource = &self.carrier.resource;
-        let fields = &self.carrier.fields;
+        let resource = &self.resource.api;
+        let fields = &self.resource.fields;
         let (api_version, kind) = (&resource.api_version, &resource.kind);
         let lock = object::new_lock(api_version, kind, &self.name, &self.mark, &owner, fields);
         self.report.campaigns();
@@ -339,7 +339,7 @@ impl LifeCandidate {
         if let Some(recorder) = &self.recorder
             && !resumed
         {
-            let api_version = &self.carrier.resource.api_version;
+            let api_version = &self.resource.api.api_version;
             let reference = self.locks.reference(api_version, &self.name, lock);
             recorder.record_event(reference, &format!("{} became leader", self.pod));
         }
@@ -354,7 +354,7 @@ impl LifeCandidate {
             token: Token(version),
             resumed,
             poll: self.poll,
-            api_version: self.carrier.resource.api_version,
+            api_version: self.resource.api.api_version,
             recorder: self.recorder,
             report: self.report,
         })

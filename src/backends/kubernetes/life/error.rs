@@ -1,9 +1,6 @@
 //! Reasons why a candidate for life gave up.
 
-use std::error::Error;
-use std::fmt;
-
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{Error, LockError, LockErrorKind};
 
 /// The kind of a [`LifeError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,35 +16,7 @@ pub enum LifeErrorKind {
 }
 
 /// The reason why a candidate for life gave up.
-#[derive(Debug)]
-pub struct LifeError {
-    kind: LifeErrorKind,
-    message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
-}
-
-impl LifeError {
-    pub(super) fn new(kind: LifeErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
-    }
-
-    /// Returns the kind of the error.
-    pub fn kind(&self) -> LifeErrorKind {
-        self.kind
-    }
-}
-
-impl fmt::Display for LifeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for LifeError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
-    }
-}
+pub type LifeError = Error<LifeErrorKind>;
 
 /// The reason why one check failed.
 #[derive(Debug)]
@@ -74,10 +43,10 @@ impl From<LifeError> for Stop {
 }
 
 /// Converts a request's failure that no retry fixes.
-pub(super) fn final_error(mut error: LockError) -> LifeError {
+pub(super) fn final_error(error: LockError) -> LifeError {
     let kind = match error.kind() {
         LockErrorKind::Denied => LifeErrorKind::Denied,
         _ => LifeErrorKind::Misconfigured,
     };
-    LifeError { kind, message: error.to_string(), source: error.take_source() }
+    error.with_kind(kind)
 }

@@ -103,7 +103,7 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
         cluster: cluster.clone(),
         name: name.into(),
         pod,
-        carrier: LifeResource::config_map(),
+        resource: LifeResource::config_map(),
         poll: POLL,
         node_gone_after: NODE_GONE_AFTER,
         presume_dead_after: None,
@@ -131,7 +131,7 @@ pub struct LeaderForLife {
     cluster: Cluster,
     name: String,
     pod: String,
-    carrier: LifeResource,
+    resource: LifeResource,
     poll: Duration,
     node_gone_after: Duration,
     presume_dead_after: Option<Duration>,
@@ -148,8 +148,8 @@ impl LeaderForLife {
 
     /// Sets the kind of the lock's object. All candidates of the election must use the same kind;
     /// operator-sdk uses the ConfigMap.
-    pub fn carrier(mut self, carrier: LifeResource) -> Self {
-        self.carrier = carrier;
+    pub fn resource(mut self, resource: LifeResource) -> Self {
+        self.resource = resource;
         self
     }
 
@@ -210,7 +210,7 @@ impl LeaderForLife {
         let (access, namespace) = (self.cluster.access(), self.cluster.namespace());
         let report = self.status.reporter(&self.name, &self.pod);
         Ok(LifeCandidate {
-            locks: self.carrier.objects(access, namespace),
+            locks: self.resource.objects(access, namespace),
             pods: Objects::new(
                 access.clone(),
                 Pod::url_path(&(), Some(namespace)),
@@ -219,7 +219,7 @@ impl LeaderForLife {
             ),
             nodes: Objects::new(access.clone(), Node::url_path(&(), None), "Node", ""),
             recorder: self.events.then(|| Recorder::new(access.clone(), namespace)),
-            carrier: self.carrier,
+            resource: self.resource,
             name: self.name,
             pod: self.pod,
             uid: None,

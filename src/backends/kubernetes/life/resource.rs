@@ -14,7 +14,7 @@ use crate::backends::kubernetes::api_client::ApiClient;
 /// The kind of object that is the lock of a leader for life.
 #[derive(Clone)]
 pub struct LifeResource {
-    pub(super) resource: ApiResource,
+    pub(super) api: ApiResource,
     pub(super) fields: Map<String, Value>,
 }
 
@@ -31,8 +31,8 @@ impl LifeResource {
     }
 
     /// Any other namespaced kind.
-    pub fn object(resource: ApiResource) -> Self {
-        Self { resource, fields: Map::new() }
+    pub fn object(api: ApiResource) -> Self {
+        Self { api, fields: Map::new() }
     }
 
     /// Sets the fields that the kind requires besides `metadata`, such as its `spec`.
@@ -42,13 +42,13 @@ impl LifeResource {
     }
 
     pub(super) fn objects(&self, access: &ApiClient, namespace: &str) -> Objects {
-        let path = DynamicObject::url_path(&self.resource, Some(namespace));
-        Objects::new(access.clone(), path, self.resource.kind.clone(), namespace)
+        let path = DynamicObject::url_path(&self.api, Some(namespace));
+        Objects::new(access.clone(), path, self.api.kind.clone(), namespace)
     }
 }
 
 impl fmt::Debug for LifeResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifeResource").field("kind", &self.resource.kind).finish_non_exhaustive()
+        f.debug_struct("LifeResource").field("kind", &self.api.kind).finish_non_exhaustive()
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::pod;
+use crate::backends::hint_hub::BEGINS_WITHIN;
 use crate::backends::kubernetes::answers::Events;
 use crate::backends::kubernetes::api::Objects;
-use crate::backends::kubernetes::watch::BEGINS_WITHIN;
 use crate::util::retry::BackendRetries;
 
 /// The role of an object for a candidate.

@@ -45,7 +45,7 @@ pub enum VoterEvent<'a> {
         /// The address of the sender.
         from: SocketAddr,
         /// The message.
-        said: &'a Json,
+        message: &'a Json,
     },
     /// A lock of this member sends a request.
     Propose {
@@ -59,7 +59,7 @@ pub enum VoterEvent<'a> {
         timeout: Duration,
     },
     /// A lock of this member sends a step-down notice.
-    Concede(Arc<str>, StepDownNotice),
+    NotifyStepDown(Arc<str>, StepDownNotice),
 }
 
 /// An action for the caller.
@@ -70,7 +70,7 @@ pub enum VoterAction {
         /// The recipient; `None`: all members.
         to: Option<SocketAddr>,
         /// The message.
-        said: Json,
+        message: Json,
     },
     /// The response to a request.
     Answer {

@@ -10,8 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::errors::{self, Effect};
-use crate::backends::sql::error::RequestError;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// The maximum number of concurrent requests: a request takes milliseconds, and a server has
@@ -107,13 +106,13 @@ impl Connections {
         statement: &str,
         effect: Effect,
         timeout: Duration,
-    ) -> Result<Vec<PgRow>, RequestError> {
+    ) -> Result<Vec<PgRow>, LockError> {
         let by = deadline_after(timeout);
         let mut taken = match timeout_at(by, self.take()).await {
             Ok(taken) => taken.map_err(|error| errors::no_connection(error, &self.place))?,
             Err(_) => {
                 let what = format!("no connection to {} in {timeout:?}", self.place);
-                return Err(RequestError::new(LockErrorKind::Unavailable, what));
+                return Err(LockError::new(LockErrorKind::Unavailable, what));
             }
         };
         let left = by.saturating_duration_since(Instant::now()).as_millis().max(1);
@@ -132,10 +131,7 @@ impl Connections {
                     Effect::Read => LockErrorKind::Unavailable,
                     Effect::Write => LockErrorKind::OutcomeUnknown,
                 };
-                Err(RequestError::new(
-                    kind,
-                    format!("no response from {} in {timeout:?}", self.place),
-                ))
+                Err(LockError::new(kind, format!("no response from {} in {timeout:?}", self.place)))
             }
         }
     }

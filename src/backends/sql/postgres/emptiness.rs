@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::backends::sql::error::RequestError;
-use crate::lock::{LockErrorKind, Nonce};
+use crate::lock::{LockError, LockErrorKind, Nonce};
 
 /// The maximum number of electors that are distinguished. Beyond it, every elector counts as an
 /// unknown one.
@@ -39,7 +38,7 @@ impl Emptiness {
     /// # Errors
     /// If the elector may rely on an earlier history, whose end another elector of this lock has
     /// seen: it has to read again.
-    pub fn rests_on(&self, campaign: Nonce) -> Result<Option<String>, RequestError> {
+    pub fn rests_on(&self, campaign: Nonce) -> Result<Option<String>, LockError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let may_be_old = state.changed && !state.refused.contains(&campaign.0);
         if may_be_old {
@@ -47,7 +46,7 @@ impl Emptiness {
                 state.refused.insert(campaign.0);
             }
             let what = "another server has taken over since it was found empty";
-            return Err(RequestError::new(LockErrorKind::Conflict, what));
+            return Err(LockError::new(LockErrorKind::Conflict, what));
         }
         Ok(state.history.clone())
     }

@@ -1,11 +1,11 @@
 //! The meaning of PostgreSQL's errors.
 
+use std::error::Error as _;
 use std::io::ErrorKind;
 
 use sqlx::Error;
 
-use crate::backends::sql::error::RequestError;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 
 /// The effect that a request may have had on the database when its response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum Effect {
 }
 
 /// Converts the failure of a connection attempt. No request was sent.
-pub(super) fn no_connection(error: Error, place: &str) -> RequestError {
+pub(super) fn no_connection(error: Error, place: &str) -> LockError {
     let (kind, what) = match code_of(&error).as_deref() {
         Some(code) if code.starts_with("28") => {
             (LockErrorKind::Denied, format!("{place} refuses the credentials"))
@@ -29,17 +29,17 @@ pub(super) fn no_connection(error: Error, place: &str) -> RequestError {
         ),
         _ => (LockErrorKind::Unavailable, format!("no connection to {place}")),
     };
-    RequestError::because(kind, what, error)
+    LockError::with_source(kind, what, error)
 }
 
 /// Converts the failure of a statement.
-pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError {
+pub(super) fn failed(error: Error, effect: Effect, place: &str) -> LockError {
     let lost = match effect {
         Effect::Read => LockErrorKind::Unavailable,
         Effect::Write => LockErrorKind::OutcomeUnknown,
     };
     let Some(code) = code_of(&error) else {
-        return RequestError::because(lost, format!("the connection to {place} was lost"), error);
+        return LockError::with_source(lost, format!("the connection to {place} was lost"), error);
     };
     let (kind, what) = match &*code {
         "42501" => (LockErrorKind::Denied, format!("a right is missing at {place}")),
@@ -55,13 +55,13 @@ pub(super) fn failed(error: Error, effect: Effect, place: &str) -> RequestError 
         }
         _ => (LockErrorKind::Unavailable, format!("{place} could not do it")),
     };
-    RequestError::because(kind, what, error)
+    LockError::with_source(kind, what, error)
 }
 
 /// Whether a message arrived that is not a response: a notification, when a pooler assigns the
 /// listener's connection to the client that notifies.
-pub(super) fn is_out_of_turn(failed: &RequestError) -> bool {
-    let error = failed.source.as_ref().and_then(|source| source.downcast_ref::<Error>());
+pub(super) fn is_out_of_turn(failed: &LockError) -> bool {
+    let error = failed.source().and_then(|source| source.downcast_ref::<Error>());
     matches!(error, Some(Error::Protocol(_)))
 }
 

@@ -11,15 +11,12 @@ use tracing::{debug, info};
 use super::errors::{self, Effect};
 use super::state::{Found, LockState};
 use super::statements;
+use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
 use crate::backends::sql::row::{Row, span};
 use crate::lock::codec::parse_nonce;
 use crate::lock::{Content, Coverage, Hint, Record, Revision, StepDownNotice, Token};
 use crate::util::retry::BackendRetries;
 
-/// How long connecting and listening may take.
-const BEGINS_WITHIN: Duration = Duration::from_secs(5);
-/// How long a notification may take to arrive after its write was read.
-const HINT_DELAY: Duration = Duration::from_secs(2);
 /// The pause before the next attempt when no notification arrives at all, as behind a pooler.
 const NO_NOTIFICATIONS_PAUSE: Duration = Duration::from_secs(300);
 
@@ -182,7 +179,7 @@ fn is_of_another(lock: &LockState, record: &Record) -> bool {
 
 /// Reads the row, and passes its content on.
 async fn deliver_row(lock: &LockState, name: &str) {
-    if !lock.subscribers.has_subscriber(name) {
+    if !lock.subscribers.hub.has(name) {
         return;
     }
     let found = lock.fetch(name, READ_TIMEOUT).await;

@@ -21,6 +21,7 @@ use super::setup::TableSetup;
 use connections::Connections;
 pub use lock::PostgresLock;
 pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TableRight};
+use state::LockState;
 
 /// How long opening may take.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
@@ -96,7 +97,7 @@ impl Postgres {
 
     /// Returns the lock, for any number of elections.
     pub fn lock(&self) -> PostgresLock {
-        PostgresLock::new(Arc::clone(&self.connections), self.opened.clone())
+        PostgresLock::new(LockState::new(Arc::clone(&self.connections), self.opened.clone()))
     }
 }
 

@@ -12,8 +12,8 @@ use super::connections::Connections;
 use super::errors::{self, Effect};
 use super::statements;
 use super::tables;
-use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
-use crate::lock::LockErrorKind;
+use crate::backends::sql::error::{SqlError, SqlErrorKind};
+use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// The prefix of the channels that test whether notifications arrive. Each channel is used once: a
@@ -43,8 +43,8 @@ const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text A
     FROM (SELECT to_regclass('incumbent_elections')::oid AS oid) found
         LEFT JOIN pg_class c ON c.oid = found.oid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace";
 
-const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS tells,
-        (SELECT incarnation IS NOT DISTINCT FROM incumbent_incarnation() FROM incumbent_settings) AS made_here";
+const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS reports_history,
+        (SELECT incarnation IS NOT DISTINCT FROM incumbent_incarnation() FROM incumbent_settings) AS created_here";
 
 /// The number of triggers on the tables.
 const TRIGGERS: i64 = 3;
@@ -97,11 +97,11 @@ pub struct TableFacts {
     /// The maximum lease; `None` if the tables do not exist, or cannot be read.
     pub max_lease: Option<Duration>,
     /// Whether the server reports its history, by which a failover is detected; `None` if unknown.
-    pub tells_history: Option<bool>,
+    pub reports_history: Option<bool>,
     /// Whether the tables were created on the server's present history. If not, after a failover, a
     /// restore or an imported dump, a missing row proves nothing, and the first term of each new
     /// election waits. `None` if unknown.
-    pub made_here: Option<bool>,
+    pub created_here: Option<bool>,
 }
 
 /// A right on a table.
@@ -166,8 +166,9 @@ impl PostgresProbe {
             let left = || by.saturating_duration_since(Instant::now());
             facts.max_lease = Some(tables::max_lease(&self.connections, left()).await?);
             let row = self.one(HISTORY, left()).await?;
-            facts.tells_history = row.try_get("tells").map_err(|error| self.odd(error))?;
-            facts.made_here = row.try_get("made_here").map_err(|error| self.odd(error))?;
+            facts.reports_history =
+                row.try_get("reports_history").map_err(|error| self.odd(error))?;
+            facts.created_here = row.try_get("created_here").map_err(|error| self.odd(error))?;
         }
         Ok(facts)
     }
@@ -178,7 +179,7 @@ impl PostgresProbe {
     /// # Errors
     /// If the server refuses to listen or to notify, as a replica does, or no request succeeded
     /// within `timeout`.
-    pub async fn hears(&self, timeout: Duration) -> Result<bool, SqlError> {
+    pub async fn receives_notifications(&self, timeout: Duration) -> Result<bool, SqlError> {
         let by = deadline_after(timeout);
         let place = self.connections.place();
         let channel = format!("{CHANNEL}{:016x}", fastrand::u64(..));
@@ -220,15 +221,15 @@ impl PostgresProbe {
         }
     }
 
-    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, RequestError> {
+    async fn one(&self, statement: &str, timeout: Duration) -> Result<PgRow, LockError> {
         let rows = self.connections.execute(statement, Effect::Read, timeout).await?;
         rows.into_iter().next().ok_or_else(|| {
             let what = format!("{} returned no row", self.connections.place());
-            RequestError::new(LockErrorKind::Unavailable, what)
+            LockError::new(LockErrorKind::Unavailable, what)
         })
     }
 
-    fn odd(&self, error: sqlx::Error) -> RequestError {
+    fn odd(&self, error: sqlx::Error) -> LockError {
         errors::failed(error, Effect::Read, self.connections.place())
     }
 }
@@ -256,8 +257,8 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         may_create: row.try_get("may_create")?,
         lacking,
         max_lease: None,
-        tells_history: None,
-        made_here: None,
+        reports_history: None,
+        created_here: None,
     })
 }
 

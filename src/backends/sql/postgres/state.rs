@@ -13,16 +13,15 @@ use super::emptiness::{Emptiness, Nonces};
 use super::errors::{self, Effect};
 use super::statements;
 use super::tables::Opened;
-use crate::backends::sql::error::RequestError;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::Row;
 use crate::backends::sql::seen::NewestRevisions;
-use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Tombstone};
+use crate::lock::{Content, LockError, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
 
-#[derive(Debug)]
-pub(super) struct LockState {
+/// The state of a lock.
+pub struct LockState {
     pub(super) connections: Arc<Connections>,
     pub(super) opened: Opened,
     pub(super) longest_lease_ms: AtomicU64,
@@ -81,16 +80,16 @@ impl LockState {
         }
     }
 
-    pub(super) async fn fetch(&self, name: &str, timeout: Duration) -> Result<Found, RequestError> {
+    pub(super) async fn fetch(&self, name: &str, timeout: Duration) -> Result<Found, LockError> {
         let rows = self.connections.execute(&statements::read(name), Effect::Read, timeout).await?;
         let Some(row) = rows.first() else {
             let what = "incumbent_settings is empty: run deploy/postgres.sql";
-            return Err(RequestError::new(LockErrorKind::Misconfigured, what));
+            return Err(LockError::new(LockErrorKind::Misconfigured, what));
         };
         let odd = |error| errors::failed(error, Effect::Read, self.connections.place());
         if row.try_get("replica").map_err(odd)? {
             let what = errors::read_only(self.connections.place());
-            return Err(RequestError::new(LockErrorKind::Unavailable, what));
+            return Err(LockError::new(LockErrorKind::Unavailable, what));
         }
         let longest: i64 = row.try_get("longest_ms").map_err(odd)?;
         self.longest_lease_ms.store(longest.unsigned_abs(), Ordering::Relaxed);
@@ -111,11 +110,11 @@ impl LockState {
         })
     }
 
-    pub(super) async fn read(
+    pub(super) async fn read_row(
         &self,
         name: &str,
         timeout: Duration,
-    ) -> Result<Reading, RequestError> {
+    ) -> Result<Reading, LockError> {
         let by = deadline_after(timeout);
         let left = || by.saturating_duration_since(Instant::now());
         let mut found = self.fetch(name, timeout).await?;
@@ -129,7 +128,7 @@ impl LockState {
                 Ok(_) => {}
                 // An observer needs no right to write. To it the row shows only that another
                 // process may lead.
-                Err(failed) if failed.kind == LockErrorKind::Denied => {
+                Err(failed) if failed.kind() == LockErrorKind::Denied => {
                     let content = Content::Vacant(Tombstone::Deleted);
                     return Ok(Reading::Found(Record { revision: Revision(seen), content }));
                 }
@@ -149,28 +148,10 @@ impl LockState {
             None => {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
                 self.empty.get(name).was_seen_on(found.history);
-                let proof = (self.opened.made || found.settled) && is_whole;
+                let proof = (self.opened.created || found.settled) && is_whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }
         })
-    }
-
-    /// Returns the new revision if the row was the expected one.
-    pub(super) async fn put(
-        &self,
-        name: &str,
-        statement: &str,
-        timeout: Duration,
-    ) -> Result<Revision, RequestError> {
-        let rows = self.connections.execute(statement, Effect::Write, timeout).await?;
-        let Some(row) = rows.first() else {
-            return Err(RequestError::new(LockErrorKind::Conflict, "another candidate wrote"));
-        };
-        let revision: Result<i64, _> = row.try_get("revision");
-        let odd = |error| errors::failed(error, Effect::Write, self.connections.place());
-        let revision = revision.map_err(odd)?.unsigned_abs();
-        self.seen.see(name, revision);
-        Ok(Revision(revision))
     }
 }
 

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 use super::connections::Connections;
 use super::errors::{self, Effect};
 use super::statements;
-use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
+use crate::backends::sql::error::{SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 
 /// The version of the tables that this library supports.
 const VERSION: i32 = 1;
@@ -27,7 +27,7 @@ const MAX_CHANNEL_LEN: usize = 63;
 pub(super) struct Opened {
     pub max_lease: Duration,
     /// Whether this process has created them, and so knows that no election had a holder before.
-    pub made: bool,
+    pub created: bool,
     /// The channel of notifications.
     pub channel: String,
 }
@@ -39,10 +39,10 @@ pub(super) async fn open(
 ) -> Result<Opened, SqlError> {
     tables.check()?;
     let by = Instant::now() + timeout;
-    let mut made = false;
+    let mut created = false;
     loop {
         let left = by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match find_tables(connections, left, made).await? {
+        match find_tables(connections, left, created).await? {
             Some(opened) => return Ok(opened),
             None if tables.create => {}
             None => {
@@ -54,9 +54,9 @@ pub(super) async fn open(
             }
         }
         match create_tables(connections, tables.max_lease, left).await {
-            Ok(by_us) => made = by_us,
+            Ok(by_us) => created = by_us,
             // Another process creates them at the same moment.
-            Err(failed) if failed.kind == LockErrorKind::Unavailable && Instant::now() < by => {
+            Err(failed) if failed.kind() == LockErrorKind::Unavailable && Instant::now() < by => {
                 sleep(Duration::from_millis(50)).await;
             }
             Err(failed) => {
@@ -64,7 +64,7 @@ pub(super) async fn open(
                     "the tables of elections cannot be created at {}: run deploy/postgres.sql as a role that may create tables",
                     connections.place()
                 );
-                return Err(RequestError { message: what, ..failed }.into());
+                return Err(failed.with_message(what).into());
             }
         }
     }
@@ -74,8 +74,8 @@ pub(super) async fn open(
 async fn find_tables(
     connections: &Connections,
     timeout: Duration,
-    made: bool,
-) -> Result<Option<Opened>, RequestError> {
+    created: bool,
+) -> Result<Option<Opened>, LockError> {
     let statement = "SELECT n.nspname::text AS schema, pg_is_in_recovery() AS replica
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = to_regclass('incumbent_elections')";
@@ -84,26 +84,26 @@ async fn find_tables(
     let odd = |error| errors::failed(error, Effect::Read, connections.place());
     if row.try_get("replica").map_err(odd)? {
         let what = errors::read_only(connections.place());
-        return Err(RequestError::new(LockErrorKind::Unavailable, what));
+        return Err(LockError::new(LockErrorKind::Unavailable, what));
     }
     let channel = format!("{CHANNEL}{}", row.try_get::<String, _>("schema").map_err(odd)?);
     if channel.len() > MAX_CHANNEL_LEN {
         let limit = MAX_CHANNEL_LEN - CHANNEL.len();
         let what = format!("the name of the tables' schema is limited to {limit} bytes");
-        return Err(RequestError::new(LockErrorKind::Misconfigured, what));
+        return Err(LockError::new(LockErrorKind::Misconfigured, what));
     }
     let max_lease = max_lease(connections, timeout).await?;
-    Ok(Some(Opened { max_lease, made, channel }))
+    Ok(Some(Opened { max_lease, created, channel }))
 }
 
 /// Returns the maximum lease of the tables, which must be of the supported version.
 pub(super) async fn max_lease(
     connections: &Connections,
     timeout: Duration,
-) -> Result<Duration, RequestError> {
+) -> Result<Duration, LockError> {
     let odd = |error| errors::failed(error, Effect::Read, connections.place());
     let rows = connections.execute(&statements::read("any"), Effect::Read, timeout).await?;
-    let misconfigured = |what| RequestError::new(LockErrorKind::Misconfigured, what);
+    let misconfigured = |what| LockError::new(LockErrorKind::Misconfigured, what);
     let Some(row) = rows.first() else {
         let what = "incumbent_settings is empty: run deploy/postgres.sql".to_owned();
         return Err(misconfigured(what));
@@ -124,11 +124,11 @@ async fn create_tables(
     connections: &Connections,
     max_lease: Duration,
     timeout: Duration,
-) -> Result<bool, RequestError> {
+) -> Result<bool, LockError> {
     let lease = format!("interval '{} milliseconds'", millis(max_lease));
     let statement = SCRIPT.replace(SCRIPT_MAX_LEASE, &lease);
-    let made = connections.execute(&statement, Effect::Read, timeout).await?;
-    Ok(!made.is_empty())
+    let created = connections.execute(&statement, Effect::Read, timeout).await?;
+    Ok(!created.is_empty())
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! The meaning of SQLite's errors.
 
+use std::error::Error as _;
 use std::path::Path;
 
 use sqlx::Error;
 
-use crate::backends::sql::error::RequestError;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 
 /// Converts the failure of a statement. `in_doubt`: the failed statement was the commit.
-pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError {
+pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> LockError {
     let path = path.display();
     let (kind, what) = match code_of(&error).map(|code| (code, code & 0xff)) {
         // The file was moved or deleted after it was opened.
@@ -32,21 +32,21 @@ pub(super) fn failed(error: Error, in_doubt: bool, path: &Path) -> RequestError 
         _ => (LockErrorKind::Unavailable, format!("{path} could not be used")),
     };
     let kind = if in_doubt { LockErrorKind::OutcomeUnknown } else { kind };
-    RequestError::because(kind, what, error)
+    LockError::with_source(kind, what, error)
 }
 
 /// Whether another process held the file: a retry helps.
-pub(super) fn is_busy(failed: &RequestError) -> bool {
+pub(super) fn is_busy(failed: &LockError) -> bool {
     matches!(code(failed), Some(5 | 6))
 }
 
 /// Whether the tables do not exist.
-pub(super) fn has_no_tables(failed: &RequestError) -> bool {
+pub(super) fn has_no_tables(failed: &LockError) -> bool {
     code(failed) == Some(1)
 }
 
-fn code(failed: &RequestError) -> Option<u32> {
-    let error = failed.source.as_ref()?.downcast_ref::<Error>()?;
+fn code(failed: &LockError) -> Option<u32> {
+    let error = failed.source()?.downcast_ref::<Error>()?;
     code_of(error).map(|code| code & 0xff)
 }
 

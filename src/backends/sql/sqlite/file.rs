@@ -17,10 +17,10 @@ use super::boot_id::{self, Moment, is_past};
 use super::errors;
 use super::names::{self, Id};
 use super::statements;
-use crate::backends::sql::error::{RequestError, SqlError};
+use crate::backends::sql::error::SqlError;
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
-use crate::lock::LockErrorKind;
+use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// The version of the tables that this library supports.
@@ -36,7 +36,7 @@ pub(super) struct File {
     path: PathBuf,
     longest_lease_ms: AtomicU64,
     /// The file that this process has created, and whose elections had no holder before.
-    made: Option<Id>,
+    created: Option<Id>,
     idle: Mutex<Vec<Open>>,
 }
 
@@ -60,10 +60,14 @@ impl File {
         if let Some(kind) = path.parent().and_then(boot_id::doubtful_file_system) {
             warn!(path = %path.display(), kind, "a SQLite file on a file system that is not known to be local: elections need all processes on one machine, and SQLite's locks to work there");
         }
-        let mut file =
-            Self { path, longest_lease_ms: AtomicU64::new(0), made: None, idle: Mutex::default() };
+        let mut file = Self {
+            path,
+            longest_lease_ms: AtomicU64::new(0),
+            created: None,
+            idle: Mutex::default(),
+        };
         let by = Instant::now() + OPENS_WITHIN;
-        let (open, made) = loop {
+        let (open, created) = loop {
             match file.prepare(tables, by).await {
                 // Another process prepares the file at the same moment.
                 Err(failed) if errors::is_busy(&failed) && Instant::now() < by => {
@@ -72,7 +76,7 @@ impl File {
                 done => break done?,
             }
         };
-        file.made = made.then_some(open.id);
+        file.created = created.then_some(open.id);
         file.put_back(open);
         Ok(file)
     }
@@ -92,7 +96,7 @@ impl File {
 
     /// Opens the file, and creates it and its tables if allowed. Returns whether this process
     /// created the tables.
-    async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), RequestError> {
+    async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), LockError> {
         let missing = fs::symlink_metadata(&self.path).is_err();
         if missing && !tables.create {
             return Err(self.misconfigured("does not exist"));
@@ -126,23 +130,20 @@ impl File {
             .bind(millis(tables.max_lease))
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms));
-        let made = settle.execute(&mut *transaction).await.map_err(odd)?.rows_affected() > 0;
+        let created = settle.execute(&mut *transaction).await.map_err(odd)?.rows_affected() > 0;
         transaction.commit().await.map_err(odd)?;
         self.learn(connection).await?;
-        Ok((open, made))
+        Ok((open, created))
     }
 
     /// Reads the settings. Returns when the tables were created.
-    async fn learn(
-        &self,
-        connection: &mut SqliteConnection,
-    ) -> Result<Option<Moment>, RequestError> {
-        let (longest, made) = settings(connection, &self.path).await?;
+    async fn learn(&self, connection: &mut SqliteConnection) -> Result<Option<Moment>, LockError> {
+        let (longest, created_at) = settings(connection, &self.path).await?;
         self.longest_lease_ms.store(millis(longest).unsigned_abs(), Ordering::Relaxed);
-        Ok(made)
+        Ok(created_at)
     }
 
-    async fn connect(&self, create: bool, by: Instant) -> Result<Open, RequestError> {
+    async fn connect(&self, create: bool, by: Instant) -> Result<Open, LockError> {
         let left = by.saturating_duration_since(Instant::now());
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
@@ -162,7 +163,7 @@ impl File {
         match (before, self.id()?) {
             (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
             (None, Some(id)) if create => Ok(Open { connection, id }),
-            _ => Err(RequestError::new(LockErrorKind::Unavailable, self.moved())),
+            _ => Err(LockError::new(LockErrorKind::Unavailable, self.moved())),
         }
     }
 
@@ -172,7 +173,7 @@ impl File {
         statement: Statement,
         writes: bool,
         timeout: Duration,
-    ) -> Result<Option<Response>, RequestError> {
+    ) -> Result<Option<Response>, LockError> {
         let by = deadline_after(timeout);
         let Some(id) = self.id()? else {
             self.idle().clear();
@@ -194,14 +195,14 @@ impl File {
                 Ok(Some(answer))
             }
             // Another file, without tables: for an election, the earlier file is gone.
-            Ok(Err(failed)) if failed.kind == LockErrorKind::Misconfigured && !writes => {
+            Ok(Err(failed)) if failed.kind() == LockErrorKind::Misconfigured && !writes => {
                 match errors::has_no_tables(&failed) {
                     true => Ok(None),
                     false => Err(failed),
                 }
             }
             Ok(Err(failed)) => Err(failed),
-            Err(_) if in_doubt => Err(RequestError::new(
+            Err(_) if in_doubt => Err(LockError::new(
                 LockErrorKind::OutcomeUnknown,
                 format!("{} did not confirm the write in {timeout:?}", self.path.display()),
             )),
@@ -216,7 +217,7 @@ impl File {
         writes: bool,
         by: Instant,
         in_doubt: &mut bool,
-    ) -> Result<Response, RequestError> {
+    ) -> Result<Response, LockError> {
         let odd = |error| errors::failed(error, false, &self.path);
         let left = by.saturating_duration_since(Instant::now()).as_millis();
         let connection = &mut open.connection;
@@ -224,23 +225,24 @@ impl File {
         sqlx::query(set_timeout).persistent(false).execute(&mut *connection).await.map_err(odd)?;
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         let mut transaction = connection.begin_with(begin).await.map_err(odd)?;
-        let made = self.learn(&mut transaction).await?;
+        let created_at = self.learn(&mut transaction).await?;
         let rows = statement.fetch_all(&mut *transaction).await.map_err(odd)?;
         if writes {
             // As late as possible: a write to a file that other processes no longer see must not
             // create a leader.
             if self.id()? != Some(open.id) {
-                return Err(RequestError::new(LockErrorKind::Unavailable, self.moved()));
+                return Err(LockError::new(LockErrorKind::Unavailable, self.moved()));
             }
             *in_doubt = true;
         }
         transaction.commit().await.map_err(|e| errors::failed(e, writes, &self.path))?;
-        let settled = self.made == Some(open.id) || self.is_past(made.as_ref(), self.max_lease());
+        let settled =
+            self.created == Some(open.id) || self.is_past(created_at.as_ref(), self.max_lease());
         Ok(Response { rows, settled })
     }
 
     /// Returns the file that is at the path now, if any.
-    fn id(&self) -> Result<Option<Id>, RequestError> {
+    fn id(&self) -> Result<Option<Id>, LockError> {
         let Ok(named) = names::inspect(&self.path) else { return Ok(None) };
         match named.unfit() {
             Some(why) => Err(self.misconfigured(&why)),
@@ -268,23 +270,23 @@ impl File {
         format!("{} was put in the place of another file", self.path.display())
     }
 
-    fn late(&self, what: &str) -> RequestError {
+    fn late(&self, what: &str) -> LockError {
         let what = format!("{} could not be {what} in time", self.path.display());
-        RequestError::new(LockErrorKind::Unavailable, what)
+        LockError::new(LockErrorKind::Unavailable, what)
     }
 
     /// Returns the error of a write when the file is gone.
-    pub fn gone(&self) -> RequestError {
+    pub fn gone(&self) -> LockError {
         self.misconfigured("was deleted: restore it, or restart one candidate, which creates it")
     }
 
-    fn misconfigured(&self, what: &str) -> RequestError {
+    fn misconfigured(&self, what: &str) -> LockError {
         misconfigured(&self.path, what)
     }
 }
 
-pub(super) fn misconfigured(path: &Path, what: &str) -> RequestError {
-    RequestError::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
+pub(super) fn misconfigured(path: &Path, what: &str) -> LockError {
+    LockError::new(LockErrorKind::Misconfigured, format!("{} {what}", path.display()))
 }
 
 pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
@@ -297,7 +299,7 @@ pub(super) async fn has_tables(connection: &mut SqliteConnection) -> Result<bool
 pub(super) async fn settings(
     connection: &mut SqliteConnection,
     path: &Path,
-) -> Result<(Duration, Option<Moment>), RequestError> {
+) -> Result<(Duration, Option<Moment>), LockError> {
     let odd = |error| errors::failed(error, false, path);
     let row = sqlx::query(statements::SETTINGS).fetch_optional(connection).await.map_err(odd)?;
     let row = row.ok_or_else(|| misconfigured(path, "has no settings of elections"))?;
@@ -319,10 +321,10 @@ pub(super) fn moment_of(row: &SqliteRow) -> Result<Option<Moment>, sqlx::Error> 
 }
 
 /// Returns the absolute path, with links resolved, of a file that need not exist yet.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, RequestError> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, LockError> {
     resolved(path).map_err(|error| {
         let what = format!("there is no directory for {}", path.display());
-        RequestError::because(LockErrorKind::Misconfigured, what, error)
+        LockError::with_source(LockErrorKind::Misconfigured, what, error)
     })
 }
 

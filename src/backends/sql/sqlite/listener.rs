@@ -98,7 +98,7 @@ async fn read_changes(lock: &LockState) -> ReadOutcome {
                 return ReadOutcome::Failed;
             }
             Err(failed) => {
-                debug!(error = failed.message, "cannot read the file");
+                debug!(error = %failed, "cannot read the file");
                 return ReadOutcome::Failed;
             }
         };

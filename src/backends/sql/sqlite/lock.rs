@@ -1,171 +1,107 @@
-//! The lock: conditional statements on one row per election.
+//! The lock in a SQLite file.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use sqlx::Row as _;
 
 use super::boot_id;
 use super::errors;
-use super::file::{File, Statement};
+use super::file::Statement;
 use super::listener;
 use super::state::LockState;
 use super::statements;
-use crate::backends::hint_hub::{self, HintHub, Listen};
-use crate::backends::sql::hints::DeliveredRevisions;
+use crate::backends::sql::hints::Subscribers;
+use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::row::{column, millis};
-use crate::backends::sql::{MAX_IDENTITY_LEN, check_name};
+use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::codec::cause_label;
-use crate::lock::{
-    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
-};
+use crate::lock::{LockError, Reading, Release, Revision, Write};
 
 /// The lock in a SQLite file.
 ///
 /// Cheap to clone. Clones share connections and hints.
-#[derive(Clone)]
-pub struct SqliteLock {
-    inner: Arc<LockState>,
-}
+pub type SqliteLock = SqlLock<LockState>;
 
-impl SqliteLock {
-    pub(super) fn new(file: Arc<File>) -> Self {
-        Self { inner: Arc::new(LockState::new(file)) }
-    }
-}
+impl Database for LockState {
+    type Statement = Statement;
 
-fn writing(name: &str, write: &Write) -> Statement {
-    let now = boot_id::now();
-    let create = write.expected.is_none();
-    let statement = if create { statements::CREATE } else { statements::WRITE };
-    let query = sqlx::query(statement)
-        .bind(name.to_owned())
-        .bind(write.identity.to_string())
-        .bind(millis(write.ttl.max(write.mark.lease)))
-        .bind(write.mark.write.nonce.to_string())
-        .bind(column(write.mark.write.number))
-        .bind(now.as_ref().map(|now| now.boot.clone()))
-        .bind(now.map(|now| now.ms))
-        .bind(write.advertisement.as_ref().map(|advertisement| advertisement.to_json()));
-    match write.expected {
-        None => query,
-        Some(expected) => {
-            query.bind(column(expected.0)).bind(write.mark.token.map(|token| column(token.0)))
-        }
-    }
-}
-
-fn releasing(name: &str, release: &Release) -> Statement {
-    let now = boot_id::now();
-    sqlx::query(statements::RELEASE)
-        .bind(name.to_owned())
-        .bind(column(release.expected.0))
-        .bind(release.by.to_string())
-        .bind(millis(release.left))
-        .bind(cause_label(release.cause))
-        .bind(now.as_ref().map(|now| now.boot.clone()))
-        .bind(now.map(|now| now.ms))
-}
-
-impl Lock for SqliteLock {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_lease: self.inner.file.max_lease(),
-            can_read: true,
-            empty_is_proof: false,
-            expires_entries: false,
-            reads_are_durable: true,
-            max_identity_len: MAX_IDENTITY_LEN,
-        }
+    fn max_lease(&self) -> Duration {
+        self.file.max_lease()
     }
 
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        check_name(name)
+    fn seen(&self) -> &NewestRevisions {
+        &self.seen
     }
 
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reading, LockError>> {
-        async move { self.inner.read(name, timeout).await.map_err(|f| f.of("reading", name)) }
-            .boxed()
-    }
-
-    fn write<'a>(
-        &'a self,
-        name: &'a str,
-        write: Write,
-    ) -> BoxFuture<'a, Result<Revision, LockError>> {
-        async move {
-            let put = self.inner.put(name, writing(name, &write), write.timeout).await;
-            put.map_err(|failed| failed.of("write", name))
-        }
-        .boxed()
-    }
-
-    fn release<'a>(
-        &'a self,
-        name: &'a str,
-        release: Release,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        async move {
-            let put = self.inner.put(name, releasing(name, &release), release.timeout).await;
-            put.map(drop).map_err(|failed| failed.of("release", name))
-        }
-        .boxed()
-    }
-
-    fn names(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<String>, LockError>> {
-        async move {
-            let result =
-                self.inner.file.execute(sqlx::query(statements::NAMES), false, timeout).await;
-            let answer = result.and_then(|answer| answer.ok_or_else(|| self.inner.file.gone()));
-            let rows = answer.map_err(|failed| failed.of("listing", "elections"))?.rows;
-            let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
-            let odd = |error| errors::failed(error, false, self.inner.file.path());
-            names.map_err(|error| odd(error).of("listing", "elections"))
-        }
-        .boxed()
-    }
-
-    fn evict<'a>(
-        &'a self,
-        name: &'a str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<(), LockError>> {
-        let evict = sqlx::query(statements::EVICT).bind(name.to_owned()).bind(column(expected.0));
-        async move {
-            let put = self.inner.put(name, evict, timeout).await;
-            put.map(drop).map_err(|failed| failed.of("eviction", name))
-        }
-        .boxed()
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        hint_hub::subscribe(&self.inner, name, sink)
-    }
-}
-
-impl Listen for LockState {
-    type Note = DeliveredRevisions;
-
-    fn hub(&self) -> &HintHub<DeliveredRevisions> {
-        &self.subscribers.hub
+    fn subscribers(&self) -> &Subscribers {
+        &self.subscribers
     }
 
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
         listener::run(self)
     }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.read_row(name, timeout).await
+    }
+
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let answer = self.file.execute(sqlx::query(statements::NAMES), false, timeout).await?;
+        let rows = answer.ok_or_else(|| self.file.gone())?.rows;
+        let names = rows.iter().map(|row| row.try_get("name")).collect::<Result<_, _>>();
+        names.map_err(|error| errors::failed(error, false, self.file.path()))
+    }
+
+    async fn put(&self, statement: Statement, timeout: Duration) -> Result<Option<i64>, LockError> {
+        let answer = self.file.execute(statement, true, timeout).await?;
+        let rows = answer.ok_or_else(|| self.file.gone())?.rows;
+        let revision = rows.first().map(|row| row.try_get("revision")).transpose();
+        revision.map_err(|error| errors::failed(error, true, self.file.path()))
+    }
+
+    fn write(&self, name: &str, write: &Write) -> Result<Statement, LockError> {
+        let now = boot_id::now();
+        let create = write.expected.is_none();
+        let statement = if create { statements::CREATE } else { statements::WRITE };
+        let query = sqlx::query(statement)
+            .bind(name.to_owned())
+            .bind(write.identity.to_string())
+            .bind(millis(write.ttl.max(write.mark.lease)))
+            .bind(write.mark.write.nonce.to_string())
+            .bind(column(write.mark.write.number))
+            .bind(now.as_ref().map(|now| now.boot.clone()))
+            .bind(now.map(|now| now.ms))
+            .bind(write.advertisement.as_ref().map(|advertisement| advertisement.to_json()));
+        Ok(match write.expected {
+            None => query,
+            Some(expected) => {
+                query.bind(column(expected.0)).bind(write.mark.token.map(|token| column(token.0)))
+            }
+        })
+    }
+
+    fn release(&self, name: &str, release: &Release) -> Statement {
+        let now = boot_id::now();
+        sqlx::query(statements::RELEASE)
+            .bind(name.to_owned())
+            .bind(column(release.expected.0))
+            .bind(release.by.to_string())
+            .bind(millis(release.left))
+            .bind(cause_label(release.cause))
+            .bind(now.as_ref().map(|now| now.boot.clone()))
+            .bind(now.map(|now| now.ms))
+    }
+
+    fn evict(&self, name: &str, expected: Revision) -> Statement {
+        sqlx::query(statements::EVICT).bind(name.to_owned()).bind(column(expected.0))
+    }
 }
 
-impl fmt::Debug for SqliteLock {
+impl fmt::Debug for LockState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.inner.file.path();
+        let path = self.file.path();
         f.debug_struct("SqliteLock").field("path", &path).finish_non_exhaustive()
     }
 }

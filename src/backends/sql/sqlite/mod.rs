@@ -21,6 +21,7 @@ use super::setup::TableSetup;
 use file::File;
 pub use lock::SqliteLock;
 pub use probe::{SqliteFacts, SqliteFile};
+use state::LockState;
 
 /// A SQLite file with the tables of elections, for the processes of one machine.
 ///
@@ -67,7 +68,7 @@ impl Sqlite {
 
     /// Returns the lock, for any number of elections.
     pub fn lock(&self) -> SqliteLock {
-        SqliteLock::new(Arc::clone(&self.file))
+        SqliteLock::new(LockState::new(Arc::clone(&self.file)))
     }
 }
 

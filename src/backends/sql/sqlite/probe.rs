@@ -12,8 +12,8 @@ use super::boot_id;
 use super::errors;
 use super::file::{absolute, has_tables, misconfigured, settings};
 use super::names;
-use crate::backends::sql::error::{RequestError, SqlError, SqlErrorKind};
-use crate::lock::LockErrorKind;
+use crate::backends::sql::error::{SqlError, SqlErrorKind};
+use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// Facts about a file of elections.
@@ -74,7 +74,7 @@ async fn version() -> Result<String, sqlx::Error> {
     sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await
 }
 
-async fn inspect(path: &Path, timeout: Duration) -> Result<SqliteFile, RequestError> {
+async fn inspect(path: &Path, timeout: Duration) -> Result<SqliteFile, LockError> {
     if let Some(why) = names::inspect(path).ok().and_then(|named| named.unfit()) {
         return Err(misconfigured(path, &why));
     }
@@ -92,7 +92,7 @@ async fn inspect(path: &Path, timeout: Duration) -> Result<SqliteFile, RequestEr
     };
     let unwritable = match writes_nothing(&mut connection).await.map_err(odd) {
         Ok(()) => None,
-        Err(failed) if failed.kind == LockErrorKind::Unavailable => return Err(failed),
+        Err(failed) if failed.kind() == LockErrorKind::Unavailable => return Err(failed),
         Err(failed) => Some(failed.into()),
     };
     let _ = connection.close().await; // removes the files that reading has created

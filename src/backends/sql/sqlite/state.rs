@@ -8,17 +8,16 @@ use sqlx::sqlite::SqliteRow;
 use tokio::time::Instant;
 
 use super::errors;
-use super::file::{File, Statement, moment_of};
+use super::file::{File, moment_of};
 use super::statements;
-use crate::backends::sql::error::RequestError;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, column, span};
 use crate::backends::sql::seen::NewestRevisions;
-use crate::lock::{LockErrorKind, Reading, Revision};
+use crate::lock::{LockError, Reading};
 use crate::time::timer::deadline_after;
 
-#[derive(Debug)]
-pub(super) struct LockState {
+/// The state of a lock.
+pub struct LockState {
     pub(super) file: Arc<File>,
     pub(super) subscribers: Subscribers,
     pub(super) seen: NewestRevisions,
@@ -29,11 +28,11 @@ impl LockState {
         Self { file, subscribers: Subscribers::default(), seen: NewestRevisions::default() }
     }
 
-    pub(super) async fn read(
+    pub(super) async fn read_row(
         &self,
         name: &str,
         timeout: Duration,
-    ) -> Result<Reading, RequestError> {
+    ) -> Result<Reading, LockError> {
         let by = deadline_after(timeout);
         loop {
             let left = by.saturating_duration_since(Instant::now());
@@ -59,25 +58,6 @@ impl LockState {
                 .bind(column(seen.saturating_add(1)));
             self.file.execute(forget, true, left).await?;
         }
-    }
-
-    /// Returns the new revision if the row was the expected one.
-    pub(super) async fn put(
-        &self,
-        name: &str,
-        statement: Statement,
-        timeout: Duration,
-    ) -> Result<Revision, RequestError> {
-        let answer =
-            self.file.execute(statement, true, timeout).await?.ok_or_else(|| self.file.gone())?;
-        let Some(row) = answer.rows.first() else {
-            return Err(RequestError::new(LockErrorKind::Conflict, "another candidate wrote"));
-        };
-        let revision: Result<i64, _> = row.try_get("revision");
-        let odd = |error| errors::failed(error, true, self.file.path());
-        let revision = revision.map_err(odd)?.unsigned_abs();
-        self.seen.see(name, revision);
-        Ok(Revision(revision))
     }
 
     pub(super) fn row_of(&self, row: &SqliteRow) -> Result<Row, sqlx::Error> {

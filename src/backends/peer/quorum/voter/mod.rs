@@ -110,8 +110,8 @@ impl Voter {
                 self.request_seat(now);
             }
             VoterEvent::Wake => {}
-            VoterEvent::Received { id, from, said } => {
-                if let Ok(envelope) = serde::Deserialize::deserialize(said) {
+            VoterEvent::Received { id, from, message } => {
+                if let Ok(envelope) = serde::Deserialize::deserialize(message) {
                     self.receive(now, id, Recipient::Address(from), envelope);
                 }
             }
@@ -139,7 +139,7 @@ impl Voter {
                 self.begin_round(now, &mut proposal);
                 self.proposals.push(proposal);
             }
-            VoterEvent::Concede(name, notice) => {
+            VoterEvent::NotifyStepDown(name, notice) => {
                 self.broadcast(&name, Body::conceded(&notice));
             }
         }
@@ -219,8 +219,8 @@ impl Voter {
     }
 
     fn push_send(&mut self, to: Option<SocketAddr>, envelope: &Envelope) {
-        if let Ok(said) = serde_json::to_value(envelope) {
-            self.actions.push_back(VoterAction::Send { to, said });
+        if let Ok(message) = serde_json::to_value(envelope) {
+            self.actions.push_back(VoterAction::Send { to, message });
         }
     }
 

@@ -26,8 +26,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a row that is missing after a failover proves that there was none",
         edits: &[edit(
             "src/backends/sql/postgres/state.rs",
-            "let proof = (self.opened.made || found.settled) && is_whole;",
-            "let proof = (self.opened.made || found.settled) && (is_whole || self.listens);",
+            "let proof = (self.opened.created || found.settled) && is_whole;",
+            "let proof = (self.opened.created || found.settled) && (is_whole || self.listens);",
         )],
         noticed_by: &[Databases],
     },
@@ -76,8 +76,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a renewal that is visible and not replicated extends the term",
         edits: &[edit(
             "src/backends/sql/postgres/lock.rs",
-            "reads_are_durable: !self.inner.synchronous,",
-            "reads_are_durable: !self.inner.synchronous || self.inner.synchronous,",
+            "fn reads_are_durable(&self) -> bool {\n        !self.synchronous",
+            "fn reads_are_durable(&self) -> bool {\n        !self.synchronous || self.synchronous",
         )],
         noticed_by: &[Databases],
     },

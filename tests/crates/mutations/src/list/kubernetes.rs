@@ -98,8 +98,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a release is unconditional",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
-            "let known = self.put(name, Some(expected), by, describe, &says).await?;",
-            "let now = self.fetch(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &says).await?;",
+            "let known = self.put(name, Some(expected), by, describe, &mark).await?;",
+            "let now = self.fetch(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &mark).await?;",
         )],
         noticed_by: &[Objects],
     },
@@ -233,8 +233,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a mark counts for any record beside it",
         edits: &[edit(
             "src/backends/kubernetes/codec.rs",
-            "Some(Annotation { says, of, .. }) if *of == record => decode(says, &record, default_lease),",
-            "Some(Annotation { says, of, .. }) if *of == record || of.is_held() => decode(says, &record, default_lease),",
+            "Some(Annotation { mark, of, .. }) if *of == record => decode(mark, &record, default_lease),",
+            "Some(Annotation { mark, of, .. }) if *of == record || of.is_held() => decode(mark, &record, default_lease),",
         )],
         noticed_by: &[Records],
     },

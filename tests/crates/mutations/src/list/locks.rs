@@ -175,8 +175,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "object store: a Go leader is waited for one term",
         edits: &[edit(
             "src/backends/object_storage/vimeo_timing.rs",
-            "        let by_wall_clock = said.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
-            "        let by_wall_clock = said.saturating_add(self.skew);\n        self.longest.max",
+            "        let by_wall_clock = stated.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
+            "        let by_wall_clock = stated.saturating_add(self.skew);\n        self.longest.max",
         )],
         noticed_by: &[Simulation, Stores],
     },

@@ -63,7 +63,7 @@ impl LoneLock {
     /// Where something else is stored, or nothing that can be read.
     pub fn evict(&mut self, now: Time, expected: Revision) -> Result<(), LockErrorKind> {
         let terms = self.store.terms;
-        let expiry = Store::wall(now, 0) + terms.told_of_an_eviction();
+        let expiry = Store::wall(now, 0) + terms.eviction_expiry();
         let body = |number, known: Option<&Known<Version>>| {
             let said = match known.and_then(|known| terms.left_of(&known.content)) {
                 Some(left) => Said::Released { by: Nonce(0), left },

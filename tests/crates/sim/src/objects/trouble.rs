@@ -46,7 +46,7 @@ impl World {
         let Some(store) = self.living_store() else { return };
         let Some(object) = store.object.clone().filter(|_| !store.is_junk()) else { return };
         let number = (object.body.number + 1).max(wall.as_millis() as u64);
-        let expiry = wall + store.terms.told_of_an_eviction();
+        let expiry = wall + store.terms.eviction_expiry();
         let content = object.body.content(store.terms, wall);
         let said = match content.and_then(|content| store.terms.left_of(&content)) {
             Some(left) => Said::Released { by: Nonce(0), left },

@@ -1,0 +1,192 @@
+//! The lock: conditional statements on one row per election.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::check_name;
+use super::hints::{DeliveredRevisions, Subscribers};
+use super::seen::NewestRevisions;
+use crate::backends::hint_hub::{self, HintHub, Listen};
+use crate::lock::codec::mark::MAX_IDENTITY_LEN;
+use crate::lock::{
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    StepDownNotice, Subscription, Write,
+};
+
+/// A lock in a database.
+///
+/// Cheap to clone. Clones share connections and hints.
+pub struct SqlLock<D> {
+    pub(super) database: Arc<D>,
+}
+
+/// The state that the clones of a lock share, and its requests to the database.
+pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
+    type Statement: Send;
+
+    fn max_lease(&self) -> Duration;
+
+    fn reads_are_durable(&self) -> bool {
+        true
+    }
+
+    fn sends_hints(&self) -> bool {
+        true
+    }
+
+    fn seen(&self) -> &NewestRevisions;
+
+    fn subscribers(&self) -> &Subscribers;
+
+    /// Receives hints until the future is dropped.
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static;
+
+    fn read(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Reading, LockError>> + Send;
+
+    fn names(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Vec<String>, LockError>> + Send;
+
+    /// Returns the new revision; `None` if the row was not the expected one.
+    fn put(
+        &self,
+        statement: Self::Statement,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Option<i64>, LockError>> + Send;
+
+    fn write(&self, name: &str, write: &Write) -> Result<Self::Statement, LockError>;
+
+    fn release(&self, name: &str, release: &Release) -> Self::Statement;
+
+    fn evict(&self, name: &str, expected: Revision) -> Self::Statement;
+
+    /// Default: the database carries no notices.
+    fn notify_step_down(
+        &self,
+        _name: &str,
+        _notice: StepDownNotice,
+    ) -> impl Future<Output = Result<(), LockError>> + Send {
+        ready(Ok(()))
+    }
+}
+
+impl<D> SqlLock<D> {
+    pub(super) fn new(database: D) -> Self {
+        Self { database: Arc::new(database) }
+    }
+}
+
+/// Names the request and the election in an error.
+fn of(error: LockError, request: &str, name: &str) -> LockError {
+    let message = format!("{request} of {name}: {error}");
+    error.with_message(message)
+}
+
+async fn put<D: Database>(
+    database: &D,
+    name: &str,
+    statement: D::Statement,
+    timeout: Duration,
+) -> Result<Revision, LockError> {
+    let Some(revision) = database.put(statement, timeout).await? else {
+        return Err(LockError::new(LockErrorKind::Conflict, "another candidate wrote"));
+    };
+    let revision = revision.unsigned_abs();
+    database.seen().see(name, revision);
+    Ok(Revision(revision))
+}
+
+#[async_trait]
+impl<D: Database> Lock for SqlLock<D> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_lease: self.database.max_lease(),
+            can_read: true,
+            empty_is_proof: false,
+            expires_entries: false,
+            reads_are_durable: self.database.reads_are_durable(),
+            max_identity_len: MAX_IDENTITY_LEN,
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        check_name(name)
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.database.read(name, timeout).await.map_err(|error| of(error, "reading", name))
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let failed = |error| of(error, "write", name);
+        let statement = self.database.write(name, &write).map_err(failed)?;
+        put(&*self.database, name, statement, write.timeout).await.map_err(failed)
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let statement = self.database.release(name, &release);
+        let put = put(&*self.database, name, statement, release.timeout).await;
+        put.map(drop).map_err(|error| of(error, "release", name))
+    }
+
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        let sent = self.database.notify_step_down(name, notice).await;
+        sent.map_err(|error| of(error, "notice", name))
+    }
+
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let names = self.database.names(timeout).await;
+        names.map_err(|error| of(error, "listing", "elections"))
+    }
+
+    async fn evict(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let statement = self.database.evict(name, expected);
+        let put = put(&*self.database, name, statement, timeout).await;
+        put.map(drop).map_err(|error| of(error, "eviction", name))
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        if !self.database.sends_hints() {
+            return Subscription::none();
+        }
+        hint_hub::subscribe(&self.database, name, sink)
+    }
+}
+
+impl<D: Database> Listen for D {
+    type Note = DeliveredRevisions;
+
+    fn hub(&self) -> &HintHub<DeliveredRevisions> {
+        &self.subscribers().hub
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        Database::listen(self)
+    }
+}
+
+impl<D> Clone for SqlLock<D> {
+    fn clone(&self) -> Self {
+        Self { database: Arc::clone(&self.database) }
+    }
+}
+
+impl<D: fmt::Debug> fmt::Debug for SqlLock<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.database.fmt(f)
+    }
+}
