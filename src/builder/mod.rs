@@ -12,7 +12,7 @@ use futures_util::future::FutureExt;
 pub use error::StartError;
 
 use crate::driver;
-use crate::driver::callbacks::{Callbacks, report_leaders};
+use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::{Machine, shared_among};
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
@@ -304,9 +304,6 @@ impl ElectionBuilder {
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
         let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
         let done = before(&shared);
-        if let Some(callback) = self.callbacks.new_leader.clone() {
-            runtime.spawn(report_leaders(Arc::clone(&shared), callback));
-        }
         driver::spawn(&runtime, Arc::clone(&shared), inbox, locks, machine, self.callbacks);
         Ok((Election::new(shared), done))
     }

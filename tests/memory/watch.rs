@@ -77,7 +77,8 @@ async fn on_new_leader_is_called_for_each_leader_and_survives_a_panic() {
         .on_new_leader(move |leader| {
             let identity = leader.map(|leader| leader.identity);
             calls.send(identity.clone()).expect("the test reads");
-            async move { assert_ne!(identity.as_deref(), Some("first"), "a panic of the user") }
+            assert_ne!(identity.as_deref(), Some("first"), "a panic before there is a future");
+            async move { assert_ne!(identity.as_deref(), Some("second"), "a panic of the user") }
         })
         .start()
         .unwrap();
@@ -95,7 +96,8 @@ async fn on_new_leader_is_called_for_each_leader_and_survives_a_panic() {
     leadership.resign();
     drop(leadership);
     leaders("second").await;
+    other.stop().await;
+    leaders("first").await;
     election.stop().await;
     soon("the end of the calls", async { while called.recv().await.is_some() {} }).await;
-    other.stop().await;
 }
