@@ -93,10 +93,7 @@ impl Election {
 
     /// The state of this candidate, in Choria's words.
     pub fn state(&self) -> State {
-        match self.shared().status.borrow().state {
-            State::Leader if !self.is_leader() => State::Candidate,
-            state => state,
-        }
+        self.shared().state_and_term(&self.shared().status.borrow()).0
     }
 
     /// The leader, as last seen; `None` while there is none, or nothing is known. For how fresh that is see
@@ -148,15 +145,14 @@ impl Election {
 
     /// The token of the term in which this candidate leads at this moment.
     pub fn token(&self) -> Option<Token> {
-        let term = self.shared().status.borrow().term.as_ref().map(|term| term.token);
-        term.filter(|_| self.is_leader())
+        self.shared().state_and_term(&self.shared().status.borrow()).1.map(|term| term.token)
     }
 
     /// The tokens of that term on each of the election's locks, in their order; empty while this candidate does not lead.
     /// See [`Leadership::tokens`].
     pub fn tokens(&self) -> Vec<Option<Token>> {
-        let tokens = self.shared().status.borrow().term.as_ref().map(|term| term.tokens());
-        tokens.filter(|_| self.is_leader()).unwrap_or_default()
+        let status = self.shared().status.borrow();
+        self.shared().state_and_term(&status).1.map(|term| term.tokens()).unwrap_or_default()
     }
 
     /// When this candidate's right to lead ends, unless it is renewed before; `None` while it does not lead, and from
@@ -216,7 +212,7 @@ impl Election {
     pub async fn stop(&self) {
         self.shared().inbox.send(Input::Stop);
         let mut status = self.shared().status.subscribe();
-        let _ = status.wait_for(|s| s.finished).await; // an error means that the campaign is gone
+        let _ = status.wait_for(|s| s.finished).await; // an error means that the candidate is gone
     }
 }
 

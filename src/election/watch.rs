@@ -82,14 +82,11 @@ impl StatusWatch {
 }
 
 fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
-    let leads = shared.leads();
+    let (state, term) = shared.state_and_term(status);
     Status {
-        state: match status.state {
-            State::Leader if !leads => State::Candidate,
-            state => state,
-        },
+        state,
         leader: status.leader.clone(),
-        token: status.term.as_ref().map(|term| term.token).filter(|_| leads),
+        token: term.map(|term| term.token),
         lock_failure: status.lock_failure.clone(),
     }
 }
