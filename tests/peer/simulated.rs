@@ -243,7 +243,7 @@ impl World {
                         (Operation::Release(release), timeout, Kind::Released)
                     }
                     Request::NotifyStepDown(notice) => {
-                        process.voter.handle(now, VoterEvent::Concede(NAME.into(), notice));
+                        process.voter.handle(now, VoterEvent::NotifyStepDown(NAME.into(), notice));
                         let answer = Response::Notified(Ok(()));
                         return process
                             .campaign

@@ -59,7 +59,7 @@ pub enum VoterEvent<'a> {
         timeout: Duration,
     },
     /// A lock of this member sends a step-down notice.
-    Concede(Arc<str>, StepDownNotice),
+    NotifyStepDown(Arc<str>, StepDownNotice),
 }
 
 /// An action for the caller.

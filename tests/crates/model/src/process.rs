@@ -93,7 +93,7 @@ pub enum Asked {
     Read,
     Write,
     Release,
-    Concede,
+    NotifyStepDown,
 }
 
 impl Clone for Process {
@@ -189,7 +189,7 @@ impl Process {
             Request::Read { .. } => Asked::Read,
             Request::Write(_) => Asked::Write,
             Request::Release(_) => Asked::Release,
-            Request::NotifyStepDown(_) => Asked::Concede,
+            Request::NotifyStepDown(_) => Asked::NotifyStepDown,
         };
         self.request = Some((id, now + timeout));
     }
@@ -203,7 +203,7 @@ impl Process {
             Asked::Read => Response::Read(Err(failure)),
             Asked::Write => Response::Written(Err(failure)),
             Asked::Release => Response::Released(Err(failure)),
-            Asked::Concede => Response::Notified(Err(failure)),
+            Asked::NotifyStepDown => Response::Notified(Err(failure)),
         };
         Some(Event::Response { id, response: answer })
     }

@@ -139,7 +139,7 @@ impl Voter {
                 self.begin_round(now, &mut proposal);
                 self.proposals.push(proposal);
             }
-            VoterEvent::Concede(name, notice) => {
+            VoterEvent::NotifyStepDown(name, notice) => {
                 self.broadcast(&name, Body::conceded(&notice));
             }
         }
