@@ -62,7 +62,7 @@ impl Election {
     /// arrive for it to become false. It is also false from the moment at which the work must stop.
     ///
     /// It holds for the moment of the call, and promises nothing for the next one: no candidate waits for what is
-    /// done upon its answer, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
+    /// done upon its result, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
     /// [`step`](Self::step) meanwhile, or a [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()

@@ -18,7 +18,7 @@ impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
     }
 }
 
-/// The delay of a policy, or, where it panics, that of the default one: a campaign does not end by it.
+/// The delay of a policy, or, where it panics, that of the default one: it ends no candidate.
 pub(crate) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
     let delay = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
     delay.unwrap_or_else(|_| {
@@ -67,7 +67,7 @@ impl BackoffPolicy for Backoff {
 
 /// A policy of the `backoff` crate (feature `backoff`).
 ///
-/// That crate's policies may give up; a campaign never does, so a policy that ends is reset and begins anew.
+/// That crate's policies may give up; a candidate never does, so a policy that ends is reset and begins anew.
 #[cfg(feature = "backoff")]
 #[derive(Debug, Clone)]
 pub struct CrateBackoff<B>(pub B);

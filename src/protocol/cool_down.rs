@@ -146,10 +146,9 @@ impl CoolDownWait {
 
     /// When the winner may lead, if its create was stored no later than `created`.
     pub fn ends(&self, created: Instant) -> Until {
-        let nothing = Until::new(created, WaitReason::NothingToWaitFor);
         let unknown = Until::new(created + self.after_create, WaitReason::UnknownHolder);
         let ends = self.until.max(unknown);
-        if ends.at <= created { Until { at: ends.at, ..nothing } } else { ends }
+        if ends.at > created { ends } else { Until::new(ends.at, WaitReason::NothingToWaitFor) }
     }
 
     /// What is left of it at `now`, before its create is stored.

@@ -1,6 +1,6 @@
 //! The rules of an election as a pure state machine.
 //!
-//! A [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no randomness but from
+//! An [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no randomness but from
 //! its seed, performs no I/O and knows nothing of async, so the same code runs in production, in a simulation and
 //! under a model checker:
 //!

@@ -1,4 +1,4 @@
-//! Settings, events and actions of a campaign.
+//! Settings, events and actions of an elector.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::time::timing::Timing;
 pub struct Settings {
     /// What people read.
     pub identity: Arc<str>,
-    /// Identifies this campaign among all others.
+    /// Identifies this candidate among all others.
     pub nonce: Nonce,
     /// Where it can be reached while it holds the election.
     pub advertisement: Option<Arc<Advertisement>>,
@@ -87,17 +87,17 @@ impl fmt::Debug for Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
-    /// The campaign begins.
+    /// The candidate begins to take part.
     Start,
     /// [`next_wake`](super::Elector::next_wake) has come.
     Wake,
     /// The lock suggests something.
     Hint(Hint),
-    /// The answer to the request `id`.
+    /// The response to the request `id`.
     Response {
         /// The request.
         id: u64,
-        /// Its answer.
+        /// Its response.
         response: Response,
     },
     /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which case the entry
@@ -113,7 +113,7 @@ pub enum Event {
     },
     /// Step down, and take part again.
     Resign,
-    /// Step down, and end the campaign.
+    /// Step down, and stop for good.
     Stop,
     /// What the lock can do is now known better.
     Capabilities(Capabilities),
@@ -151,7 +151,7 @@ pub enum Action {
     /// Send the request to the lock, and return its outcome with [`Event::Response`]. A request still in flight is to be
     /// dropped: its outcome does not matter any more, or will be read.
     Request {
-        /// To be repeated in the answer.
+        /// To be repeated in the response.
         id: u64,
         /// The request.
         request: Request,
@@ -181,7 +181,7 @@ pub enum Action {
     LockFailing(LockFailure),
     /// Requests succeed again.
     LockRecovered,
-    /// The campaign has ended, and holds nothing.
+    /// The candidate has stopped, and holds nothing.
     Finished,
 }
 
@@ -192,7 +192,7 @@ pub enum Action {
 pub enum Cause {
     /// The holder resigned and takes part again.
     Resigned,
-    /// The campaign was stopped.
+    /// The candidate was stopped.
     Stopped,
     /// Another candidate wrote over the entry.
     Superseded {

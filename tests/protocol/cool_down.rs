@@ -22,7 +22,7 @@ enum Vacancy {
         left: Duration,
     },
     /// Deleted, with a step-down notice of the holder.
-    Conceded {
+    SteppedDown {
         left: Duration,
     },
     /// Deleted three seconds after its last write, which was received.
@@ -87,7 +87,7 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
             harness.run(SECOND * 3);
             harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left }));
         }
-        Vacancy::Conceded { left } => {
+        Vacancy::SteppedDown { left } => {
             harness.run(SECOND * 3);
             let notice = StepDownNotice { by: OTHER, token: Token(1), revision, left };
             harness.event(Event::Hint(Hint::SteppedDown(notice)));
@@ -135,8 +135,8 @@ fn proven_waits_without_proof() {
     let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, false, least);
     proven(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
     proven(Vacancy::Released { left: SECOND * 4 }, SECOND * 4);
-    proven(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
-    proven(Vacancy::Conceded { left: SECOND * 4 }, SECOND * 4);
+    proven(Vacancy::SteppedDown { left: Duration::ZERO }, Duration::ZERO);
+    proven(Vacancy::SteppedDown { left: SECOND * 4 }, SECOND * 4);
     proven(Vacancy::Watched, LEASE - SECOND * 3);
     proven(Vacancy::WatchedExpiry, Duration::ZERO);
     proven(Vacancy::Expired, Duration::ZERO);
@@ -162,7 +162,7 @@ fn a_cool_down_states_its_reason() {
     };
     let proven = |vacancy| reason(vacancy, CoolDown::Proven, false);
     assert_eq!(proven(Vacancy::Released { left: SECOND * 4 }), WaitReason::PassedOn);
-    assert_eq!(proven(Vacancy::Conceded { left: SECOND * 4 }), WaitReason::PassedOn);
+    assert_eq!(proven(Vacancy::SteppedDown { left: SECOND * 4 }), WaitReason::PassedOn);
     assert_eq!(proven(Vacancy::Watched), WaitReason::SeenLease);
     assert_eq!(proven(Vacancy::Evicted), WaitReason::UnknownHolder);
     assert_eq!(proven(Vacancy::Foreign), WaitReason::ChoriaCandidate);
@@ -175,7 +175,7 @@ fn a_cool_down_states_its_reason() {
 fn strict_does_not_trust_the_server_clock() {
     let strict = |vacancy, least| assert_wait(vacancy, CoolDown::Strict, false, least);
     strict(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
-    strict(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
+    strict(Vacancy::SteppedDown { left: Duration::ZERO }, Duration::ZERO);
     strict(Vacancy::Watched, LEASE - SECOND * 3);
     strict(Vacancy::WatchedExpiry, Duration::ZERO);
     strict(Vacancy::Expired, LEASE);

@@ -92,6 +92,20 @@ impl Harness {
         harness
     }
 
+    /// The same on a lock where every record stays until it is written over. Returns the create.
+    pub fn acquiring_without_expiry() -> (Self, Request) {
+        let lock = Capabilities { expires_entries: false, ..capabilities() };
+        let mut harness = Self::new(settings(), lock);
+        harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+        harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
+        harness.event(Event::Start);
+        harness.holds = true;
+        assert!(matches!(harness.next_request(), Request::Read { .. }));
+        harness.serve();
+        let create = Request::Write(harness.next_write());
+        (harness, create)
+    }
+
     /// Leading.
     pub fn leading() -> Self {
         let mut harness = Self::started();

@@ -74,15 +74,7 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
 /// had come and been deleted without a trace. What it was to wait for counted from its refusal.
 #[test]
 fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
-    let lock = Capabilities { expires_entries: false, ..capabilities() };
-    let mut harness = Harness::new(settings(), lock);
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    harness.event(Event::Start);
-    harness.holds = true;
-    assert!(matches!(harness.next_request(), Request::Read { .. }));
-    harness.serve();
-    let create = Request::Write(harness.next_write());
+    let (mut harness, create) = Harness::acquiring_without_expiry();
     harness.fail(LockErrorKind::Conflict);
     harness.holds = false;
     harness.other_writes(LEASE);
@@ -136,21 +128,32 @@ fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it()
     assert!(wait >= SECOND * 13, "{wait:?}");
 }
 
-/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
-#[test]
-fn an_unconfirmed_conflict_is_retried_after_a_delay() {
-    let mut harness = Harness::leading();
+/// Answers requests until `done`, those that are to be `refused` with a conflict: not in a storm of them.
+fn refuse(
+    harness: &mut Harness,
+    refused: impl Fn(&Request) -> bool,
+    done: impl Fn(&Harness) -> bool,
+) {
     harness.holds = true;
     let mut requests = 0;
-    let until = harness.now + SECOND * 5;
-    while harness.now < until && harness.machine.deadline().is_some() {
-        match harness.next_request() {
-            Request::Write(_) => harness.fail(LockErrorKind::Conflict),
-            _ => harness.serve(),
+    while !done(harness) {
+        if refused(&harness.next_request()) {
+            harness.fail(LockErrorKind::Conflict);
+        } else {
+            harness.serve();
         }
         requests += 1;
         assert!(requests < 60, "{requests} requests within {:?}", harness.now);
     }
+}
+
+/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
+#[test]
+fn an_unconfirmed_conflict_is_retried_after_a_delay() {
+    let mut harness = Harness::leading();
+    let until = harness.now + SECOND * 5;
+    let refused = |request: &Request| matches!(request, Request::Write(_));
+    refuse(&mut harness, refused, |h| h.now >= until || h.machine.deadline().is_none());
 }
 
 /// The same of a read that fails at once.
@@ -184,15 +187,7 @@ fn a_refused_release_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Stop);
-    let mut requests = 0;
-    while !harness.is_finished() {
-        match harness.next_request() {
-            Request::Release(_) => harness.fail(LockErrorKind::Conflict),
-            _ => harness.serve(),
-        }
-        requests += 1;
-        assert!(requests < 60, "{requests} requests within {:?}", harness.now);
-    }
+    refuse(&mut harness, |r| matches!(r, Request::Release(_)), Harness::is_finished);
 }
 
 /// The same of a create that is refused while an earlier one is in doubt.
@@ -205,15 +200,7 @@ fn a_refused_create_is_retried_after_a_delay() {
     harness.next_write();
     harness.fail(LockErrorKind::OutcomeUnknown);
     let until = harness.now + SECOND * 5;
-    let mut requests = 0;
-    while harness.now < until {
-        match harness.next_request() {
-            Request::Write(_) => harness.fail(LockErrorKind::Conflict),
-            _ => harness.serve(),
-        }
-        requests += 1;
-        assert!(requests < 100, "{requests} requests within {:?}", harness.now);
-    }
+    refuse(&mut harness, |r| matches!(r, Request::Write(_)), |h| h.now >= until);
 }
 
 /// Nothing overflows under any message of a server or a peer.
