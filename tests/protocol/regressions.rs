@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
 #[test]
-fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
+pub fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() -> Harness {
     let mut harness = Harness::leading();
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
@@ -26,6 +26,7 @@ fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
     harness.run(LEASE * 3);
     assert_eq!(harness.begins().len(), 2);
     assert!(harness.begins()[1] >= deadline, "{:?} before {deadline:?}", harness.begins()[1]);
+    harness
 }
 
 /// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
@@ -73,7 +74,7 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
 /// A create that something between us and the lock had sent twice was refused, and landed a lease later, after another holder
 /// had come and been deleted without a trace. What it was to wait for counted from its refusal.
 #[test]
-fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
+pub fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() -> Harness {
     let (mut harness, create) = Harness::acquiring_without_expiry();
     harness.fail(LockErrorKind::Conflict);
     harness.holds = false;
@@ -85,11 +86,12 @@ fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
     harness.event(Event::Hint(Hint::Recheck));
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= landed + LEASE, "{:?} after {landed:?}", harness.begins()[0]);
+    harness
 }
 
 /// A superseded holder that read the entry sent a step-down notice for the *other* one's revision.
 #[test]
-fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
+pub fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() -> Harness {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.admin_deletes();
@@ -107,12 +109,13 @@ fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
     harness.run(LEASE * 2);
     let again = harness.begins()[1];
     assert!(again >= evicted + LEASE / 3, "{again:?} after {evicted:?}");
+    harness
 }
 
 /// An eviction proves nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
 /// longer than a lease to learn of its own loss.
 #[test]
-fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() {
+pub fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() -> Harness {
     let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
     let mut ours = settings();
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
@@ -126,6 +129,7 @@ fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it()
     harness.run(LEASE * 3);
     let wait = harness.begins()[0] - evicted;
     assert!(wait >= SECOND * 13, "{wait:?}");
+    harness
 }
 
 /// Answers requests until `done`, those that are to be `refused` with a conflict: not in a storm of them.

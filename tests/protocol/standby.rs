@@ -12,7 +12,7 @@ use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() {
+pub fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() -> Harness {
     let mut harness = Harness::standby();
     let until = harness.now + SECOND * 3600;
     while harness.now < until {
@@ -20,6 +20,7 @@ fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() {
         harness.other_writes(LEASE);
     }
     assert_eq!(harness.requests(), Vec::<&Request>::new());
+    harness
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 }
 
 #[test]
-fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
+pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Harness {
     let released = Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO });
     let mut harness = Harness::standby();
     harness.stores(released.clone());
@@ -114,11 +115,12 @@ fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
     harness.other_writes(LEASE);
     harness.run(LEASE / 2);
     assert_eq!(harness.requests(), Vec::<&Request>::new());
+    harness
 }
 
 /// Superseded at the very instant of the response to its create: it does not lead.
 #[test]
-fn a_winner_evicted_before_its_response_does_not_lead() {
+pub fn a_winner_evicted_before_its_response_does_not_lead() -> Harness {
     let mut harness = Harness::standby();
     harness.run(SECOND);
     harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
@@ -129,6 +131,7 @@ fn a_winner_evicted_before_its_response_does_not_lead() {
     harness.admin_deletes();
     harness.event(Event::Response { id, response: answer });
     assert!(harness.begins().is_empty());
+    harness
 }
 
 /// A read is faster than the hint of the same eviction: what the hint knows more is not lost.
@@ -205,7 +208,7 @@ fn an_observer_never_writes() {
 
 /// Who may not read creates blindly, and its wait is a full lease.
 #[test]
-fn a_candidate_without_the_right_to_read_leads_in_the_end() {
+pub fn a_candidate_without_the_right_to_read_leads_in_the_end() -> Harness {
     let mut lock = capabilities();
     lock.can_read = false;
     let mut harness = Harness::new(settings(), lock);
@@ -216,6 +219,7 @@ fn a_candidate_without_the_right_to_read_leads_in_the_end() {
     assert!(harness.requests().iter().all(|request| matches!(request, Request::Write(_))));
     harness.run(SECOND * 3600);
     assert_eq!(harness.begins().len(), 1);
+    harness
 }
 
 /// A thousand standbys, one vacancy: few creates.

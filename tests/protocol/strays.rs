@@ -34,7 +34,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 /// A create hung, was repeated and won. When that term was over, and another holder had been deleted, the first
 /// one landed: nothing was known of it any more, and its candidate led at once, beside that other one.
 #[test]
-fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
+pub fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() -> Harness {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.server.delete(harness.now);
     harness.event(Event::Hint(Hint::Recheck));
@@ -49,6 +49,7 @@ fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
     harness.run(LEASE * 2);
     let again = harness.begins()[terms];
     assert!(again >= landed + LEASE, "{again:?} after {landed:?}");
+    harness
 }
 
 /// A process that was stopped may send its create, and then learn at the same instant of a leader; the key is purged, and the create
