@@ -92,6 +92,7 @@ impl ElectionBuilder {
     /// [observers](observe) read it in [`Leader`](crate::Leader). Default: nothing.
     ///
     /// An address alone will do: `advertise("10.0.0.3:50051")`. It is written with every entry, so it is no place for a secret.
+    /// [`Election::advertise`] changes it later.
     pub fn advertise(mut self, advertisement: impl Into<Advertisement>) -> Self {
         self.advertisement = Some(advertisement.into());
         self
@@ -202,7 +203,7 @@ impl ElectionBuilder {
     }
 
     /// Called with the leader when it has changed, and with `None` when there is none any more: also when this candidate
-    /// becomes leader (`is_me`). One call at a time; leaders that come and go during a call are left out. A call that is
+    /// becomes leader (`is_me`), and not when it only advertises another address. One call at a time; leaders that come and go during a call are left out. A call that is
     /// running when the candidate stops is dropped. A panic is logged.
     pub fn on_new_leader<F, Fut>(mut self, callback: F) -> Self
     where

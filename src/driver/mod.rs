@@ -182,6 +182,7 @@ impl Driver {
                 self.handle(Event::WorkEnded { panicked });
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
+            Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
                 self.shared().update(|status| status.stopping = true);
                 self.handle(Event::Stop);
@@ -366,7 +367,7 @@ impl Driver {
             None => debug!("no leader"),
         }
         self.vacant_since = match leader {
-            Some(ref leader) if !leader.is_me => None,
+            Some(ref leader) if !leader.is_me || self.current().is_some() => None,
             _ => self.vacant_since.or_else(|| Some(self.now())),
         };
         self.shared().update(|status| status.leader.clone_from(&leader));

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::watch::StatusWatch;
 use crate::election::leadership::Leadership;
 use crate::election::step::Step;
-use crate::lock::Token;
+use crate::lock::{Advertisement, AdvertisementError, Token};
 use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
@@ -195,6 +195,33 @@ impl Election {
     /// first of all: see [`ElectionBuilder::start_with_changes`](crate::ElectionBuilder::start_with_changes).
     pub fn changes(&self) -> Changes<Change> {
         changes_of(self.shared())
+    }
+
+    /// Changes where this candidate can be reached while it leads, as
+    /// [`ElectionBuilder::advertise`](crate::ElectionBuilder::advertise) sets it at the start. Returns at once: its next
+    /// write, while it leads its next renewal, carries the new advertisement to the other candidates and observers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// let election = incumbent::new_election("my_app", lock).advertise("10.0.0.3:50051").start()?;
+    /// // The server listens on another port from now on.
+    /// election.advertise("10.0.0.3:50052")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AdvertisementError`]. The advertisement stays as it was then.
+    pub fn advertise(
+        &self,
+        advertisement: impl Into<Advertisement>,
+    ) -> Result<(), AdvertisementError> {
+        let advertisement = advertisement.into();
+        advertisement.check()?;
+        self.shared().inbox.send(Input::Advertise(Arc::new(advertisement)));
+        Ok(())
     }
 
     /// Steps down, if this candidate leads, and takes part again after letting others go first. Returns at once:

@@ -14,8 +14,8 @@ use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
-    Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record, Release, Request,
-    Revision, StepDownNotice, Tombstone, Write, WriteId,
+    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record,
+    Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::{ceil_millis, with_drift};
@@ -167,6 +167,15 @@ impl Context {
         if changed {
             self.act(Action::Leader(self.leader.clone()));
         }
+    }
+
+    /// The next write states it; this candidate's own view of itself does at once.
+    pub fn advertise(&mut self, advertisement: Arc<Advertisement>) {
+        if let Some(me) = self.leader.clone().filter(|leader| leader.is_me) {
+            let advertisement = Some(Arc::clone(&advertisement));
+            self.set_leader(Some(Leader { advertisement, ..me }));
+        }
+        self.settings.advertisement = Some(advertisement);
     }
 
     /// Notes what the response to a request shows of the lock. `acquires`: whether a write is the next thing to do.
@@ -325,7 +334,7 @@ impl Context {
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
-            settings: _,     // which do not change
+            settings: _,     // what changes of them is for people
             capabilities: _, // known to the writer
             coverage,
             latency,

@@ -74,6 +74,7 @@ impl Elector {
             Event::Resign => self.step_down(now, Cause::Resigned),
             Event::Stop => self.stop(now),
             Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
+            Event::Advertise(advertisement) => self.cx.advertise(advertisement),
         }
         self.advance(now);
     }

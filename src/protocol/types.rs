@@ -117,6 +117,8 @@ pub enum Event {
     Stop,
     /// What the lock can do is now known better.
     Capabilities(Capabilities),
+    /// This candidate can be reached elsewhere. Its next write states it.
+    Advertise(Arc<Advertisement>),
 }
 
 /// The outcome of a request.

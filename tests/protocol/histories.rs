@@ -114,6 +114,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => standby::a_standby_that_receives_renewals_sends_nothing_for_an_hour,
     "Standbys: another's create is seen first, so none is sent."
         => standby::a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first,
+    "Discovery: a leader that advertises another address states it in its next renewal."
+        => standby::a_new_advertisement_travels_with_the_next_renewal,
 };
 
 /// The rows of the table in rule 7.

@@ -139,6 +139,7 @@ fn event_text(event: &Event) -> String {
         Event::Resign => "resign".to_owned(),
         Event::Stop => "stop".to_owned(),
         Event::Capabilities(_) => "other capabilities".to_owned(),
+        Event::Advertise(advertisement) => format!("advertise {}", advertisement.address()),
     }
 }
 
@@ -230,10 +231,12 @@ fn action_text(action: &Action) -> String {
 fn request_text(request: &Request) -> String {
     match request {
         Request::Read { .. } => "read".to_owned(),
-        Request::Write(Write { expected, mark, ttl, .. }) => match mark.token {
-            Some(_) => format!("renew over {} for {}", over(*expected), span(*ttl)),
-            None => format!("create over {} for {}", over(*expected), span(*ttl)),
-        },
+        Request::Write(Write { expected, mark, ttl, advertisement, .. }) => {
+            let verb = if mark.token.is_some() { "renew" } else { "create" };
+            let at =
+                advertisement.as_ref().map_or(String::new(), |a| format!(", at {}", a.address()));
+            format!("{verb} over {} for {}{at}", over(*expected), span(*ttl))
+        }
         Request::Release(Release { expected, left, cause, .. }) => {
             format!("release r{expected}, {cause}{}", left_text(*left))
         }

@@ -1,5 +1,6 @@
 //! Standbys: silent while hints arrive; few of them acquire, the highest priority first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
@@ -294,4 +295,32 @@ fn a_leader_is_as_fresh_as_its_last_write() {
     let mut leads = Harness::leading();
     leads.run(LEASE * 5);
     assert_eq!(fresh(&leads), Some(true));
+}
+
+/// Where a leader can be reached may change while it leads: its next renewal states that.
+#[test]
+pub fn a_new_advertisement_travels_with_the_next_renewal() -> Harness {
+    let mut ours = settings();
+    ours.advertisement = Some(Arc::new("10.0.0.3:1".into()));
+    let mut harness = Harness::started_with(ours, capabilities());
+    harness.run(SECOND);
+    let requests = harness.requests().len();
+    harness.event(Event::Advertise(Arc::new("10.0.0.3:2".into())));
+    assert_eq!(harness.requests().len(), requests, "no request of its own");
+    let advertised = |harness: &Harness| {
+        harness.machine.leader().and_then(|leader| leader.advertisement.clone())
+    };
+    assert_eq!(advertised(&harness), Some(Arc::new("10.0.0.3:2".into())));
+    harness.run(LEASE / 2);
+    let written = harness.requests().into_iter().filter_map(|request| match request {
+        Request::Write(write) => Some(write.advertisement.clone()?.address().to_owned()),
+        _ => None,
+    });
+    assert_eq!(written.collect::<Vec<_>>(), ["10.0.0.3:1", "10.0.0.3:2"]);
+    // A standby states it in its next create.
+    harness.event(Event::Resign);
+    harness.event(Event::Advertise(Arc::new("10.0.0.3:3".into())));
+    harness.run(LEASE);
+    assert_eq!(advertised(&harness), Some(Arc::new("10.0.0.3:3".into())));
+    harness
 }

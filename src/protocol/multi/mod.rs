@@ -136,6 +136,11 @@ impl MultiElector {
                     member.elector.handle(now, event);
                 }
             }
+            Event::Advertise(_) => {
+                for member in &mut self.members {
+                    member.elector.handle(now, event.clone());
+                }
+            }
             Event::TermEnded { work_stopped } => self.term_ended(work_stopped),
             Event::WorkEnded { panicked } => {
                 let cause = if panicked { Cause::WorkPanicked } else { Cause::WorkEnded };
