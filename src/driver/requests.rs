@@ -95,10 +95,10 @@ async fn within<T>(
 ) -> Result<T, LockFailure> {
     match tokio::time::timeout(timeout + timeout / 8, request).await {
         Ok(result) => result.map_err(|error| failure(&error)),
-        Err(_) => Err(LockFailure {
-            kind: LockErrorKind::OutcomeUnknown,
-            message: format!("no response within {timeout:?}").into(),
-        }),
+        Err(_) => Err(LockFailure::new(
+            LockErrorKind::OutcomeUnknown,
+            format!("no response within {timeout:?}"),
+        )),
     }
 }
 
@@ -107,5 +107,5 @@ const MAX_ERROR_LEN: usize = 1_024;
 
 fn failure(error: &LockError) -> LockFailure {
     let message = error_chain(error);
-    LockFailure { kind: error.kind(), message: escape_line(&message, MAX_ERROR_LEN).into() }
+    LockFailure::new(error.kind(), escape_line(&message, MAX_ERROR_LEN))
 }

@@ -123,10 +123,7 @@ impl Refusals {
 
     /// What to report then.
     fn failure(&self) -> Option<LockFailure> {
-        self.are_lasting().then(|| LockFailure {
-            kind: LockErrorKind::Conflict,
-            message: "the lock refuses every write as a conflict, though nothing else was written"
-                .into(),
-        })
+        let message = "the lock refuses every write as a conflict, though nothing else was written";
+        self.are_lasting().then(|| LockFailure::new(LockErrorKind::Conflict, message))
     }
 }

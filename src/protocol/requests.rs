@@ -128,10 +128,10 @@ impl Requests {
         if responded || now < *times_out_at {
             return None;
         }
-        let hung = LockFailure {
-            kind: LockErrorKind::OutcomeUnknown,
-            message: "the lock has not responded within the timeout it was given".into(),
-        };
+        let hung = LockFailure::new(
+            LockErrorKind::OutcomeUnknown,
+            "the lock has not responded within the timeout it was given",
+        );
         let response = match kind {
             RequestKind::Read => Response::Read(Err(hung)),
             RequestKind::Write { .. } => Response::Written(Err(hung)),

@@ -86,6 +86,7 @@ impl fmt::Debug for Settings {
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Event {
     /// The candidate begins to take part.
     Start,
@@ -138,11 +139,19 @@ pub enum Response {
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct LockFailure {
     /// The kind of error.
     pub kind: LockErrorKind,
     /// The text for people.
     pub message: Arc<str>,
+}
+
+impl LockFailure {
+    /// A failure of this kind, with a text for people.
+    pub fn new(kind: LockErrorKind, message: impl Into<Arc<str>>) -> Self {
+        Self { kind, message: message.into() }
+    }
 }
 
 /// Something to do, in this order.
@@ -281,6 +290,7 @@ impl fmt::Display for State {
 /// The holder of the election, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Leader {
     /// What people read.
     pub identity: Arc<str>,

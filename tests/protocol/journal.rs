@@ -140,6 +140,7 @@ fn event_text(event: &Event) -> String {
         Event::Stop => "stop".to_owned(),
         Event::Capabilities(_) => "other capabilities".to_owned(),
         Event::Advertise(advertisement) => format!("advertise {}", advertisement.address()),
+        other => format!("{other:?}"),
     }
 }
 

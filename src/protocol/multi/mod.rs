@@ -358,10 +358,7 @@ impl MultiElector {
             Need::BestEffort => "best effort",
         };
         let (number, of, message) = (index + 1, self.members.len(), &failure.message);
-        LockFailure {
-            message: format!("lock {number} of {of} ({need}): {message}").into(),
-            ..failure.clone()
-        }
+        LockFailure::new(failure.kind, format!("lock {number} of {of} ({need}): {message}"))
     }
 
     fn act(&mut self, member: usize, action: Action) {

@@ -197,8 +197,7 @@ impl Process {
     /// The lock gives up waiting for the answer.
     pub fn times_out(&mut self) -> Option<Event> {
         let (id, _) = self.request.take()?;
-        let failure =
-            LockFailure { kind: LockErrorKind::OutcomeUnknown, message: "timed out".into() };
+        let failure = LockFailure::new(LockErrorKind::OutcomeUnknown, "timed out");
         let answer = match self.asked {
             Asked::Read => Response::Read(Err(failure)),
             Asked::Write => Response::Written(Err(failure)),
