@@ -1,16 +1,18 @@
 //! Describing an election, and starting it.
 
+mod checks;
 mod error;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::FutureExt;
 
 pub use error::StartError;
 
+use self::checks::{check_identity, custom, unix_ms_at_origin};
 use crate::driver;
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::{Machine, shared_among};
@@ -31,7 +33,8 @@ use crate::util::changes::Changes;
 
 /// Begins to describe a part in the election `name` on `lock`.
 ///
-/// Nothing happens before [`start`](ElectionBuilder::start). For an election on several locks see [`all_of`](crate::all_of).
+/// Nothing happens before [`start`](ElectionBuilder::start): see [`ElectionBuilder`] for an example. For an election on several locks see
+/// [`all_of`](crate::all_of).
 pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder {
     ElectionBuilder {
         name: name.into(),
@@ -53,6 +56,24 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
 
 /// Watches the election `name` on `lock` without standing in it. It writes nothing.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use incumbent::memory::MemoryLock;
+/// # let lock = MemoryLock::new();
+/// # let _candidate = incumbent::new_election("my_app", lock.clone()).identity("c1").start()?;
+/// let observer = incumbent::observe("my_app", lock)?;
+/// let mut watch = observer.watch();
+/// while let Some(status) = watch.next().await {
+///     if let Some(leader) = status.leader {
+///         println!("{} leads", leader.identity);
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// As [`ElectionBuilder::start`].
 pub fn observe(name: impl Into<String>, lock: impl Lock) -> Result<Observer, StartError> {
@@ -61,6 +82,26 @@ pub fn observe(name: impl Into<String>, lock: impl Lock) -> Result<Observer, Sta
 }
 
 /// Configuration of a candidate. Every duration counts on the candidate's own clock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use incumbent::{memory::MemoryLock, new_election};
+///
+/// let lock = MemoryLock::with_ttl(Duration::from_secs(15));
+/// let election = new_election("my_app", lock)
+///     .identity("c1.example.net")
+///     .on_won(|leadership| async move {
+///         println!("leads with token {}", leadership.token());
+///         leadership.ended().await; // the work of a leader, until the term ends
+///     })
+///     .on_lost(|loss| async move { println!("{loss}") })
+///     .start()?;
+/// election.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "an election begins with start()"]
 pub struct ElectionBuilder {
     name: String,
@@ -343,31 +384,4 @@ impl fmt::Debug for ElectionBuilder {
             .field("timing", &self.timing)
             .finish_non_exhaustive()
     }
-}
-
-fn custom(cool_down: CoolDown) -> Option<Duration> {
-    match cool_down {
-        CoolDown::For(duration) => Some(duration),
-        _ => None,
-    }
-}
-
-fn check_identity(identity: &str, longest: usize) -> Result<(), StartError> {
-    let problem = if identity.is_empty() {
-        "it is empty".to_owned()
-    } else if identity.chars().any(char::is_control) {
-        "it has a control character".to_owned()
-    } else if identity.len() > longest {
-        format!("it has {} bytes, and the lock takes {longest}", identity.len())
-    } else {
-        return Ok(());
-    };
-    let identity = identity.chars().take(80).collect();
-    Err(StartError::Identity { identity, problem })
-}
-
-fn unix_ms_at_origin(clock: &dyn Clock) -> u64 {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let origin = unix.saturating_sub(clock.now().since_origin());
-    u64::try_from(origin.as_millis()).unwrap_or(u64::MAX)
 }

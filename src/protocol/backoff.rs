@@ -5,7 +5,15 @@ use std::time::Duration;
 
 /// How long a standby waits before it polls again.
 ///
-/// Only standbys that receive no hints poll. A closure of the same shape is a policy too.
+/// Only standbys that receive no hints poll. A closure of the same shape is a policy too:
+///
+/// ```
+/// use std::time::Duration;
+/// use incumbent::{memory::MemoryLock, new_election};
+///
+/// let builder = new_election("my_app", MemoryLock::new())
+///     .backoff(|_attempt, random| Duration::from_secs(2).mul_f64(0.5 + random));
+/// ```
 pub trait BackoffPolicy: Send + 'static {
     /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is uniform in [0, 1): a
     /// policy that ignores it makes all standbys poll in step. Where it panics, [`Backoff::FIVE_SEC`] is used instead.

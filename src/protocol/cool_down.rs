@@ -19,6 +19,12 @@ use crate::time::timing::with_drift;
 /// How much a winner waits between creating the entry and leading.
 ///
 /// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the promise away.
+///
+/// ```
+/// use incumbent::{CoolDown, memory::MemoryLock, new_election};
+///
+/// let builder = new_election("my_app", MemoryLock::new()).cool_down(CoolDown::Strict);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
