@@ -244,11 +244,14 @@ impl Driver {
         }
         let state = self.machine.state();
         let seen = self.machine.leader().map(|leader| leader.last_seen);
+        let cool_down = self.machine.cool_down();
         self.shared().status.send_if_modified(|status| {
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
                 leader.last_seen = seen; // a renewal wakes no task
             }
-            std::mem::replace(&mut status.state, state) != state
+            let before = (status.state, status.cool_down);
+            (status.state, status.cool_down) = (state, cool_down);
+            before != (state, cool_down)
         });
         false
     }

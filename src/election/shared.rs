@@ -9,8 +9,8 @@ use super::inbox::{Inbox, Input};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
 use crate::lock::HintSink;
-use crate::protocol::{Leader, LockFailure, State};
-use crate::time::clock::Clock;
+use crate::protocol::{Leader, LockFailure, State, WaitReason};
+use crate::time::clock::{Clock, Instant};
 
 /// How many changes a slow reader may lag behind.
 const CHANGES_KEPT: usize = 64;
@@ -42,6 +42,7 @@ enum ChangeSender {
 pub(crate) struct Status {
     pub state: State,
     pub leader: Option<Leader>,
+    pub cool_down: Option<(Instant, WaitReason)>,
     pub lock_failure: Option<LockFailure>,
     pub term: Option<Arc<Term>>,
     pub stopping: bool,

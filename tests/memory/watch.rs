@@ -1,9 +1,11 @@
 //! The level-triggered status, and the callback for a new leader.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock};
 use incumbent::memory::MemoryLock;
-use incumbent::{State, StatusWatch, new_election, observe};
+use incumbent::{CoolDown, State, StatusWatch, WaitReason, new_election, observe};
 use tokio::sync::mpsc;
 
 use crate::conformance::{LEASE, leads, soon};
@@ -54,6 +56,23 @@ async fn a_watch_returns_the_newest_status_and_ends_with_the_candidate() {
     drop(next);
     election.stop().await;
     assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test]
+async fn a_winner_that_waits_states_until_when_and_why() {
+    let wait = Duration::from_millis(300);
+    let election = new_election("my_app", MemoryLock::with_ttl(LEASE))
+        .cool_down(CoolDown::For(wait))
+        .start()
+        .unwrap();
+    let mut watch = election.watch();
+    let waiting = until(&mut watch, |status| status.cool_down.is_some()).await;
+    assert_eq!((waiting.state, waiting.token), (State::Candidate, None));
+    assert_eq!(waiting.cool_down.map(|wait| wait.reason), Some(WaitReason::Policy));
+    let leading = until(&mut watch, |status| status.state == State::Leader).await;
+    assert_eq!(leading.cool_down, None);
+    assert!(BootClock.now() >= waiting.cool_down.expect("a wait").until);
+    election.stop().await;
 }
 
 #[tokio::test]
