@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify sim model chaos mutations fuzz differential soak lint layers bench doc cli-doc diagrams tools clean rust
+.PHONY: help demo test verify sim model chaos mutations histories fuzz differential soak lint layers bench doc cli-doc diagrams tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1
 # Outside the checkout, and kept: what has not changed is not compiled again.
 mutations: rust tools ## Break each rule of the protocol in a copy, and check that the tests notice (ALL=1 runs each of them, PART=1/4, ONLY=text)
 	$(CARGO) run --package incumbent-mutations -- --tree "$(CARGO_TARGET_DIR)/mutations" $(if $(ALL),--all) $(if $(PART),--part $(PART)) $(if $(ONLY),"$(ONLY)")
+
+histories: rust ## Write tests/protocol/histories from the scenarios: review the difference
+	INCUMBENT_HISTORIES=write $(CARGO) test --quiet --package incumbent --all-features --test protocol histories::
 
 # Half of the time for what parses, half for the protocol; all targets of a half at once, with fresh seeds. Coverage-guided
 # fuzzing of one target needs a nightly compiler: `cargo install cargo-bolero`, then

@@ -88,13 +88,13 @@ pub use builder::{ElectionBuilder, StartError, new_election, observe};
 #[cfg(all(feature = "sentinel", unix))]
 pub use driver::sentinel;
 pub use election::{
-    Change, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped,
+    Change, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped, Wait,
 };
 pub use lock::multi::{all_of, best_effort, required};
 pub use lock::{Advertisement, AdvertisementError, Token};
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
-pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State};
+pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State, WaitReason};
 pub use time::clock;
 pub use util::changes::Changes;
 

@@ -1,18 +1,20 @@
 //! Describing an election, and starting it.
 
+mod checks;
 mod error;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::FutureExt;
 
 pub use error::StartError;
 
+use self::checks::{check_identity, custom, unix_ms_at_origin};
 use crate::driver;
-use crate::driver::callbacks::{Callbacks, report_leaders};
+use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::{Machine, shared_among};
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
@@ -33,7 +35,8 @@ use crate::util::changes::Changes;
 
 /// Begins to describe a part in the election `name` on `lock`.
 ///
-/// Nothing happens before [`start`](ElectionBuilder::start). For an election on several locks see [`all_of`](crate::all_of).
+/// Nothing happens before [`start`](ElectionBuilder::start): see [`ElectionBuilder`] for an example. For an election on several locks see
+/// [`all_of`](crate::all_of).
 pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder {
     ElectionBuilder {
         name: name.into(),
@@ -57,6 +60,24 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
 
 /// Watches the election `name` on `lock` without standing in it. It writes nothing.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use incumbent::memory::MemoryLock;
+/// # let lock = MemoryLock::new();
+/// # let _candidate = incumbent::new_election("my_app", lock.clone()).identity("c1").start()?;
+/// let observer = incumbent::observe("my_app", lock)?;
+/// let mut watch = observer.watch();
+/// while let Some(status) = watch.next().await {
+///     if let Some(leader) = status.leader {
+///         println!("{} leads", leader.identity);
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// As [`ElectionBuilder::start`].
 pub fn observe(name: impl Into<String>, lock: impl Lock) -> Result<Observer, StartError> {
@@ -65,6 +86,26 @@ pub fn observe(name: impl Into<String>, lock: impl Lock) -> Result<Observer, Sta
 }
 
 /// Configuration of a candidate. Every duration counts on the candidate's own clock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use incumbent::{memory::MemoryLock, new_election};
+///
+/// let lock = MemoryLock::with_ttl(Duration::from_secs(15));
+/// let election = new_election("my_app", lock)
+///     .identity("c1.example.net")
+///     .on_won(|leadership| async move {
+///         println!("leads with token {}", leadership.token());
+///         leadership.ended().await; // the work of a leader, until the term ends
+///     })
+///     .on_lost(|loss| async move { println!("{loss}") })
+///     .start()?;
+/// election.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "an election begins with start()"]
 pub struct ElectionBuilder {
     name: String,
@@ -98,6 +139,7 @@ impl ElectionBuilder {
     /// [observers](observe) read it in [`Leader`](crate::Leader). Default: nothing.
     ///
     /// An address alone will do: `advertise("10.0.0.3:50051")`. It is written with every entry, so it is no place for a secret.
+    /// [`Election::advertise`] changes it later.
     pub fn advertise(mut self, advertisement: impl Into<Advertisement>) -> Self {
         self.advertisement = Some(advertisement.into());
         self
@@ -208,7 +250,7 @@ impl ElectionBuilder {
     }
 
     /// Called with the leader when it has changed, and with `None` when there is none any more: also when this candidate
-    /// becomes leader (`is_me`). One call at a time; leaders that come and go during a call are left out. A call that is
+    /// becomes leader (`is_me`), and not when it only advertises another address. One call at a time; leaders that come and go during a call are left out. A call that is
     /// running when the candidate stops is dropped. A panic is logged.
     pub fn on_new_leader<F, Fut>(mut self, callback: F) -> Self
     where
@@ -320,9 +362,6 @@ impl ElectionBuilder {
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
         let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
         let done = before(&shared);
-        if let Some(callback) = self.callbacks.new_leader.clone() {
-            runtime.spawn(report_leaders(Arc::clone(&shared), callback));
-        }
         driver::spawn(
             &runtime,
             Arc::clone(&shared),
@@ -370,31 +409,4 @@ impl fmt::Debug for ElectionBuilder {
             .field("timing", &self.timing)
             .finish_non_exhaustive()
     }
-}
-
-fn custom(cool_down: CoolDown) -> Option<Duration> {
-    match cool_down {
-        CoolDown::For(duration) => Some(duration),
-        _ => None,
-    }
-}
-
-fn check_identity(identity: &str, longest: usize) -> Result<(), StartError> {
-    let problem = if identity.is_empty() {
-        "it is empty".to_owned()
-    } else if identity.chars().any(char::is_control) {
-        "it has a control character".to_owned()
-    } else if identity.len() > longest {
-        format!("it has {} bytes, and the lock takes {longest}", identity.len())
-    } else {
-        return Ok(());
-    };
-    let identity = identity.chars().take(80).collect();
-    Err(StartError::Identity { identity, problem })
-}
-
-fn unix_ms_at_origin(clock: &dyn Clock) -> u64 {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let origin = unix.saturating_sub(clock.now().since_origin());
-    u64::try_from(origin.as_millis()).unwrap_or(u64::MAX)
 }

@@ -37,8 +37,9 @@ pub(crate) async fn report_leaders(shared: Arc<Shared>, callback: Callback<Optio
                 status.leader.as_ref().map(|leader| (leader.identity.clone(), leader.token));
             if leader != last {
                 last = leader;
-                let call = AssertUnwindSafe(callback(status.leader)).catch_unwind();
-                if call.await.is_err() {
+                // The closure runs inside too: it may panic before there is a future.
+                let call = AssertUnwindSafe(async { callback(status.leader).await });
+                if call.catch_unwind().await.is_err() {
                     error!("on_new_leader panicked");
                 }
             }

@@ -32,6 +32,7 @@ impl Drop for Finish {
             status.finished = true;
             status.term = None;
             status.leader = None;
+            status.cool_down = None;
             status.state = State::Unknown;
         });
         shared.close();

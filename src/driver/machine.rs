@@ -115,7 +115,7 @@ impl Machine {
         match &self.electors {
             Electors::Single(elector) => elector.cool_down(),
             Electors::Multi(multi) => {
-                let waits = multi.campaigns().filter_map(Elector::cool_down);
+                let waits = multi.electors().filter_map(Elector::cool_down);
                 waits.max_by_key(|(at, _)| *at)
             }
         }
@@ -134,7 +134,7 @@ impl Machine {
         let grace = |elector: &Elector| elector.settings().timing.grace();
         match &self.electors {
             Electors::Single(elector) => grace(elector),
-            Electors::Multi(multi) => multi.campaigns().map(grace).min().unwrap_or_default(),
+            Electors::Multi(multi) => multi.electors().map(grace).min().unwrap_or_default(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Machine {
     pub fn releasable(&self) -> impl Iterator<Item = Option<crate::protocol::RegisteredTerm>> {
         let (single, multi) = match &self.electors {
             Electors::Single(elector) => (Some(elector), None),
-            Electors::Multi(multi) => (None, Some(multi.campaigns())),
+            Electors::Multi(multi) => (None, Some(multi.electors())),
         };
         single.into_iter().chain(multi.into_iter().flatten()).map(Elector::releasable)
     }

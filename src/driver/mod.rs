@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
-use crate::driver::callbacks::Callbacks;
+use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
 use crate::driver::requests::{LockRequests, next_response};
@@ -50,7 +50,7 @@ pub(crate) fn spawn(
     shared: Arc<Shared>,
     inputs: mpsc::UnboundedReceiver<Input>,
     locks: Vec<Arc<dyn Lock>>,
-    campaign: Machine,
+    machine: Machine,
     callbacks: Callbacks,
     #[cfg(all(feature = "sentinel", unix))] sentinel: sentinel::Sentinel,
 ) {
@@ -59,9 +59,13 @@ pub(crate) fn spawn(
         LockRequests::new(lock, &shared.name, shared.hint_sink(index))
     };
     let requests_of = locks.into_iter().enumerate().map(subscribed).collect();
+    if let Some(callback) = callbacks.new_leader.clone() {
+        let reports = report_leaders(Arc::clone(&shared), callback);
+        runtime.spawn(reports.instrument(span.clone()));
+    }
     let driver = Driver {
         requests_of,
-        campaign,
+        machine,
         callbacks,
         term: None,
         work: None,
@@ -78,7 +82,7 @@ pub(crate) fn spawn(
 struct Driver {
     /// Almost always one.
     requests_of: Box<[LockRequests]>,
-    campaign: Machine,
+    machine: Machine,
     callbacks: Callbacks,
     /// The number of the current term, or of the last one.
     term: Option<NonZeroU64>,
@@ -117,13 +121,13 @@ impl Driver {
                 if self.perform() {
                     return;
                 }
-                let wake = self.campaign.next_wake();
+                let wake = self.machine.next_wake();
                 if let Some(wake) = wake {
                     sleep.reset(wake);
                 }
                 tokio::select! {
                     Some(input) = inputs.recv() => self.take(input),
-                    answer = next_response(&mut self.requests_of) => self.on_response(answer),
+                    response = next_response(&mut self.requests_of) => self.on_response(response),
                     work_stopped = poll_optional(&mut self.ending) => {
                         self.ending = None;
                         self.handle(Event::TermEnded { work_stopped });
@@ -163,10 +167,10 @@ impl Driver {
             let capabilities = requests_of.lock.capabilities();
             if capabilities != requests_of.capabilities {
                 requests_of.capabilities = capabilities.clone();
-                self.campaign.handle(now, index, Event::Capabilities(capabilities));
+                self.machine.handle(now, index, Event::Capabilities(capabilities));
             }
         }
-        self.campaign.handle(now, lock, event);
+        self.machine.handle(now, lock, event);
     }
 
     fn take(&mut self, input: Input) {
@@ -187,6 +191,7 @@ impl Driver {
                 self.handle(Event::WorkEnded { panicked });
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
+            Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
                 self.shared().update(|status| status.stopping = true);
                 self.handle(Event::Stop);
@@ -201,9 +206,9 @@ impl Driver {
 
     fn on_response(
         &mut self,
-        (lock, id, response, asked): (usize, u64, Response, (Instant, bool)),
+        (lock, id, response, request): (usize, u64, Response, (Instant, bool)),
     ) {
-        let (sent, renews) = asked;
+        let (sent, renews) = request;
         if renews && matches!(response, Response::Written(Ok(_))) {
             self.telemetry().renewed(self.now().saturating_since(sent));
         }
@@ -215,17 +220,17 @@ impl Driver {
         let finished = self.perform_actions();
         #[cfg(all(feature = "sentinel", unix))]
         if let Some(registrations) = &mut self.registrations {
-            registrations.update(self.campaign.releasable());
+            registrations.update(self.machine.releasable());
         }
         finished
     }
 
     fn perform_actions(&mut self) -> bool {
-        let state = self.campaign.state();
+        let state = self.machine.state();
         self.shared()
             .status
             .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
-        while let Some((lock, action)) = self.campaign.poll_action() {
+        while let Some((lock, action)) = self.machine.poll_action() {
             match action {
                 Action::Request { id, request } => self.ask(lock, id, request),
                 Action::Begin { token, deadline } => self.begin(token, deadline),
@@ -251,17 +256,20 @@ impl Driver {
             }
         }
         if let (Some(tokens), Some(term)) =
-            (self.campaign.tokens(), &self.shared().status.borrow().term)
+            (self.machine.tokens(), &self.shared().status.borrow().term)
         {
             term.set_tokens(tokens);
         }
-        let state = self.campaign.state();
-        let seen = self.campaign.leader().map(|leader| leader.last_seen);
+        let state = self.machine.state();
+        let seen = self.machine.leader().map(|leader| leader.last_seen);
+        let cool_down = self.machine.cool_down();
         self.shared().status.send_if_modified(|status| {
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
                 leader.last_seen = seen; // a renewal wakes no task
             }
-            std::mem::replace(&mut status.state, state) != state
+            let before = (status.state, status.cool_down);
+            (status.state, status.cool_down) = (state, cool_down);
+            before != (state, cool_down)
         });
         false
     }
@@ -272,9 +280,9 @@ impl Driver {
         let campaigns = matches!(request, Request::Write(_));
         requests_of.ask(id, sent, name, request);
         if campaigns {
-            self.telemetry().campaigned(self.campaign.state());
+            self.telemetry().campaigned(self.machine.state());
             if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
-                let (callback, state) = (Arc::clone(callback), self.campaign.state());
+                let (callback, state) = (Arc::clone(callback), self.machine.state());
                 let call = async move { callback(state).await };
                 self.campaigning = Some(tokio::spawn(call.in_current_span()));
             }
@@ -285,10 +293,10 @@ impl Driver {
         let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU64::MIN);
         self.term = Some(number);
         let shared = Arc::clone(self.shared());
-        let grace = self.campaign.least_grace();
+        let grace = self.machine.least_grace();
         let term = Term::new(shared.term_owner(), token, number, deadline, grace);
         term.set_lock_failure(shared.status.borrow().lock_failure.clone());
-        if let Some(tokens) = self.campaign.tokens() {
+        if let Some(tokens) = self.machine.tokens() {
             term.set_tokens(tokens); // before anybody holds it
         }
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
@@ -334,7 +342,7 @@ impl Driver {
             loss,
             work: self.work.take(),
             on_lost: self.callbacks.lost.clone(),
-            grace: self.campaign.settings().timing.grace(),
+            grace: self.machine.settings().timing.grace(),
             loss_published: false,
         };
         self.ending = Some(Box::pin(end.run()));
@@ -355,7 +363,7 @@ impl Driver {
         match &leader {
             Some(leader) if leader.is_me => {
                 let now = self.now();
-                let cool_down = self.campaign.cool_down().filter(|(at, _)| *at > now);
+                let cool_down = self.machine.cool_down().filter(|(at, _)| *at > now);
                 match cool_down {
                     Some((at, reason)) => {
                         let wait = at.saturating_since(now);
@@ -367,7 +375,7 @@ impl Driver {
             Some(leader) => {
                 let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "observed leader");
-                let with_choria = self.campaign.settings().with_choria;
+                let with_choria = self.machine.settings().with_choria;
                 let expires =
                     self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires_entries);
                 if leader.token.is_none() && expires && !with_choria {
@@ -380,7 +388,7 @@ impl Driver {
             None => debug!("no leader"),
         }
         self.vacant_since = match leader {
-            Some(ref leader) if !leader.is_me => None,
+            Some(ref leader) if !leader.is_me || self.current().is_some() => None,
             _ => self.vacant_since.or_else(|| Some(self.now())),
         };
         self.shared().update(|status| status.leader.clone_from(&leader));

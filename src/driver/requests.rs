@@ -30,7 +30,7 @@ struct PendingRequest {
     id: u64,
     sent: Instant,
     renews: bool,
-    answer: BoxFuture<'static, Response>,
+    response: BoxFuture<'static, Response>,
 }
 
 impl LockRequests {
@@ -47,8 +47,8 @@ impl LockRequests {
     pub fn ask(&mut self, id: u64, sent: Instant, name: Arc<str>, request: Request) {
         let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
         let lock = Arc::clone(&self.lock);
-        let answer = Box::pin(async move { perform(&*lock, &name, request).await });
-        self.request = Some(PendingRequest { id, sent, renews, answer });
+        let response = Box::pin(async move { perform(&*lock, &name, request).await });
+        self.request = Some(PendingRequest { id, sent, renews, response });
     }
 }
 
@@ -58,12 +58,12 @@ pub(crate) async fn next_response(
 ) -> (usize, u64, Response, (Instant, bool)) {
     std::future::poll_fn(|cx| {
         for (lock, requests_of) in requests_of.iter_mut().enumerate() {
-            if let Some(asked) = &mut requests_of.request
-                && let Poll::Ready(answer) = Pin::new(&mut asked.answer).poll(cx)
+            if let Some(request) = &mut requests_of.request
+                && let Poll::Ready(response) = Pin::new(&mut request.response).poll(cx)
             {
-                let told = (lock, asked.id, answer, (asked.sent, asked.renews));
+                let ready = (lock, request.id, response, (request.sent, request.renews));
                 requests_of.request = None;
-                return Poll::Ready(told);
+                return Poll::Ready(ready);
             }
         }
         Poll::Pending
@@ -95,18 +95,18 @@ async fn within<T>(
     request: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockFailure> {
     match tokio::time::timeout(timeout + timeout / 8, request).await {
-        Ok(answer) => answer.map_err(|error| failure(&error)),
-        Err(_) => Err(LockFailure {
-            kind: LockErrorKind::OutcomeUnknown,
-            message: format!("no response within {timeout:?}").into(),
-        }),
+        Ok(result) => result.map_err(|error| failure(&error)),
+        Err(_) => Err(LockFailure::new(
+            LockErrorKind::OutcomeUnknown,
+            format!("no response within {timeout:?}"),
+        )),
     }
 }
 
 /// The most bytes of an error that are reported.
-const LONGEST_ERROR: usize = 1_024;
+const MAX_ERROR_LEN: usize = 1_024;
 
 fn failure(error: &LockError) -> LockFailure {
     let message = error_chain(error);
-    LockFailure { kind: error.kind(), message: escape_line(&message, LONGEST_ERROR).into() }
+    LockFailure::new(error.kind(), escape_line(&message, MAX_ERROR_LEN))
 }

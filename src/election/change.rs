@@ -4,6 +4,25 @@ use crate::lock::Token;
 use crate::protocol::{Cause, Leader, LockFailure};
 
 /// A change in an election, as [`Election::changes`](crate::Election::changes) reports it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use incumbent::{Change, memory::MemoryLock, new_election};
+/// let (election, mut changes) = new_election("my_app", MemoryLock::new()).start_with_changes()?;
+/// while let Some(change) = changes.next().await {
+///     match change {
+///         Change::Won { token } => {
+///             println!("leads with token {token}");
+///             break;
+///         }
+///         other => println!("{other:?}"),
+///     }
+/// }
+/// election.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {

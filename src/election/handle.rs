@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::watch::StatusWatch;
 use crate::election::leadership::Leadership;
 use crate::election::step::Step;
-use crate::lock::Token;
+use crate::lock::{Advertisement, AdvertisementError, Token};
 use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
@@ -62,7 +62,7 @@ impl Election {
     /// arrive for it to become false. It is also false from the moment at which the work must stop.
     ///
     /// It holds for the moment of the call, and promises nothing for the next one: no candidate waits for what is
-    /// done upon its answer, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
+    /// done upon its result, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
     /// [`step`](Self::step) meanwhile, or a [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
@@ -93,10 +93,7 @@ impl Election {
 
     /// The state of this candidate, in Choria's words.
     pub fn state(&self) -> State {
-        match self.shared().status.borrow().state {
-            State::Leader if !self.is_leader() => State::Candidate,
-            state => state,
-        }
+        self.shared().state_and_term(&self.shared().status.borrow()).0
     }
 
     /// The leader, as last seen; `None` while there is none, or nothing is known. For how fresh that is see
@@ -148,15 +145,14 @@ impl Election {
 
     /// The token of the term in which this candidate leads at this moment.
     pub fn token(&self) -> Option<Token> {
-        let term = self.shared().status.borrow().term.as_ref().map(|term| term.token);
-        term.filter(|_| self.is_leader())
+        self.shared().state_and_term(&self.shared().status.borrow()).1.map(|term| term.token)
     }
 
     /// The tokens of that term on each of the election's locks, in their order; empty while this candidate does not lead.
     /// See [`Leadership::tokens`].
     pub fn tokens(&self) -> Vec<Option<Token>> {
-        let tokens = self.shared().status.borrow().term.as_ref().map(|term| term.tokens());
-        tokens.filter(|_| self.is_leader()).unwrap_or_default()
+        let status = self.shared().status.borrow();
+        self.shared().state_and_term(&status).1.map(|term| term.tokens()).unwrap_or_default()
     }
 
     /// When this candidate's right to lead ends, unless it is renewed before; `None` while it does not lead, and from
@@ -201,6 +197,33 @@ impl Election {
         changes_of(self.shared())
     }
 
+    /// Changes where this candidate can be reached while it leads, as
+    /// [`ElectionBuilder::advertise`](crate::ElectionBuilder::advertise) sets it at the start. Returns at once: its next
+    /// write, while it leads its next renewal, carries the new advertisement to the other candidates and observers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// let election = incumbent::new_election("my_app", lock).advertise("10.0.0.3:50051").start()?;
+    /// // The server listens on another port from now on.
+    /// election.advertise("10.0.0.3:50052")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AdvertisementError`]. The advertisement stays as it was then.
+    pub fn advertise(
+        &self,
+        advertisement: impl Into<Advertisement>,
+    ) -> Result<(), AdvertisementError> {
+        let advertisement = advertisement.into();
+        advertisement.check()?;
+        self.shared().inbox.send(Input::Advertise(Arc::new(advertisement)));
+        Ok(())
+    }
+
     /// Steps down, if this candidate leads, and takes part again after letting others go first. Returns at once:
     /// the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its work has stopped.
     pub fn resign(&self) {
@@ -216,7 +239,7 @@ impl Election {
     pub async fn stop(&self) {
         self.shared().inbox.send(Input::Stop);
         let mut status = self.shared().status.subscribe();
-        let _ = status.wait_for(|s| s.finished).await; // an error means that the campaign is gone
+        let _ = status.wait_for(|s| s.finished).await; // an error means that the candidate is gone
     }
 }
 

@@ -1,10 +1,11 @@
 //! What the driver of an election receives from outside.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::lock::Hint;
+use crate::lock::{Advertisement, Hint};
 
 /// An input of the driver.
 pub(crate) enum Input {
@@ -23,6 +24,8 @@ pub(crate) enum Input {
         term: NonZeroU64,
         panicked: bool,
     },
+    /// The next write of the candidate states it.
+    Advertise(Arc<Advertisement>),
     Stop,
 }
 

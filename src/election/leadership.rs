@@ -17,6 +17,19 @@ use crate::time::clock::Instant;
 /// ([`Cause::WorkEnded`](crate::Cause::WorkEnded), or [`Cause::WorkPanicked`](crate::Cause::WorkPanicked) when that happened by a panic), the entry is released, and
 /// another candidate may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
 /// `Leadership` was ever taken continues.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let lock = incumbent::memory::MemoryLock::new();
+/// let election = incumbent::new_election("my_app", lock).start()?;
+/// let leadership = election.won().await?;
+/// let done = leadership.run(async { 6 * 7 }).await; // Err(Loss) if the term ends first
+/// assert_eq!(done, Ok(42));
+/// drop(leadership); // others may lead
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping the last Leadership of a term ends the term"]
 pub struct Leadership {
     term: Arc<Term>,

@@ -9,6 +9,22 @@ use crate::protocol::Cause;
 use crate::time::clock::Instant;
 
 /// That a term has ended, and why.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use incumbent::{Cause, memory::MemoryLock, new_election};
+/// # let election = new_election("my_app", MemoryLock::new()).start()?;
+/// # let leadership = election.won().await?;
+/// # leadership.resign();
+/// let loss = leadership.ended().await;
+/// match &loss.cause {
+///     Cause::Resigned | Cause::Stopped => println!("planned: {loss}"),
+///     cause => eprintln!("unplanned: {}", cause.as_str()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no longer the leader of {election} (term {token}): {cause}")]
 #[non_exhaustive]

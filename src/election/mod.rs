@@ -16,4 +16,4 @@ pub use handle::{Election, Observer, Stopped};
 pub use leadership::Leadership;
 pub use loss::Loss;
 pub use step::Step;
-pub use watch::{Status, StatusWatch};
+pub use watch::{Status, StatusWatch, Wait};

@@ -9,8 +9,8 @@ use super::inbox::{Inbox, Input};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
 use crate::lock::HintSink;
-use crate::protocol::{Leader, LockFailure, State};
-use crate::time::clock::Clock;
+use crate::protocol::{Leader, LockFailure, State, WaitReason};
+use crate::time::clock::{Clock, Instant};
 
 /// How many changes a slow reader may lag behind.
 const CHANGES_KEPT: usize = 64;
@@ -42,6 +42,7 @@ enum ChangeSender {
 pub(crate) struct Status {
     pub state: State,
     pub leader: Option<Leader>,
+    pub cool_down: Option<(Instant, WaitReason)>,
     pub lock_failure: Option<LockFailure>,
     pub term: Option<Arc<Term>>,
     pub stopping: bool,
@@ -70,6 +71,15 @@ impl Shared {
 
     pub fn leads(&self) -> bool {
         self.leads_until.is_after(self.clock.now())
+    }
+
+    /// The state, and the term in which this candidate leads, at this moment: the driver may be late to process the end of
+    /// a term.
+    pub fn state_and_term<'s>(&self, status: &'s Status) -> (State, Option<&'s Arc<Term>>) {
+        match status.state {
+            State::Leader if !self.leads() => (State::Candidate, None),
+            state => (state, status.term.as_ref().filter(|_| state == State::Leader)),
+        }
     }
 
     /// For a term of this candidate.

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 
 use super::shared::{self, Shared};
 use crate::lock::Token;
-use crate::protocol::{Leader, LockFailure, State};
+use crate::protocol::{Leader, LockFailure, State, WaitReason};
+use crate::time::clock::Instant;
 
 /// A snapshot of an election, as one candidate or observer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +20,21 @@ pub struct Status {
     pub leader: Option<Leader>,
     /// The fencing token of the current term, if this candidate leads.
     pub token: Option<Token>,
+    /// When this candidate will lead if it keeps the entry until then, and what it waits for; `None` unless it has won the
+    /// entry and does not lead yet.
+    pub cool_down: Option<Wait>,
     /// What keeps requests to the lock from succeeding, while something does.
     pub lock_failure: Option<LockFailure>,
+}
+
+/// The wait of a winner before it leads: see [`CoolDown`](crate::CoolDown).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wait {
+    /// When it ends, on the election's [`Clock`](crate::clock::Clock). A step-down notice may end it sooner.
+    pub until: Instant,
+    /// What is waited for.
+    pub reason: WaitReason,
 }
 
 impl Status {
@@ -31,8 +45,8 @@ impl Status {
                 status.leader.clone()?;
             Some((identity, token, since_unix_ms, advertisement, lease, is_me))
         };
-        (self.state, self.token, &self.lock_failure, leader(self))
-            != (other.state, other.token, &other.lock_failure, leader(other))
+        (self.state, self.token, self.cool_down, &self.lock_failure, leader(self))
+            != (other.state, other.token, other.cool_down, &other.lock_failure, leader(other))
     }
 }
 
@@ -82,14 +96,12 @@ impl StatusWatch {
 }
 
 fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
-    let leads = shared.leads();
+    let (state, term) = shared.state_and_term(status);
     Status {
-        state: match status.state {
-            State::Leader if !leads => State::Candidate,
-            state => state,
-        },
+        state,
         leader: status.leader.clone(),
-        token: status.term.as_ref().map(|term| term.token).filter(|_| leads),
+        token: term.map(|term| term.token),
+        cool_down: status.cool_down.map(|(until, reason)| Wait { until, reason }),
         lock_failure: status.lock_failure.clone(),
     }
 }

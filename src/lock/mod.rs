@@ -3,6 +3,9 @@
 //! A lock holds at most one *entry* per election and grants conditional writes on it. It translates between these words
 //! and what its server speaks; it decides nothing. Every rule about who may lead, and when, is in
 //! [`protocol`](crate::protocol).
+//!
+//! **Unstable**: for a lock of one's own. A minor release may add a method to [`Lock`], a field to one of the types that
+//! pass through it, or a variant. The locks of this crate, [`Token`], [`Advertisement`] and [`LockErrorKind`] are stable.
 
 #[cfg(feature = "_json")]
 #[allow(dead_code, reason = "each lock writes some of it")]

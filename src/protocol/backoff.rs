@@ -5,7 +5,15 @@ use std::time::Duration;
 
 /// How long a standby waits before it polls again.
 ///
-/// Only standbys that receive no hints poll. A closure of the same shape is a policy too.
+/// Only standbys that receive no hints poll. A closure of the same shape is a policy too:
+///
+/// ```
+/// use std::time::Duration;
+/// use incumbent::{memory::MemoryLock, new_election};
+///
+/// let builder = new_election("my_app", MemoryLock::new())
+///     .backoff(|_attempt, random| Duration::from_secs(2).mul_f64(0.5 + random));
+/// ```
 pub trait BackoffPolicy: Send + 'static {
     /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is uniform in [0, 1): a
     /// policy that ignores it makes all standbys poll in step. Where it panics, [`Backoff::FIVE_SEC`] is used instead.
@@ -18,7 +26,7 @@ impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
     }
 }
 
-/// The delay of a policy, or, where it panics, that of the default one: a campaign does not end by it.
+/// The delay of a policy, or, where it panics, that of the default one: it ends no candidate.
 pub(crate) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
     let delay = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
     delay.unwrap_or_else(|_| {
@@ -67,7 +75,7 @@ impl BackoffPolicy for Backoff {
 
 /// A policy of the `backoff` crate (feature `backoff`).
 ///
-/// That crate's policies may give up; a campaign never does, so a policy that ends is reset and begins anew.
+/// That crate's policies may give up; a candidate never does, so a policy that ends is reset and begins anew.
 #[cfg(feature = "backoff")]
 #[derive(Debug, Clone)]
 pub struct CrateBackoff<B>(pub B);

@@ -14,11 +14,11 @@ use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
-    Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record, Release, Request,
-    Revision, StepDownNotice, Tombstone, Write, WriteId,
+    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record,
+    Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
 };
 use crate::time::clock::Instant;
-use crate::time::timing::with_drift;
+use crate::time::timing::{ceil_millis, with_drift};
 use crate::util::retry::ProtocolRetries;
 
 /// What all phases share.
@@ -169,15 +169,24 @@ impl Context {
         }
     }
 
-    /// Notes what the answer to a request shows of the lock. `acquires`: whether a write is the next thing to do.
+    /// The next write states it; this candidate's own view of itself does at once.
+    pub fn advertise(&mut self, advertisement: Arc<Advertisement>) {
+        if let Some(me) = self.leader.clone().filter(|leader| leader.is_me) {
+            let advertisement = Some(Arc::clone(&advertisement));
+            self.set_leader(Some(Leader { advertisement, ..me }));
+        }
+        self.settings.advertisement = Some(advertisement);
+    }
+
+    /// Notes what the response to a request shows of the lock. `acquires`: whether a write is the next thing to do.
     pub fn assess_lock(
         &mut self,
         now: Instant,
         request: &InFlightRequest,
-        answer: &Response,
+        response: &Response,
         acquires: bool,
     ) {
-        let failure = match answer {
+        let failure = match response {
             Response::Read(Err(f)) | Response::Written(Err(f)) | Response::Released(Err(f)) => {
                 Some(f)
             }
@@ -191,7 +200,7 @@ impl Context {
             _ => {
                 self.heard_from_lock = true;
                 // A lock that frees nothing may search for evidence when it finds nothing, which takes its time.
-                let searched = matches!(answer, Response::Read(Ok(Reading::Empty { .. })));
+                let searched = matches!(response, Response::Read(Ok(Reading::Empty { .. })));
                 if self.capabilities.expires_entries || !searched {
                     self.latency.request_took(now.saturating_since(request.sent));
                 }
@@ -270,9 +279,7 @@ impl Context {
     /// expiry of its entry proves the end of every holder before it as well.
     pub fn entry_life(&self, left: Duration) -> Duration {
         let life = self.settings.timing.lease().max(with_drift(left));
-        Duration::from_millis(
-            u64::try_from(life.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX),
-        )
+        Duration::from_millis(ceil_millis(life))
     }
 
     /// Another candidate that holds the entry, as far as is known: as last seen where the lock can be read, else for as long
@@ -327,7 +334,7 @@ impl Context {
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
-            settings: _,     // which do not change
+            settings: _,     // what changes of them is for people
             capabilities: _, // known to the writer
             coverage,
             latency,

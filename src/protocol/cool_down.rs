@@ -19,6 +19,12 @@ use crate::time::timing::with_drift;
 /// How much a winner waits between creating the entry and leading.
 ///
 /// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the promise away.
+///
+/// ```
+/// use incumbent::{CoolDown, memory::MemoryLock, new_election};
+///
+/// let builder = new_election("my_app", MemoryLock::new()).cool_down(CoolDown::Strict);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -146,10 +152,9 @@ impl CoolDownWait {
 
     /// When the winner may lead, if its create was stored no later than `created`.
     pub fn ends(&self, created: Instant) -> Until {
-        let nothing = Until::new(created, WaitReason::NothingToWaitFor);
         let unknown = Until::new(created + self.after_create, WaitReason::UnknownHolder);
         let ends = self.until.max(unknown);
-        if ends.at <= created { Until { at: ends.at, ..nothing } } else { ends }
+        if ends.at > created { ends } else { Until::new(ends.at, WaitReason::NothingToWaitFor) }
     }
 
     /// What is left of it at `now`, before its create is stored.

@@ -38,7 +38,7 @@ pub struct Elector {
 
 impl fmt::Debug for Elector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Campaign")
+        f.debug_struct("Elector")
             .field("settings", &self.cx.settings)
             .field("phase", &self.phase)
             .field("requests", &self.cx.requests)
@@ -49,7 +49,7 @@ impl fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// A campaign that has not begun.
+    /// An elector that has not begun.
     pub fn new(settings: Settings, capabilities: Capabilities) -> Self {
         Self { cx: Context::new(settings, capabilities), phase: Phase::Idle }
     }
@@ -62,7 +62,7 @@ impl Elector {
             Event::Start => self.start(now),
             Event::Wake => {}
             Event::Hint(hint) => self.on_hint(now, hint),
-            Event::Response { id, response: answer } => self.on_response(now, id, answer),
+            Event::Response { id, response } => self.on_response(now, id, response),
             Event::TermEnded { work_stopped } => {
                 if let Phase::SteppingDown(stepping_down) = &mut self.phase {
                     stepping_down.on_term_ended(&mut self.cx, now, work_stopped);
@@ -75,6 +75,7 @@ impl Elector {
             Event::Resign => self.step_down(now, Cause::Resigned),
             Event::Stop => self.stop(now),
             Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
+            Event::Advertise(advertisement) => self.cx.advertise(advertisement),
         }
         self.advance(now);
     }
@@ -195,8 +196,8 @@ impl Elector {
     }
 
     fn time_out_request(&mut self, now: Instant, event: &Event) {
-        if let Some((id, answer)) = self.cx.requests.timed_out(now, event) {
-            self.on_response(now, id, answer);
+        if let Some((id, response)) = self.cx.requests.timed_out(now, event) {
+            self.on_response(now, id, response);
         }
     }
 
@@ -210,7 +211,7 @@ impl Elector {
         self.cx.stopping = true;
         let next = match &self.phase {
             Phase::Idle => Next::Finish,
-            // A create is in flight: its answer shows whether there is something to release.
+            // A create is in flight: its response shows whether there is something to release.
             Phase::Standby(_) if self.cx.requests.is_writing() => Next::Stay,
             Phase::Standby(_) => Next::StopStandby,
             Phase::Holding(holding) => holding.ends(Cause::Stopped, true),
@@ -223,26 +224,26 @@ impl Elector {
         matches!(&self.phase, Phase::Standby(standby) if standby.is_about_to_acquire())
     }
 
-    fn on_response(&mut self, now: Instant, id: u64, answer: Response) {
-        // The answer to a request that was dropped is ignored.
+    fn on_response(&mut self, now: Instant, id: u64, response: Response) {
+        // The response to a request that was dropped is ignored.
         let Some(request) = self.cx.requests.take(id) else { return };
         let acquires = self.is_about_to_acquire();
         let cx = &mut self.cx;
-        cx.assess_lock(now, &request, &answer, acquires);
-        let read = matches!(&answer, Response::Read(Ok(_)));
-        let next = match (&mut self.phase, answer) {
-            (Phase::Standby(standby), Response::Read(answer)) => {
-                standby.on_read(cx, now, request.sent, answer)
+        cx.assess_lock(now, &request, &response, acquires);
+        let read = matches!(&response, Response::Read(Ok(_)));
+        let next = match (&mut self.phase, response) {
+            (Phase::Standby(standby), Response::Read(result)) => {
+                standby.on_read(cx, now, request.sent, result)
             }
-            (Phase::Standby(standby), Response::Written(answer)) => {
-                standby.on_written(cx, now, &request, answer)
+            (Phase::Standby(standby), Response::Written(result)) => {
+                standby.on_written(cx, now, &request, result)
             }
-            (Phase::Holding(holding), Response::Read(answer)) => holding.on_read(cx, now, answer),
-            (Phase::Holding(holding), Response::Written(answer)) => {
-                holding.on_written(cx, now, &request, answer)
+            (Phase::Holding(holding), Response::Read(result)) => holding.on_read(cx, now, result),
+            (Phase::Holding(holding), Response::Written(result)) => {
+                holding.on_written(cx, now, &request, result)
             }
-            (Phase::SteppingDown(stepping_down), answer) => {
-                stepping_down.on_response(cx, now, answer);
+            (Phase::SteppingDown(stepping_down), response) => {
+                stepping_down.on_response(cx, now, response);
                 Next::Stay
             }
             _ => Next::Stay,
@@ -279,8 +280,8 @@ impl Elector {
         cx.evidence.record_previous(&record, previous);
         let mine = cx.own_mark_in(&record).is_some();
         let expected = matches!(&self.phase, Phase::Holding(h) if h.expects(&record, mine));
-        let answer_on_the_way = mine && cx.requests.is_writing();
-        if record.revision <= cx.evidence.newest_revision() || expected || answer_on_the_way {
+        let response_on_the_way = mine && cx.requests.is_writing();
+        if record.revision <= cx.evidence.newest_revision() || expected || response_on_the_way {
             return;
         }
         if let Phase::Holding(holding) = &self.phase {
@@ -383,7 +384,7 @@ impl Elector {
     }
 }
 
-/// What a model checker needs of a campaign.
+/// What a model checker needs of an elector.
 #[cfg(feature = "_model")]
 impl Elector {
     /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.

@@ -1,4 +1,4 @@
-//! What a model checker needs of a campaign: a key that two states share where nothing that either may still do
+//! What a model checker needs of an elector: a key that two states share where nothing that either may still do
 //! differs.
 //!
 //! No part of the public promise of this library. Every structure is taken apart by name, in its own file, so that a field
@@ -11,7 +11,7 @@ use crate::time::clock::Instant;
 use crate::time::timing::Timing;
 use crate::util::retry::ProtocolRetries;
 
-/// What takes down a campaign's key.
+/// What takes down an elector's key.
 ///
 /// Revisions, nonces and the numbers of writes are kept apart from other words, so that they can be renamed: the machine
 /// only compares them. Instants come as what they are before or after now, cut off where the machine
@@ -21,9 +21,9 @@ pub trait FingerprintSink {
     fn word(&mut self, word: u64);
     /// A revision or a token: only their order matters.
     fn revision(&mut self, revision: Revision);
-    /// A campaign: only compared.
+    /// A candidate: only compared.
     fn nonce(&mut self, nonce: Nonce);
-    /// The number of a write of this campaign: only compared.
+    /// The number of a write of this candidate: only compared.
     fn write(&mut self, number: u64);
 }
 

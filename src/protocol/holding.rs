@@ -99,7 +99,7 @@ impl Holding {
         (!self.began).then_some((self.lead_at.at, self.lead_at.reason))
     }
 
-    /// The end of the term. `verified`: the cause is known from an answer of the lock, not from a hint.
+    /// The end of the term. `verified`: the cause is known from a response of the lock, not from a hint.
     pub fn ends(&self, cause: Cause, verified: bool) -> Next {
         let &Self { token, revision, deadline, lead_at, began, .. } = self;
         Next::StepDown(EndedTerm { cause, verified, token, revision, deadline, lead_at, began })
@@ -172,12 +172,12 @@ impl Holding {
         cx: &mut Context,
         now: Instant,
         request: &InFlightRequest,
-        answer: Result<Revision, LockFailure>,
+        result: Result<Revision, LockFailure>,
     ) -> Next {
         let RequestKind::Write { number } = request.kind else { return Next::Stay };
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
-        match answer {
+        match result {
             Ok(revision) => {
                 self.revision = revision;
                 self.renewed(cx, request.sent);
@@ -229,11 +229,11 @@ impl Holding {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        answer: Result<Reading, LockFailure>,
+        result: Result<Reading, LockFailure>,
     ) -> Next {
         let fresh = cx.retries();
         let durable = cx.capabilities.reads_are_durable;
-        match answer {
+        match result {
             Err(failure) => {
                 self.last_failure = Some(failure);
                 self.check = true;
@@ -274,7 +274,7 @@ impl Holding {
     }
 
     /// Whether a stored write is no news to a holder: it is older than the holder's last one, or the holder's own,
-    /// whose answer is on the way.
+    /// whose response is on the way.
     pub fn expects(&self, record: &Record, mine: bool) -> bool {
         record.revision <= self.revision || mine
     }

@@ -5,7 +5,7 @@ use super::fingerprint::FingerprintWriter;
 use super::types::{Action, LockFailure};
 use crate::lock::{LockErrorKind, Revision};
 
-/// What the answers of the lock show of it.
+/// What the responses of the lock show of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockHealth {
     failure: Option<LockFailure>,
@@ -26,7 +26,7 @@ impl LockHealth {
 
     /// Whether the lock has refused writes for longer than a conflict explains.
     pub fn refuses_all_writes(&self) -> bool {
-        self.refusals.failure().is_some()
+        self.refusals.are_lasting()
     }
 
     /// A request has failed. Returns what to report.
@@ -116,12 +116,14 @@ impl Refusals {
         self.count = self.count.saturating_add(1).min(Self::PASSING + 1);
     }
 
-    /// What to report once it has lasted for too long.
+    /// Whether they have lasted for longer than a conflict explains.
+    fn are_lasting(&self) -> bool {
+        self.count > Self::PASSING
+    }
+
+    /// What to report then.
     fn failure(&self) -> Option<LockFailure> {
-        (self.count > Self::PASSING).then(|| LockFailure {
-            kind: LockErrorKind::Conflict,
-            message: "the lock refuses every write as a conflict, though nothing else was written"
-                .into(),
-        })
+        let message = "the lock refuses every write as a conflict, though nothing else was written";
+        self.are_lasting().then(|| LockFailure::new(LockErrorKind::Conflict, message))
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct InFlightRequest {
     pub over: Option<Revision>,
     /// Until when those candidates might lead whose entries had been seen by then.
     pub seen_leases_end: Instant,
-    /// When to take it for unanswered, whatever the lock promised.
+    /// When it times out, whatever the lock promised.
     times_out_at: Instant,
 }
 
@@ -105,7 +105,7 @@ impl Requests {
         self.in_flight.as_ref().is_some_and(|r| matches!(r.kind, RequestKind::Write { .. }))
     }
 
-    /// When to take the request in flight for unanswered.
+    /// When the request in flight times out.
     pub fn times_out_at(&self) -> Option<Instant> {
         self.in_flight.as_ref().map(|request| request.times_out_at)
     }
@@ -120,25 +120,25 @@ impl Requests {
         self.in_flight = None;
     }
 
-    /// The answer to the request in flight if it has timed out, unless `event` is its answer. A lock should answer within
-    /// the timeout that it is given. One that hangs must not hang the campaign.
+    /// The failure of the request in flight if it has timed out, unless `event` is its response. A lock should respond
+    /// within the timeout that it is given. One that hangs must not hang the candidate.
     pub fn timed_out(&self, now: Instant, event: &Event) -> Option<(u64, Response)> {
         let InFlightRequest { id, kind, times_out_at, .. } = self.in_flight.as_ref()?;
-        let answered = matches!(event, Event::Response { id: of, .. } if of == id);
-        if answered || now < *times_out_at {
+        let responded = matches!(event, Event::Response { id: of, .. } if of == id);
+        if responded || now < *times_out_at {
             return None;
         }
-        let hung = LockFailure {
-            kind: LockErrorKind::OutcomeUnknown,
-            message: "the lock has not answered within the timeout it was given".into(),
-        };
-        let answer = match kind {
+        let hung = LockFailure::new(
+            LockErrorKind::OutcomeUnknown,
+            "the lock has not responded within the timeout it was given",
+        );
+        let response = match kind {
             RequestKind::Read => Response::Read(Err(hung)),
             RequestKind::Write { .. } => Response::Written(Err(hung)),
             RequestKind::Release => Response::Released(Err(hung)),
             RequestKind::Notify => Response::Notified(Err(hung)),
         };
-        Some((*id, answer))
+        Some((*id, response))
     }
 
     /// The write `number`, if its outcome is not known.

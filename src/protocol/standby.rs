@@ -146,11 +146,10 @@ impl Standby {
 
     /// The entry is vacant: acquire it after a delay. `woken`: others learned of it at the same moment.
     fn schedule_acquire(&mut self, cx: &mut Context, now: Instant, woken: bool) {
-        if !cx.settings.eligible || cx.evidence.vacancy().is_none() {
+        let Some(vacancy) = cx.evidence.vacancy().filter(|_| cx.settings.eligible) else {
             return self.wait_for_change(cx, now);
-        }
+        };
         let uniform = cx.random.f64();
-        let Some(vacancy) = cx.evidence.vacancy() else { return };
         let mut delay = Duration::ZERO;
         if woken {
             delay += stampede::delay(cx.latency.window(), cx.settings.priority, uniform);
@@ -175,24 +174,24 @@ impl Standby {
         cx: &mut Context,
         now: Instant,
         request: &InFlightRequest,
-        answer: Result<Revision, LockFailure>,
+        result: Result<Revision, LockFailure>,
     ) -> Next {
         let RequestKind::Write { number } = request.kind else { return Next::Stay };
         let known =
-            !matches!(&answer, Err(failure) if failure.kind == LockErrorKind::OutcomeUnknown);
+            !matches!(&result, Err(failure) if failure.kind == LockErrorKind::OutcomeUnknown);
         let write = cx.requests.unsettled(number);
         let wait = write.and_then(|write| write.wait.as_deref().copied());
         if known {
             cx.requests.settle(number);
         }
-        if let (Err(_), Some(wait)) = (&answer, wait) {
+        if let (Err(_), Some(wait)) = (&result, wait) {
             cx.evidence.record_refused_create(&wait);
         }
         let learned_at = cx.evidence.learned_at();
         let heard_meanwhile = learned_at > request.sent;
-        if let (Ok(created), Some(wait)) = (&answer, wait)
+        if let (Ok(created), Some(wait)) = (&result, wait)
             && !(learned_at >= request.sent && cx.evidence.newest_revision() > *created)
-        // superseded before the answer came
+        // superseded before the response came
         {
             let (seen_before, sent) = (request.seen_leases_end, request.sent);
             let capabilities = &cx.capabilities;
@@ -205,7 +204,7 @@ impl Standby {
         if heard_meanwhile {
             return Next::Stay; // a hint has brought more, and planned
         }
-        let kind = answer.map_or_else(|failure| failure.kind, |_| LockErrorKind::OutcomeUnknown);
+        let kind = result.map_or_else(|failure| failure.kind, |_| LockErrorKind::OutcomeUnknown);
         let reads = cx.capabilities.can_read;
         let random = cx.random.f64();
         match kind {
@@ -243,11 +242,11 @@ impl Standby {
         cx: &mut Context,
         now: Instant,
         sent: Instant,
-        answer: Result<Reading, LockFailure>,
+        result: Result<Reading, LockFailure>,
     ) -> Next {
         let heard_meanwhile = cx.evidence.learned_at() > sent;
         let full = cx.coverage == Coverage::Full;
-        match answer {
+        match result {
             Err(_) if heard_meanwhile => {}
             Err(_) => self.try_again_later(cx, now, Some(Plan::Read)),
             // The hints that came meanwhile are newer than what was read, and have planned.

@@ -75,7 +75,7 @@ impl SteppingDown {
         stepping_down
     }
 
-    /// Ends the campaign of a standby, which may have created an entry without knowing.
+    /// Stops a standby, which may have created an entry without knowing.
     pub fn after_standby(cx: &mut Context, now: Instant) -> Self {
         cx.requests.drop_in_flight();
         let verify = cx.capabilities.can_read && cx.evidence.entry_may_stand(now);
@@ -155,10 +155,10 @@ impl SteppingDown {
         Next::Stay
     }
 
-    pub fn on_response(&mut self, cx: &mut Context, now: Instant, answer: Response) {
+    pub fn on_response(&mut self, cx: &mut Context, now: Instant, response: Response) {
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
-        let failed = match answer {
+        let failed = match response {
             Response::Notified(_) => return,
             Response::Released(Ok(())) => {
                 cx.evidence.record_no_own_entry(now);

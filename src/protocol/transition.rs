@@ -30,7 +30,7 @@ pub(super) struct StoredCreate {
 /// A term that has ended, or that ends before it began.
 pub(super) struct EndedTerm {
     pub cause: Cause,
-    /// The cause is known from an answer of the lock, not from a hint.
+    /// The cause is known from a response of the lock, not from a hint.
     pub verified: bool,
     pub token: Token,
     pub revision: Revision,

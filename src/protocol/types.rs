@@ -1,4 +1,4 @@
-//! Settings, events and actions of a campaign.
+//! Settings, events and actions of an elector.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::time::timing::Timing;
 pub struct Settings {
     /// What people read.
     pub identity: Arc<str>,
-    /// Identifies this campaign among all others.
+    /// Identifies this candidate among all others.
     pub nonce: Nonce,
     /// Where it can be reached while it holds the election.
     pub advertisement: Option<Arc<Advertisement>>,
@@ -86,18 +86,19 @@ impl fmt::Debug for Settings {
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Event {
-    /// The campaign begins.
+    /// The candidate begins to take part.
     Start,
     /// [`next_wake`](super::Elector::next_wake) has come.
     Wake,
     /// The lock suggests something.
     Hint(Hint),
-    /// The answer to the request `id`.
+    /// The response to the request `id`.
     Response {
         /// The request.
         id: u64,
-        /// Its answer.
+        /// Its response.
         response: Response,
     },
     /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which case the entry
@@ -113,10 +114,12 @@ pub enum Event {
     },
     /// Step down, and take part again.
     Resign,
-    /// Step down, and end the campaign.
+    /// Step down, and stop for good.
     Stop,
     /// What the lock can do is now known better.
     Capabilities(Capabilities),
+    /// This candidate can be reached elsewhere. Its next write states it.
+    Advertise(Arc<Advertisement>),
 }
 
 /// The outcome of a request.
@@ -136,11 +139,19 @@ pub enum Response {
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct LockFailure {
     /// The kind of error.
     pub kind: LockErrorKind,
     /// The text for people.
     pub message: Arc<str>,
+}
+
+impl LockFailure {
+    /// A failure of this kind, with a text for people.
+    pub fn new(kind: LockErrorKind, message: impl Into<Arc<str>>) -> Self {
+        Self { kind, message: message.into() }
+    }
 }
 
 /// Something to do, in this order.
@@ -151,7 +162,7 @@ pub enum Action {
     /// Send the request to the lock, and return its outcome with [`Event::Response`]. A request still in flight is to be
     /// dropped: its outcome does not matter any more, or will be read.
     Request {
-        /// To be repeated in the answer.
+        /// To be repeated in the response.
         id: u64,
         /// The request.
         request: Request,
@@ -181,7 +192,7 @@ pub enum Action {
     LockFailing(LockFailure),
     /// Requests succeed again.
     LockRecovered,
-    /// The campaign has ended, and holds nothing.
+    /// The candidate has stopped, and holds nothing.
     Finished,
 }
 
@@ -192,7 +203,7 @@ pub enum Action {
 pub enum Cause {
     /// The holder resigned and takes part again.
     Resigned,
-    /// The campaign was stopped.
+    /// The candidate was stopped.
     Stopped,
     /// Another candidate wrote over the entry.
     Superseded {
@@ -279,6 +290,7 @@ impl fmt::Display for State {
 /// The holder of the election, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Leader {
     /// What people read.
     pub identity: Arc<str>,

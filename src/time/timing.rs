@@ -118,6 +118,11 @@ pub(crate) fn with_drift(wait: Duration) -> Duration {
     wait.saturating_add(wait / DRIFT_DIVISOR)
 }
 
+/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
+pub(crate) fn ceil_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// Without overflow: a server's response may contain a lease of any length.
 pub(crate) fn three_quarters(lease: Duration) -> Duration {
     lease - lease / 4

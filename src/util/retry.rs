@@ -11,7 +11,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 #[derive(Debug, Clone)]
 pub(crate) struct RetrySchedule<const MAX_MS: u64> {
     /// The number of doublings so far.
-    pub doubled: u8,
+    doubled: u8,
     random: fastrand::Rng,
 }
 

@@ -13,7 +13,7 @@ async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Lea
     .await
 }
 
-/// Candidates and observers read the leader's address, also after a takeover.
+/// Candidates and observers read the leader's address, also when it has changed, and after a takeover.
 pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();
@@ -34,6 +34,13 @@ pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let fresh = observer.fresh_leader().expect("it renews");
     assert_eq!(fresh.advertisement.as_deref(), Some(&first));
     assert!(observer.leader_age().is_some_and(|age| age < fresh.lease));
+
+    let moved = Advertisement::new("10.0.0.1:50052");
+    leading.advertise(moved.clone()).unwrap();
+    assert!(leading.advertise("here there").is_err());
+    let seen = leader(&mut observed, "first").await;
+    assert_eq!(seen.advertisement.as_deref(), Some(&moved));
+    assert_eq!(service.holder("my_app").await.as_deref(), Some("first"));
 
     leading.stop().await;
     let _leadership = leads(&stands).await;

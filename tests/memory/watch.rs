@@ -1,9 +1,11 @@
 //! The level-triggered status, and the callback for a new leader.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock};
 use incumbent::memory::MemoryLock;
-use incumbent::{State, StatusWatch, new_election, observe};
+use incumbent::{CoolDown, State, StatusWatch, WaitReason, new_election, observe};
 use tokio::sync::mpsc;
 
 use crate::conformance::{LEASE, leads, soon};
@@ -57,6 +59,23 @@ async fn a_watch_returns_the_newest_status_and_ends_with_the_candidate() {
 }
 
 #[tokio::test]
+async fn a_winner_that_waits_states_until_when_and_why() {
+    let wait = Duration::from_millis(300);
+    let election = new_election("my_app", MemoryLock::with_ttl(LEASE))
+        .cool_down(CoolDown::For(wait))
+        .start()
+        .unwrap();
+    let mut watch = election.watch();
+    let waiting = until(&mut watch, |status| status.cool_down.is_some()).await;
+    assert_eq!((waiting.state, waiting.token), (State::Candidate, None));
+    assert_eq!(waiting.cool_down.map(|wait| wait.reason), Some(WaitReason::Policy));
+    let leading = until(&mut watch, |status| status.state == State::Leader).await;
+    assert_eq!(leading.cool_down, None);
+    assert!(BootClock.now() >= waiting.cool_down.expect("a wait").until);
+    election.stop().await;
+}
+
+#[tokio::test]
 async fn an_observer_watches_the_leader() {
     let lock = MemoryLock::with_ttl(LEASE);
     let observer = observe("my_app", lock.clone()).unwrap();
@@ -77,7 +96,8 @@ async fn on_new_leader_is_called_for_each_leader_and_survives_a_panic() {
         .on_new_leader(move |leader| {
             let identity = leader.map(|leader| leader.identity);
             calls.send(identity.clone()).expect("the test reads");
-            async move { assert_ne!(identity.as_deref(), Some("first"), "a panic of the user") }
+            assert_ne!(identity.as_deref(), Some("first"), "a panic before there is a future");
+            async move { assert_ne!(identity.as_deref(), Some("second"), "a panic of the user") }
         })
         .start()
         .unwrap();
@@ -95,7 +115,8 @@ async fn on_new_leader_is_called_for_each_leader_and_survives_a_panic() {
     leadership.resign();
     drop(leadership);
     leaders("second").await;
+    other.stop().await;
+    leaders("first").await;
     election.stop().await;
     soon("the end of the calls", async { while called.recv().await.is_some() {} }).await;
-    other.stop().await;
 }

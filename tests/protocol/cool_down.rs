@@ -17,12 +17,12 @@ const ASKING: Duration = Duration::from_millis(350);
 
 /// What the candidate knows of the last holder, and how that one ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Vacancy {
+pub enum Vacancy {
     Released {
         left: Duration,
     },
     /// Deleted, with a step-down notice of the holder.
-    Conceded {
+    SteppedDown {
         left: Duration,
     },
     /// Deleted three seconds after its last write, which was received.
@@ -87,7 +87,7 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
             harness.run(SECOND * 3);
             harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left }));
         }
-        Vacancy::Conceded { left } => {
+        Vacancy::SteppedDown { left } => {
             harness.run(SECOND * 3);
             let notice = StepDownNotice { by: OTHER, token: Token(1), revision, left };
             harness.event(Event::Hint(Hint::SteppedDown(notice)));
@@ -104,6 +104,15 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
         }
     }
     (harness, last_write)
+}
+
+/// The same, until it leads.
+pub fn until_it_leads(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Harness {
+    let (mut harness, _) = vacant(vacancy, policy, with_choria);
+    while !harness.leads() {
+        harness.run(ASKING);
+    }
+    harness
 }
 
 fn wait(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Duration {
@@ -135,8 +144,8 @@ fn proven_waits_without_proof() {
     let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, false, least);
     proven(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
     proven(Vacancy::Released { left: SECOND * 4 }, SECOND * 4);
-    proven(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
-    proven(Vacancy::Conceded { left: SECOND * 4 }, SECOND * 4);
+    proven(Vacancy::SteppedDown { left: Duration::ZERO }, Duration::ZERO);
+    proven(Vacancy::SteppedDown { left: SECOND * 4 }, SECOND * 4);
     proven(Vacancy::Watched, LEASE - SECOND * 3);
     proven(Vacancy::WatchedExpiry, Duration::ZERO);
     proven(Vacancy::Expired, Duration::ZERO);
@@ -162,7 +171,7 @@ fn a_cool_down_states_its_reason() {
     };
     let proven = |vacancy| reason(vacancy, CoolDown::Proven, false);
     assert_eq!(proven(Vacancy::Released { left: SECOND * 4 }), WaitReason::PassedOn);
-    assert_eq!(proven(Vacancy::Conceded { left: SECOND * 4 }), WaitReason::PassedOn);
+    assert_eq!(proven(Vacancy::SteppedDown { left: SECOND * 4 }), WaitReason::PassedOn);
     assert_eq!(proven(Vacancy::Watched), WaitReason::SeenLease);
     assert_eq!(proven(Vacancy::Evicted), WaitReason::UnknownHolder);
     assert_eq!(proven(Vacancy::Foreign), WaitReason::ChoriaCandidate);
@@ -175,7 +184,7 @@ fn a_cool_down_states_its_reason() {
 fn strict_does_not_trust_the_server_clock() {
     let strict = |vacancy, least| assert_wait(vacancy, CoolDown::Strict, false, least);
     strict(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
-    strict(Vacancy::Conceded { left: Duration::ZERO }, Duration::ZERO);
+    strict(Vacancy::SteppedDown { left: Duration::ZERO }, Duration::ZERO);
     strict(Vacancy::Watched, LEASE - SECOND * 3);
     strict(Vacancy::WatchedExpiry, Duration::ZERO);
     strict(Vacancy::Expired, LEASE);
@@ -229,7 +238,7 @@ fn strict_beside_choria_waits_in_full_for_a_choria_candidate() {
 
 /// A step-down notice that arrives while the winner already cools down ends the wait; one of another holder does not.
 #[test]
-fn a_step_down_notice_ends_a_running_cool_down() {
+pub fn a_step_down_notice_ends_a_running_cool_down() -> Harness {
     let mut harness = Harness::standby();
     let revision = harness.server.last_revision().expect("the other leads");
     harness.admin_deletes();
@@ -242,11 +251,12 @@ fn a_step_down_notice_ends_a_running_cool_down() {
     assert!(harness.begins().is_empty());
     harness.event(says(OTHER, Token(1), revision));
     assert_eq!(harness.begins(), [harness.now]);
+    harness
 }
 
 /// Rule 6: a holder that ends while it cools down passes on what it had left to wait.
 #[test]
-fn the_rest_of_a_cool_down_is_passed_on() {
+pub fn the_rest_of_a_cool_down_is_passed_on() -> Harness {
     let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
@@ -261,11 +271,12 @@ fn the_rest_of_a_cool_down_is_passed_on() {
         panic!("{last:?} instead of a release");
     };
     assert!(*left >= LEASE - (harness.now - evicted), "{left:?}");
+    harness
 }
 
 /// The same in a step-down notice.
 #[test]
-fn an_evicted_holder_passes_on_its_remaining_cool_down() {
+pub fn an_evicted_holder_passes_on_its_remaining_cool_down() -> Harness {
     let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.admin_deletes();
@@ -278,11 +289,12 @@ fn an_evicted_holder_passes_on_its_remaining_cool_down() {
     });
     let left = said.expect("it concedes").left;
     assert!(left >= LEASE - SECOND * 3 && left <= LEASE.mul_f64(1.01), "{left:?}");
+    harness
 }
 
 /// The entry of one that cools down lives until its wait is over, so its expiry proves as much as any.
 #[test]
-fn an_entry_outlives_the_cool_down_of_its_writer() {
+pub fn an_entry_outlives_the_cool_down_of_its_writer() -> Harness {
     let mut harness = Harness::standby_with(of_two_seconds(), capabilities());
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.holds = true;
@@ -292,6 +304,7 @@ fn an_entry_outlives_the_cool_down_of_its_writer() {
     let left = LEASE - (harness.now - evicted);
     assert!(write.ttl >= left.mul_f64(1.003), "{write:?}");
     assert_eq!(write.mark.lease, write.ttl);
+    harness
 }
 
 fn of_two_seconds() -> Settings {
@@ -303,7 +316,7 @@ fn of_two_seconds() -> Settings {
 
 /// Mixed leases: the holder's counts, not one's own.
 #[test]
-fn the_lease_of_the_holder_counts() {
+pub fn the_lease_of_the_holder_counts() -> Harness {
     let mut harness = Harness::standby_with(of_two_seconds(), capabilities());
     let last_write = harness.now;
     harness.other_writes(SECOND * 8);
@@ -312,11 +325,12 @@ fn the_lease_of_the_holder_counts() {
     harness.run(LEASE * 2);
     let begun = harness.begins()[0];
     assert!(begun >= last_write + SECOND * 8 && begun < last_write + SECOND * 9, "{begun:?}");
+    harness
 }
 
 /// A create whose reply is lost, found standing: its wait counts as if it had been answered.
 #[test]
-fn a_create_in_doubt_keeps_its_wait() {
+pub fn a_create_in_doubt_keeps_its_wait() -> Harness {
     let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.holds = true;
@@ -330,6 +344,7 @@ fn a_create_in_doubt_keeps_its_wait() {
     harness.serve();
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= evicted + LEASE, "{:?}", harness.begins());
+    harness
 }
 
 /// Hints of an eviction that come in the wrong order do not make it look watched.
@@ -352,7 +367,7 @@ fn an_eviction_over_an_unseen_write_is_not_a_watched_one() {
 
 /// Refusals of the lock do not shorten a wait.
 #[test]
-fn a_refused_create_is_retried_and_waits_as_long() {
+pub fn a_refused_create_is_retried_and_waits_as_long() -> Harness {
     let mut harness = Harness::standby();
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.refuses = Some(LockErrorKind::Unavailable);
@@ -363,4 +378,5 @@ fn a_refused_create_is_retried_and_waits_as_long() {
     harness.run(LEASE * 2);
     let begun = harness.begins()[0];
     assert!(begun >= evicted + LEASE && begun < evicted + LEASE.mul_f64(1.1), "{begun:?}");
+    harness
 }

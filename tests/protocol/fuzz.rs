@@ -139,7 +139,7 @@ enum Step {
         previous: Option<Option<Number>>,
         age: Option<Span>,
     },
-    Conceded {
+    SteppedDown {
         by: Holder,
         token: Number,
         revision: Number,
@@ -224,7 +224,7 @@ fn take(harness: &mut Harness, step: &Step) {
             let age = age.as_ref().map(Span::get);
             harness.event(Event::Hint(Hint::Stored { record, previous, age }));
         }
-        Step::Conceded { by, token, revision, left } => {
+        Step::SteppedDown { by, token, revision, left } => {
             let (token, revision) = (Token(token.get(harness)), Revision(revision.get(harness)));
             let said = StepDownNotice { by: by.nonce(), token, revision, left: left.get() };
             harness.event(Event::Hint(Hint::SteppedDown(said)));

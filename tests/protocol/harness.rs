@@ -1,5 +1,7 @@
 //! One protocol machine and a server that answers at once, for single scenarios.
 
+use std::collections::VecDeque;
+use std::process::{ExitCode, Termination};
 use std::time::Duration;
 
 use incumbent::clock::Instant;
@@ -12,6 +14,8 @@ use incumbent::protocol::{
 };
 
 use incumbent_sim::{Keeping, Server, Time, failed, failure};
+
+use super::journal::Journal;
 
 /// The lease of all scenarios.
 pub const LEASE: Duration = Duration::from_secs(12);
@@ -36,6 +40,17 @@ pub struct Harness {
     pub works_on: bool,
     pub held: Option<(u64, Request)>,
     pub log: Vec<(Time, Action)>,
+    /// The same in plain words, with the events.
+    pub journal: Journal,
+    /// What the machine has returned, and is not done yet.
+    to_do: VecDeque<Action>,
+}
+
+/// A test may return its harness: then [`super::histories`] can record it.
+impl Termination for Harness {
+    fn report(self) -> ExitCode {
+        ExitCode::SUCCESS
+    }
 }
 
 pub fn capabilities() -> Capabilities {
@@ -67,6 +82,8 @@ impl Harness {
             works_on: false,
             held: None,
             log: Vec::new(),
+            journal: Journal::default(),
+            to_do: VecDeque::new(),
         }
     }
 
@@ -90,6 +107,20 @@ impl Harness {
         harness.serve(); // there is nothing
         harness.next_write();
         harness
+    }
+
+    /// The same on a lock where every record stays until it is written over. Returns the create.
+    pub fn acquiring_without_expiry() -> (Self, Request) {
+        let lock = Capabilities { expires_entries: false, ..capabilities() };
+        let mut harness = Self::new(settings(), lock);
+        harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+        harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
+        harness.event(Event::Start);
+        harness.holds = true;
+        assert!(matches!(harness.next_request(), Request::Read { .. }));
+        harness.serve();
+        let create = Request::Write(harness.next_write());
+        (harness, create)
     }
 
     /// Leading.
@@ -127,9 +158,9 @@ impl Harness {
 
     pub fn event(&mut self, event: Event) {
         self.server.expire(self.now);
-        self.machine.handle(self.local(), event);
+        self.feed(event);
         let mut actions = 0;
-        while let Some(action) = self.machine.poll_action() {
+        while let Some(action) = self.to_do.pop_front() {
             actions += 1;
             assert!(actions < ACTIONS_AN_INSTANT, "a loop without a delay: {:?}", self.log);
             self.log.push((self.now, action.clone()));
@@ -141,10 +172,20 @@ impl Harness {
                     }
                 }
                 Action::End { .. } if !self.works_on => {
-                    self.machine.handle(self.local(), Event::TermEnded { work_stopped: true });
+                    self.feed(Event::TermEnded { work_stopped: true });
                 }
                 _ => {}
             }
+        }
+        self.journal.set_wake(self.machine.next_wake());
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.journal.add_event(self.now, &event);
+        self.machine.handle(self.local(), event);
+        while let Some(action) = self.machine.poll_action() {
+            self.journal.add_action(&action);
+            self.to_do.push_back(action);
         }
     }
 
@@ -159,7 +200,7 @@ impl Harness {
         if self.holds {
             self.event(Event::Response { id, response: answer });
         } else {
-            self.machine.handle(self.local(), Event::Response { id, response: answer });
+            self.feed(Event::Response { id, response: answer });
         }
     }
 

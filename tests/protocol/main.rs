@@ -2,9 +2,11 @@
 //! in `tests/crates/sim`.
 
 mod harness;
+mod journal;
 
 mod cool_down;
 mod fuzz;
+mod histories;
 mod hostile;
 mod incidents;
 mod no_expiry;

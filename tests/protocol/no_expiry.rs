@@ -29,14 +29,16 @@ fn standby(coverage: Coverage) -> Harness {
 }
 
 #[test]
-fn an_entry_unchanged_for_its_holders_lease_is_overwritten() {
-    for coverage in [Coverage::Full, Coverage::Partial, Coverage::None] {
+pub fn an_entry_unchanged_for_its_holders_lease_is_overwritten() -> Harness {
+    let [.., polling] = [Coverage::Full, Coverage::Partial, Coverage::None].map(|coverage| {
         let mut harness = standby(coverage);
         harness.run(LEASE - SECOND);
         assert!(!harness.holds_entry(), "{coverage:?}: first seen after it was written");
         harness.run(SECOND);
         assert!(harness.leads(), "{coverage:?}: {:?}", harness.log);
-    }
+        harness
+    });
+    polling
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
 
 /// A read may show a renewal that a failover loses: only an acknowledgement extends the term.
 #[test]
-fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() {
+pub fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() -> Harness {
     let mut harness =
         Harness::new(settings(), Capabilities { reads_are_durable: false, ..forever() });
     harness.server = Server::new(LEASE, Keeping::Rows, LEASE * 2);
@@ -267,6 +269,7 @@ fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() {
     harness.next_write();
     harness.serve();
     assert!(harness.machine.deadline() > deadline);
+    harness
 }
 
 /// Two histories of one store may give out the same revision.

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
 #[test]
-fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
+pub fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() -> Harness {
     let mut harness = Harness::leading();
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
@@ -26,6 +26,7 @@ fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() {
     harness.run(LEASE * 3);
     assert_eq!(harness.begins().len(), 2);
     assert!(harness.begins()[1] >= deadline, "{:?} before {deadline:?}", harness.begins()[1]);
+    harness
 }
 
 /// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
@@ -73,16 +74,8 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
 /// A create that something between us and the lock had sent twice was refused, and landed a lease later, after another holder
 /// had come and been deleted without a trace. What it was to wait for counted from its refusal.
 #[test]
-fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
-    let lock = Capabilities { expires_entries: false, ..capabilities() };
-    let mut harness = Harness::new(settings(), lock);
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    harness.event(Event::Start);
-    harness.holds = true;
-    assert!(matches!(harness.next_request(), Request::Read { .. }));
-    harness.serve();
-    let create = Request::Write(harness.next_write());
+pub fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() -> Harness {
+    let (mut harness, create) = Harness::acquiring_without_expiry();
     harness.fail(LockErrorKind::Conflict);
     harness.holds = false;
     harness.other_writes(LEASE);
@@ -93,11 +86,12 @@ fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() {
     harness.event(Event::Hint(Hint::Recheck));
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= landed + LEASE, "{:?} after {landed:?}", harness.begins()[0]);
+    harness
 }
 
 /// A superseded holder that read the entry sent a step-down notice for the *other* one's revision.
 #[test]
-fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
+pub fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() -> Harness {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.admin_deletes();
@@ -115,12 +109,13 @@ fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() {
     harness.run(LEASE * 2);
     let again = harness.begins()[1];
     assert!(again >= evicted + LEASE / 3, "{again:?} after {evicted:?}");
+    harness
 }
 
 /// An eviction proves nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
 /// longer than a lease to learn of its own loss.
 #[test]
-fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() {
+pub fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() -> Harness {
     let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
     let mut ours = settings();
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
@@ -134,23 +129,35 @@ fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it()
     harness.run(LEASE * 3);
     let wait = harness.begins()[0] - evicted;
     assert!(wait >= SECOND * 13, "{wait:?}");
+    harness
+}
+
+/// Answers requests until `done`, those that are to be `refused` with a conflict: not in a storm of them.
+fn refuse(
+    harness: &mut Harness,
+    refused: impl Fn(&Request) -> bool,
+    done: impl Fn(&Harness) -> bool,
+) {
+    harness.holds = true;
+    let mut requests = 0;
+    while !done(harness) {
+        if refused(&harness.next_request()) {
+            harness.fail(LockErrorKind::Conflict);
+        } else {
+            harness.serve();
+        }
+        requests += 1;
+        assert!(requests < 60, "{requests} requests within {:?}", harness.now);
+    }
 }
 
 /// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
 #[test]
 fn an_unconfirmed_conflict_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
-    harness.holds = true;
-    let mut requests = 0;
     let until = harness.now + SECOND * 5;
-    while harness.now < until && harness.machine.deadline().is_some() {
-        match harness.next_request() {
-            Request::Write(_) => harness.fail(LockErrorKind::Conflict),
-            _ => harness.serve(),
-        }
-        requests += 1;
-        assert!(requests < 60, "{requests} requests within {:?}", harness.now);
-    }
+    let refused = |request: &Request| matches!(request, Request::Write(_));
+    refuse(&mut harness, refused, |h| h.now >= until || h.machine.deadline().is_none());
 }
 
 /// The same of a read that fails at once.
@@ -184,15 +191,7 @@ fn a_refused_release_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Stop);
-    let mut requests = 0;
-    while !harness.is_finished() {
-        match harness.next_request() {
-            Request::Release(_) => harness.fail(LockErrorKind::Conflict),
-            _ => harness.serve(),
-        }
-        requests += 1;
-        assert!(requests < 60, "{requests} requests within {:?}", harness.now);
-    }
+    refuse(&mut harness, |r| matches!(r, Request::Release(_)), Harness::is_finished);
 }
 
 /// The same of a create that is refused while an earlier one is in doubt.
@@ -205,15 +204,7 @@ fn a_refused_create_is_retried_after_a_delay() {
     harness.next_write();
     harness.fail(LockErrorKind::OutcomeUnknown);
     let until = harness.now + SECOND * 5;
-    let mut requests = 0;
-    while harness.now < until {
-        match harness.next_request() {
-            Request::Write(_) => harness.fail(LockErrorKind::Conflict),
-            _ => harness.serve(),
-        }
-        requests += 1;
-        assert!(requests < 100, "{requests} requests within {:?}", harness.now);
-    }
+    refuse(&mut harness, |r| matches!(r, Request::Write(_)), |h| h.now >= until);
 }
 
 /// Nothing overflows under any message of a server or a peer.

@@ -1,5 +1,6 @@
 //! Standbys: silent while hints arrive; few of them acquire, the highest priority first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
@@ -12,7 +13,7 @@ use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() {
+pub fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() -> Harness {
     let mut harness = Harness::standby();
     let until = harness.now + SECOND * 3600;
     while harness.now < until {
@@ -20,6 +21,7 @@ fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() {
         harness.other_writes(LEASE);
     }
     assert_eq!(harness.requests(), Vec::<&Request>::new());
+    harness
 }
 
 #[test]
@@ -101,7 +103,7 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 }
 
 #[test]
-fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
+pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Harness {
     let released = Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO });
     let mut harness = Harness::standby();
     harness.stores(released.clone());
@@ -114,11 +116,12 @@ fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() {
     harness.other_writes(LEASE);
     harness.run(LEASE / 2);
     assert_eq!(harness.requests(), Vec::<&Request>::new());
+    harness
 }
 
 /// Superseded at the very instant of the response to its create: it does not lead.
 #[test]
-fn a_winner_evicted_before_its_response_does_not_lead() {
+pub fn a_winner_evicted_before_its_response_does_not_lead() -> Harness {
     let mut harness = Harness::standby();
     harness.run(SECOND);
     harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
@@ -129,6 +132,7 @@ fn a_winner_evicted_before_its_response_does_not_lead() {
     harness.admin_deletes();
     harness.event(Event::Response { id, response: answer });
     assert!(harness.begins().is_empty());
+    harness
 }
 
 /// A read is faster than the hint of the same eviction: what the hint knows more is not lost.
@@ -205,7 +209,7 @@ fn an_observer_never_writes() {
 
 /// Who may not read creates blindly, and its wait is a full lease.
 #[test]
-fn a_candidate_without_the_right_to_read_leads_in_the_end() {
+pub fn a_candidate_without_the_right_to_read_leads_in_the_end() -> Harness {
     let mut lock = capabilities();
     lock.can_read = false;
     let mut harness = Harness::new(settings(), lock);
@@ -216,6 +220,7 @@ fn a_candidate_without_the_right_to_read_leads_in_the_end() {
     assert!(harness.requests().iter().all(|request| matches!(request, Request::Write(_))));
     harness.run(SECOND * 3600);
     assert_eq!(harness.begins().len(), 1);
+    harness
 }
 
 /// A thousand standbys, one vacancy: few creates.
@@ -290,4 +295,32 @@ fn a_leader_is_as_fresh_as_its_last_write() {
     let mut leads = Harness::leading();
     leads.run(LEASE * 5);
     assert_eq!(fresh(&leads), Some(true));
+}
+
+/// Where a leader can be reached may change while it leads: its next renewal states that.
+#[test]
+pub fn a_new_advertisement_travels_with_the_next_renewal() -> Harness {
+    let mut ours = settings();
+    ours.advertisement = Some(Arc::new("10.0.0.3:1".into()));
+    let mut harness = Harness::started_with(ours, capabilities());
+    harness.run(SECOND);
+    let requests = harness.requests().len();
+    harness.event(Event::Advertise(Arc::new("10.0.0.3:2".into())));
+    assert_eq!(harness.requests().len(), requests, "no request of its own");
+    let advertised = |harness: &Harness| {
+        harness.machine.leader().and_then(|leader| leader.advertisement.clone())
+    };
+    assert_eq!(advertised(&harness), Some(Arc::new("10.0.0.3:2".into())));
+    harness.run(LEASE / 2);
+    let written = harness.requests().into_iter().filter_map(|request| match request {
+        Request::Write(write) => Some(write.advertisement.clone()?.address().to_owned()),
+        _ => None,
+    });
+    assert_eq!(written.collect::<Vec<_>>(), ["10.0.0.3:1", "10.0.0.3:2"]);
+    // A standby states it in its next create.
+    harness.event(Event::Resign);
+    harness.event(Event::Advertise(Arc::new("10.0.0.3:3".into())));
+    harness.run(LEASE);
+    assert_eq!(advertised(&harness), Some(Arc::new("10.0.0.3:3".into())));
+    harness
 }

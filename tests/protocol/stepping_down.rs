@@ -117,7 +117,7 @@ fn a_stop_after_a_release_that_failed_still_releases() {
 }
 
 #[test]
-fn a_stop_while_the_work_stops_waits_for_it() {
+pub fn a_stop_while_the_work_stops_waits_for_it() -> Harness {
     let mut harness = Harness::leading();
     harness.works_on = true;
     harness.event(Event::Resign);
@@ -127,6 +127,7 @@ fn a_stop_while_the_work_stops_waits_for_it() {
     harness.event(Event::TermEnded { work_stopped: true });
     assert!(harness.is_finished() && !harness.holds_entry());
     assert_eq!(harness.ends(), [Cause::Resigned]);
+    harness
 }
 
 /// Out of reach, a stop takes a bounded time.
@@ -142,7 +143,7 @@ fn a_stop_is_bounded_while_the_lock_is_unreachable() {
 }
 
 #[test]
-fn a_resigned_leader_yields_to_others_and_campaigns_again() {
+pub fn a_resigned_leader_yields_to_others_and_campaigns_again() -> Harness {
     let mut harness = Harness::leading();
     let resigned = harness.now;
     harness.event(Event::Resign);
@@ -150,11 +151,12 @@ fn a_resigned_leader_yields_to_others_and_campaigns_again() {
     harness.run(LEASE);
     let again = harness.begins()[1];
     assert!(again >= resigned + LEASE / 3 && again < resigned + LEASE / 3 + SECOND, "{again:?}");
+    harness
 }
 
 /// Superseded by a wrong hint: the entry is still there, and is released rather than left to expire.
 #[test]
-fn a_wrong_hint_costs_a_term_and_not_a_lease() {
+pub fn a_wrong_hint_costs_a_term_and_not_a_lease() -> Harness {
     let mut harness = Harness::leading();
     let revision = harness.server.revision + 1;
     let record = incumbent::lock::Record {
@@ -164,6 +166,7 @@ fn a_wrong_hint_costs_a_term_and_not_a_lease() {
     harness.event(Event::Hint(super::harness::stored(record, None)));
     assert_eq!(harness.ends(), [Cause::Superseded { by: Some("other".into()) }]);
     assert!(!harness.holds_entry());
+    harness
 }
 
 /// Work that will not stop keeps its entry: it expires when the right to lead has ended.

@@ -3,26 +3,16 @@
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::lock::Content;
-use incumbent::lock::{Capabilities, Coverage, Hint, LockErrorKind, Request, Tombstone};
+use incumbent::lock::{Content, Hint, LockErrorKind, Request, Tombstone};
 use incumbent::protocol::Event;
-use incumbent_sim::{Keeping, Server};
 
-use super::harness::{Harness, LEASE, ME, capabilities, settings};
+use super::harness::{Harness, LEASE, ME, capabilities};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Leading on a lock without tombstones, by the second create: the first one hangs somewhere. It gets its response.
 fn leading_with_a_create_under_way() -> (Harness, Request) {
-    let lock = Capabilities { expires_entries: false, ..capabilities() };
-    let mut harness = Harness::new(settings(), lock);
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
-    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
-    harness.event(Event::Start);
-    harness.holds = true;
-    assert!(matches!(harness.next_request(), Request::Read { .. }));
-    harness.serve();
-    let hangs = Request::Write(harness.next_write());
+    let (mut harness, hangs) = Harness::acquiring_without_expiry();
     harness.fail(LockErrorKind::OutcomeUnknown);
     let again = harness.next_write();
     assert_eq!(again.expected, None);
@@ -44,7 +34,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 /// A create hung, was repeated and won. When that term was over, and another holder had been deleted, the first
 /// one landed: nothing was known of it any more, and its candidate led at once, beside that other one.
 #[test]
-fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
+pub fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() -> Harness {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.server.delete(harness.now);
     harness.event(Event::Hint(Hint::Recheck));
@@ -59,9 +49,9 @@ fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() {
     harness.run(LEASE * 2);
     let again = harness.begins()[terms];
     assert!(again >= landed + LEASE, "{again:?} after {landed:?}");
+    harness
 }
 
-/// The same, found by who leads: what it held is gone, and it must not lead on by what it did not write in this term.
 /// A process that was stopped may send its create, and then learn at the same instant of a leader; the key is purged, and the create
 /// lands.
 #[test]
@@ -79,6 +69,7 @@ fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
     assert!(!began.is_empty());
 }
 
+/// A leader finds it: what it held is gone, and it must not lead on by what it did not write in this term.
 #[test]
 fn a_leader_does_not_continue_by_a_late_create() {
     let (mut harness, hangs) = leading_with_a_create_under_way();

@@ -208,7 +208,7 @@ impl Driver {
     async fn perform(&mut self) {
         while let Some(action) = self.group.poll_action() {
             match action {
-                Action::Tell(Change::Message { from, address, event, data })
+                Action::Report(Change::Message { from, address, event, data })
                     if event == Voter::EVENT =>
                 {
                     self.vote(VoterEvent::Received { id: &from, from: address, message: &data });
@@ -216,7 +216,7 @@ impl Driver {
                 Action::Send { to, bytes } => {
                     self.send(to, bytes).await;
                 }
-                Action::Tell(change) => self.report(change),
+                Action::Report(change) => self.report(change),
             }
         }
     }
@@ -234,7 +234,7 @@ impl Driver {
             Opened::Message(bytes) => self.handle(Event::Datagram { from, multicast, bytes }),
             Opened::Reply { bytes, unheard } => {
                 if unheard {
-                    self.handle(Event::Unheard);
+                    self.handle(Event::NotAccepted);
                 }
                 self.send_datagram(from, &bytes).await;
             }

@@ -7,17 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::Nonce;
+pub(crate) use crate::time::timing::ceil_millis;
 use crate::util::text::truncate;
 
 /// The longest span that is believed: no lease and no cool-down is longer than an hour, and one that is passed on grows by no
 /// more than drift. What claims more is taken for as long as this, so that no single write keeps an election without a
 /// leader for longer.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
-
-/// Whole milliseconds, rounded up: a span that others wait for must not shrink.
-pub(crate) fn ceil_millis(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
 
 /// Whole seconds, rounded up likewise, and one at the least: no server takes a zero.
 pub(crate) fn ceil_seconds(span: Duration) -> u64 {

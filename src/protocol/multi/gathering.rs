@@ -18,20 +18,20 @@ impl MemberElector {
     /// Whether a term may continue without it, as far as this lock is concerned: best effort, out of reach for as long as one
     /// request may take, and no other candidate known to hold it.
     fn is_absent(&self, now: Instant) -> bool {
-        self.absent_at().is_some_and(|at| at <= now) && self.campaign.other_holder(now).is_none()
+        self.absent_at().is_some_and(|at| at <= now) && self.elector.other_holder(now).is_none()
     }
 
     fn absent_at(&self) -> Option<Instant> {
         let since = self.failing_since.filter(|_| self.need == Need::BestEffort)?;
-        Some(since + self.campaign.settings().timing.request_timeout())
+        Some(since + self.elector.settings().timing.request_timeout())
     }
 
     /// Required, and cannot be had just now: what is held meanwhile is held in vain. A refusal does not show that it has been
     /// lifted unless it is tried.
     fn fails(&self, refusals_count: bool) -> bool {
         self.need == Need::Required
-            && self.campaign.lock_failure().is_some()
-            && (refusals_count || self.campaign.refusal().is_none())
+            && self.elector.lock_failure().is_some()
+            && (refusals_count || self.elector.refusal().is_none())
     }
 }
 
@@ -40,7 +40,7 @@ impl MultiElector {
         for member in &mut self.members {
             if member.ended.take().is_some() {
                 // It led for itself, and no work ran.
-                member.campaign.handle(now, Event::TermEnded { work_stopped: true });
+                member.elector.handle(now, Event::TermEnded { work_stopped: true });
             }
         }
         self.open_gates(now);
@@ -57,7 +57,7 @@ impl MultiElector {
             && self
                 .members
                 .iter()
-                .all(|member| member.campaign.term().is_some() || member.is_absent(now))
+                .all(|member| member.elector.term().is_some() || member.is_absent(now))
     }
 
     fn begin(&mut self, deadline: Instant) {
@@ -70,19 +70,19 @@ impl MultiElector {
 
     /// Each is eligible once every earlier one is held, or absent. What is held out of order is given back.
     fn open_gates(&mut self, now: Instant) {
-        let holds_one = self.members.iter().any(|member| member.campaign.holds());
+        let holds_one = self.members.iter().any(|member| member.elector.holds());
         let mut turn = self.eligible && (holds_one || self.may_start(now));
         let mut lost_one = false;
         for index in 0..self.members.len() {
             let spread = if index == 0 { SPREAD } else { Duration::ZERO };
             let member = &mut self.members[index];
-            let holds = member.campaign.holds();
+            let holds = member.elector.holds();
             if holds && lost_one {
-                member.campaign.handle(now, Event::Resign);
+                member.elector.handle(now, Event::Resign);
             }
             let eligible = turn && !lost_one;
-            member.refused &= member.campaign.settings().eligible || !eligible;
-            member.campaign.set_eligible(now, eligible, spread);
+            member.refused &= member.elector.settings().eligible || !eligible;
+            member.elector.set_eligible(now, eligible, spread);
             turn &= holds || member.is_absent(now);
             lost_one |= member.need == Need::Required && !holds;
         }
@@ -95,19 +95,19 @@ impl MultiElector {
             None => !self.members.iter().skip(self.first + 1).any(|member| member.fails(false)),
             Some(until) => self.members.iter().enumerate().all(|(index, member)| {
                 let fails = index > self.first && member.fails(now < until);
-                !fails && member.campaign.other_holder(now).is_none()
+                !fails && member.elector.other_holder(now).is_none()
             }),
         }
     }
 
     /// What is held while the rest cannot be had keeps others out: it is given back after a while.
     fn yield_if_stuck(&mut self, now: Instant) {
-        let lacks = |member: &MemberElector| !member.campaign.holds() && !member.is_absent(now);
-        let waits = self.members.iter().any(|member| member.campaign.holds())
+        let lacks = |member: &MemberElector| !member.elector.holds() && !member.is_absent(now);
+        let waits = self.members.iter().any(|member| member.elector.holds())
             && self.members.iter().any(lacks);
         // A refusal of long ago is no reason: that it has been lifted shows only when it is tried.
         let refused = |member: &MemberElector| {
-            member.need == Need::Required && member.refused && !member.campaign.holds()
+            member.need == Need::Required && member.refused && !member.elector.holds()
         };
         let lease = self.first().settings().timing.lease();
         let yield_after = lease.mul_f64(1.0 + self.random.f64());
@@ -133,7 +133,7 @@ impl MultiElector {
         let mut instants: Vec<Instant> = yield_at.into_iter().chain(self.wary_until).collect();
         for member in &self.members {
             instants.extend(member.absent_at());
-            instants.push(member.campaign.others_end());
+            instants.push(member.elector.others_end());
         }
         self.wake_at = instants.into_iter().filter(|at| *at > now).min();
     }

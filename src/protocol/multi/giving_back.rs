@@ -12,29 +12,29 @@ impl MultiElector {
         // What is lost is not given back; its step-down is notified, and no candidate waits for that in vain.
         for member in &mut self.members {
             if std::mem::take(&mut member.lost) && member.ended.take().is_some() {
-                member.campaign.handle(now, Event::TermEnded { work_stopped });
+                member.elector.handle(now, Event::TermEnded { work_stopped });
             }
-            member.campaign.set_eligible(now, false, std::time::Duration::ZERO);
+            member.elector.set_eligible(now, false, std::time::Duration::ZERO);
         }
         for index in (0..self.members.len()).rev() {
             let stopping = self.stopping;
             let member = &mut self.members[index];
             if stopping {
-                member.campaign.handle(now, Event::Stop);
-            } else if member.campaign.holds() {
-                member.campaign.handle(now, leave.clone());
+                member.elector.handle(now, Event::Stop);
+            } else if member.elector.holds() {
+                member.elector.handle(now, leave.clone());
             }
             self.collect(now);
             let member = &mut self.members[index];
             if member.ended.take().is_some() {
-                member.campaign.handle(now, Event::TermEnded { work_stopped });
+                member.elector.handle(now, Event::TermEnded { work_stopped });
                 self.collect(now);
             }
             let member = &self.members[index];
-            if member.campaign.is_stepping_down() || member.campaign.holds() {
+            if member.elector.is_stepping_down() || member.elector.holds() {
                 return;
             }
-            if stopping && !member.campaign.is_finished() {
+            if stopping && !member.elector.is_finished() {
                 return;
             }
         }

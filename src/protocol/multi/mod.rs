@@ -1,4 +1,4 @@
-//! Several campaigns as one: a machine for each lock, and one term while all that are required lead.
+//! Several electors as one: a machine for each lock, and one term while all that are required lead.
 //!
 //! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and evidence. A joint term is their
 //! work: it begins when all required machines lead, ends when the first of them has to stop, and no machine
@@ -17,16 +17,16 @@ use super::types::{Action, Cause, Event, LockFailure, Response, Settings, State}
 use crate::lock::{Capabilities, LockErrorKind, Need, Token};
 use crate::time::clock::Instant;
 
-/// What the campaign on one of the locks is created from.
+/// What the elector on one of the locks is created from.
 pub(crate) struct MemberSettings {
     pub settings: Settings,
     pub capabilities: Capabilities,
     pub need: Need,
 }
 
-/// A campaign on each of several locks, taken in order and released in reverse.
+/// An elector on each of several locks, taken in order and released in reverse.
 ///
-/// It takes the events of a [`Elector`] and by which lock they came, and returns what to do, and on which lock.
+/// It takes the events of an [`Elector`] and by which lock they came, and returns what to do, and on which lock.
 pub struct MultiElector {
     members: Vec<MemberElector>,
     /// The first required one: its leader is the leader.
@@ -47,7 +47,7 @@ pub struct MultiElector {
 
 /// One of the locks.
 struct MemberElector {
-    campaign: Elector,
+    elector: Elector,
     need: Need,
     /// Its term has ended, and it has not received yet that the work has stopped.
     ended: Option<(Cause, Instant)>,
@@ -84,16 +84,16 @@ enum Phase {
 }
 
 impl MultiElector {
-    /// Campaigns that have not begun, in the order in which they are to be taken. `None` if none of them is required: then
+    /// Electors that have not begun, in the order in which they are to be taken. `None` if none of them is required: then
     /// nothing would keep two candidates apart.
     pub fn new(members: Vec<(Elector, Need)>) -> Option<Self> {
         let first = members.iter().position(|(_, need)| *need == Need::Required)?;
-        let eligible = members.iter().all(|(campaign, _)| campaign.settings().eligible);
-        let seed = members.iter().fold(0, |seed, (campaign, _)| seed ^ campaign.settings().seed);
-        let member = |(mut campaign, need): (Elector, Need)| {
-            campaign.begin_ineligible(); // until its turn comes
+        let eligible = members.iter().all(|(elector, _)| elector.settings().eligible);
+        let seed = members.iter().fold(0, |seed, (elector, _)| seed ^ elector.settings().seed);
+        let member = |(mut elector, need): (Elector, Need)| {
+            elector.begin_ineligible(); // until its turn comes
             MemberElector {
-                campaign,
+                elector,
                 need,
                 ended: None,
                 failing_since: None,
@@ -116,16 +116,15 @@ impl MultiElector {
     }
 
     /// Takes in what happened at `now`, which must not be before the `now` of an earlier call. `member`: by which lock, of
-    /// a hint, an answer or capabilities; anything else is of all.
+    /// a hint, a response or capabilities; anything else is of all.
     pub fn handle(&mut self, now: Instant, member: usize, event: Event) {
         let of_one =
             matches!(event, Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_));
         // No machine decides by a right that has ended meanwhile.
         for (index, other) in self.members.iter_mut().enumerate() {
-            if !(of_one && index == member)
-                && other.campaign.next_wake().is_some_and(|at| at <= now)
+            if !(of_one && index == member) && other.elector.next_wake().is_some_and(|at| at <= now)
             {
-                other.campaign.handle(now, Event::Wake);
+                other.elector.handle(now, Event::Wake);
             }
         }
         match event {
@@ -134,7 +133,12 @@ impl MultiElector {
             Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_) => {
                 if let Some(member) = self.members.get_mut(member) {
                     member.refused |= is_refusal(&event);
-                    member.campaign.handle(now, event);
+                    member.elector.handle(now, event);
+                }
+            }
+            Event::Advertise(_) => {
+                for member in &mut self.members {
+                    member.elector.handle(now, event.clone());
                 }
             }
             Event::TermEnded { work_stopped } => self.term_ended(work_stopped),
@@ -160,7 +164,7 @@ impl MultiElector {
     pub fn next_wake(&self) -> Option<Instant> {
         self.members
             .iter()
-            .filter_map(|member| member.campaign.next_wake())
+            .filter_map(|member| member.elector.next_wake())
             .chain(self.wake_at)
             .min()
     }
@@ -169,7 +173,7 @@ impl MultiElector {
     pub fn state(&self) -> State {
         match self.phase {
             Phase::Leading { .. } => State::Leader,
-            _ if self.members.iter().any(|member| member.campaign.has_heard()) => State::Candidate,
+            _ if self.members.iter().any(|member| member.elector.has_heard()) => State::Candidate,
             _ => State::Unknown,
         }
     }
@@ -184,24 +188,24 @@ impl MultiElector {
 
     /// The token of each lock on which this candidate leads, in order; `None` for the others.
     pub fn tokens(&self) -> Vec<Option<Token>> {
-        let token = |member: &MemberElector| member.campaign.term().map(|(token, _)| token);
+        let token = |member: &MemberElector| member.elector.term().map(|(token, _)| token);
         self.members.iter().map(token).collect()
     }
 
-    /// The campaign on the first required lock, whose knowledge of the leader counts.
+    /// The elector on the first required lock, whose knowledge of the leader counts.
     pub fn first(&self) -> &Elector {
-        &self.members[self.first].campaign
+        &self.members[self.first].elector
     }
 
-    /// The campaigns, in order.
-    pub fn campaigns(&self) -> impl Iterator<Item = &Elector> {
-        self.members.iter().map(|member| &member.campaign)
+    /// The electors, in order.
+    pub fn electors(&self) -> impl Iterator<Item = &Elector> {
+        self.members.iter().map(|member| &member.elector)
     }
 
     fn start(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Idle) {
             for member in &mut self.members {
-                member.campaign.handle(now, Event::Start);
+                member.elector.handle(now, Event::Start);
             }
             self.phase = Phase::Gathering { yield_at: None };
         }
@@ -227,8 +231,8 @@ impl MultiElector {
         self.phase = Phase::Ending { leave: leave.clone() };
         for member in &mut self.members {
             member.lost = member.ended.is_some();
-            if member.campaign.term().is_some() {
-                member.campaign.handle(now, leave.clone());
+            if member.elector.term().is_some() {
+                member.elector.handle(now, leave.clone());
             }
         }
     }
@@ -277,13 +281,13 @@ impl MultiElector {
                 over = over.or_else(|| member.ended.clone());
             } else if member.ended.take().is_some() {
                 // Out of reach, and best effort: the work continues, so none of it is reported to have stopped.
-                member.campaign.handle(now, Event::TermEnded { work_stopped: false });
+                member.elector.handle(now, Event::TermEnded { work_stopped: false });
             }
-            if let Some(other) = member.campaign.other_holder(now)
+            if let Some(other) = member.elector.other_holder(now)
                 && member.need == Need::BestEffort
-                && !member.campaign.holds()
+                && !member.elector.holds()
             {
-                let by = now + member.campaign.settings().timing.grace();
+                let by = now + member.elector.settings().timing.grace();
                 let superseded = Cause::Superseded { by: Some(Arc::clone(&other.identity)) };
                 over = over.or(Some((superseded, by)));
             }
@@ -306,7 +310,7 @@ impl MultiElector {
     /// Until when all required machines lead; `None` if one does not.
     fn required_until(&self) -> Option<Instant> {
         let required = self.members.iter().filter(|member| member.need == Need::Required);
-        let terms = required.map(|member| member.campaign.term());
+        let terms = required.map(|member| member.elector.term());
         let deadlines: Option<Vec<Instant>> = terms.map(|term| Some(term?.1)).collect();
         deadlines?.into_iter().min()
     }
@@ -315,7 +319,7 @@ impl MultiElector {
     fn collect(&mut self, now: Instant) {
         for index in 0..self.members.len() {
             while let Some(action) =
-                self.members.get_mut(index).and_then(|p| p.campaign.poll_action())
+                self.members.get_mut(index).and_then(|p| p.elector.poll_action())
             {
                 match action {
                     Action::Request { .. } => self.act(index, action),
@@ -343,7 +347,7 @@ impl MultiElector {
     /// What keeps requests from succeeding, and where.
     pub fn lock_failure(&self) -> Option<LockFailure> {
         let of_member = |(index, member): (usize, &MemberElector)| {
-            Some(self.of_lock(index, member.campaign.lock_failure()?))
+            Some(self.of_lock(index, member.elector.lock_failure()?))
         };
         self.members.iter().enumerate().find_map(of_member)
     }
@@ -354,10 +358,7 @@ impl MultiElector {
             Need::BestEffort => "best effort",
         };
         let (number, of, message) = (index + 1, self.members.len(), &failure.message);
-        LockFailure {
-            message: format!("lock {number} of {of} ({need}): {message}").into(),
-            ..failure.clone()
-        }
+        LockFailure::new(failure.kind, format!("lock {number} of {of} ({need}): {message}"))
     }
 
     fn act(&mut self, member: usize, action: Action) {
@@ -378,9 +379,9 @@ fn is_refusal(event: &Event) -> bool {
 
 impl fmt::Debug for MultiElector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joint")
+        f.debug_struct("MultiElector")
             .field("phase", &self.phase)
-            .field("campaigns", &self.campaigns().collect::<Vec<_>>())
+            .field("electors", &self.electors().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

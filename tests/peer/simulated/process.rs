@@ -1,7 +1,6 @@
 //! A simulated process: a voter and a campaign, on a clock that drifts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
@@ -122,14 +121,10 @@ impl Process {
     }
 }
 
-/// A voter's answer, as a campaign takes it.
+/// A voter's answer, as a candidate takes it.
 pub fn answer_of(kind: Kind, answer: Result<Outcome, QuorumError>) -> Response {
-    let failure =
-        |refusal: QuorumError| LockFailure { kind: refusal.kind, message: refusal.message.into() };
-    let odd = || LockFailure {
-        kind: LockErrorKind::OutcomeUnknown,
-        message: Arc::from("another answer"),
-    };
+    let failure = |refusal: QuorumError| LockFailure::new(refusal.kind, refusal.message);
+    let odd = || LockFailure::new(LockErrorKind::OutcomeUnknown, "another answer");
     match kind {
         Kind::Read => Response::Read(match answer {
             Ok(Outcome::Read(reading)) => Ok(reading),

@@ -76,7 +76,7 @@ pub enum Event<'a> {
     /// Others reach this member at this address.
     Source(SocketAddr),
     /// Another member does not accept this member's messages yet, and is about to.
-    Unheard,
+    NotAccepted,
     /// This member resigns. It is elected again if it is the heaviest.
     Resign,
     /// This member subscribes to a channel.
@@ -102,7 +102,7 @@ pub enum Action {
         bytes: Arc<[u8]>,
     },
     /// Report a change.
-    Tell(Change),
+    Report(Change),
 }
 
 /// A change that a group reports.

@@ -15,8 +15,6 @@ type ModulePath = Vec<String>;
 struct Module {
     /// Names that it passes on, and what they stand for.
     reexports: BTreeMap<String, ModulePath>,
-    /// Modules all of whose names it passes on.
-    globs: Vec<ModulePath>,
     /// What it uses, as paths from the root of the crate.
     uses: BTreeSet<ModulePath>,
 }
@@ -100,7 +98,7 @@ impl Sources {
                         let Some(target) = absolute(&path, &children, &leaf) else { continue };
                         match (passed_on, name) {
                             (true, Some(name)) => drop(module.reexports.insert(name, target)),
-                            (true, None) => module.globs.push(target),
+                            (true, None) => {}
                             (false, _) => drop(module.uses.insert(target)),
                         }
                     }

@@ -93,7 +93,7 @@ pub enum Asked {
     Read,
     Write,
     Release,
-    Concede,
+    NotifyStepDown,
 }
 
 impl Clone for Process {
@@ -189,7 +189,7 @@ impl Process {
             Request::Read { .. } => Asked::Read,
             Request::Write(_) => Asked::Write,
             Request::Release(_) => Asked::Release,
-            Request::NotifyStepDown(_) => Asked::Concede,
+            Request::NotifyStepDown(_) => Asked::NotifyStepDown,
         };
         self.request = Some((id, now + timeout));
     }
@@ -197,13 +197,12 @@ impl Process {
     /// The lock gives up waiting for the answer.
     pub fn times_out(&mut self) -> Option<Event> {
         let (id, _) = self.request.take()?;
-        let failure =
-            LockFailure { kind: LockErrorKind::OutcomeUnknown, message: "timed out".into() };
+        let failure = LockFailure::new(LockErrorKind::OutcomeUnknown, "timed out");
         let answer = match self.asked {
             Asked::Read => Response::Read(Err(failure)),
             Asked::Write => Response::Written(Err(failure)),
             Asked::Release => Response::Released(Err(failure)),
-            Asked::Concede => Response::Notified(Err(failure)),
+            Asked::NotifyStepDown => Response::Notified(Err(failure)),
         };
         Some(Event::Response { id, response: answer })
     }

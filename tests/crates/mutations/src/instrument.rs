@@ -43,55 +43,28 @@ pub enum Verdict {
     Unnoticed(Duration),
 }
 
-/// An instrument that neither ends nor fails within this time has met a campaign that hangs.
+/// An instrument that neither ends nor fails within this time has met a candidate that hangs.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Instrument {
     pub fn builds_all_features(self) -> bool {
-        self.builds().contains(&"--all-features")
+        self.runs().contains(&"--all-features")
     }
 
     pub fn draws_schedules(self) -> bool {
         matches!(self, Self::Simulation | Self::Model)
     }
 
-    fn builds(self) -> &'static [&'static str] {
+    /// What builds it, without running it.
+    fn builds(self) -> Vec<&'static str> {
+        let of_cargo = self.runs().iter().copied().take_while(|argument| *argument != "--");
         match self {
-            Self::Simulation => &["build", "--package", "incumbent-sim"],
-            Self::Model => &["test", "--package", "incumbent-model", "--test", "check", "--no-run"],
-            Self::Scenarios => &["test", "--all-features", "--test", "protocol", "--no-run"],
-            Self::Locks => &["test", "--all-features", "--test", "nats", "--no-run"],
-            Self::Elections => &["test", "--all-features", "--test", "memory", "--no-run"],
-            Self::Several => &["test", "--all-features", "--test", "multi_lock", "--no-run"],
-            Self::Records => &["test", "--all-features", "--lib", "--no-run"],
-            Self::Objects => &["test", "--all-features", "--test", "kubernetes", "--no-run"],
-            Self::Voters => &[
-                "test",
-                "--no-default-features",
-                "--features",
-                "peer",
-                "--test",
-                "peer",
-                "--no-run",
-            ],
-            Self::Stores => &[
-                "test",
-                "--no-default-features",
-                "--features",
-                "object-store",
-                "--test",
-                "object_storage",
-                "--no-run",
-            ],
-            Self::Databases => {
-                &["test", "--no-default-features", "--features", "sql", "--test", "sql", "--no-run"]
-            }
-            Self::Differential => {
-                &["test", "--package", "incumbent-differential", "--test", "stores", "--no-run"]
-            }
+            Self::Simulation => of_cargo.map(|a| if a == "run" { "build" } else { a }).collect(),
+            _ => of_cargo.chain(["--no-run"]).collect(),
         }
     }
 
+    /// What builds and runs it.
     fn runs(self) -> &'static [&'static str] {
         match self {
             // Schedules of each fleet: the rarest mutation needs some hundreds of one.
@@ -194,7 +167,7 @@ impl Instrument {
     /// # Errors
     /// What does not build shows nothing.
     pub fn look(self, tree: &Path) -> Result<Verdict, String> {
-        let built = cargo(tree, self.builds()).output().map_err(|error| error.to_string())?;
+        let built = cargo(tree, &self.builds()).output().map_err(|error| error.to_string())?;
         if !built.status.success() {
             return Err(String::from_utf8_lossy(&built.stderr).into_owned());
         }

@@ -148,8 +148,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a create that was refused, and landed all the same, forgets its wait",
         edits: &[edit(
             "src/protocol/standby.rs",
-            "if let (Err(_), Some(wait)) = (&answer, wait) {",
-            "if let (Err(_), Some(wait), false) = (&answer, wait, known) {",
+            "if let (Err(_), Some(wait)) = (&result, wait) {",
+            "if let (Err(_), Some(wait), false) = (&result, wait, known) {",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
@@ -266,7 +266,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
-        name: "entries are told apart by identity, not by nonce",
+        name: "entries are distinguished by identity, not by nonce",
         edits: &[edit(
             "src/protocol/context.rs",
             "entry.mark.as_ref().filter(|mark| mark.write.nonce == self.settings.nonce)",
@@ -298,7 +298,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
-        name: "a campaign gives up when it has lost",
+        name: "a candidate gives up when it has lost",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
             "        if cx.stopping {\n            return Next::Finish;",

@@ -111,7 +111,7 @@ pub struct Server {
 }
 
 pub fn failure(kind: LockErrorKind, message: &str) -> LockFailure {
-    LockFailure { kind, message: message.into() }
+    LockFailure::new(kind, message)
 }
 
 /// The answer to `request` where it failed.

@@ -90,7 +90,7 @@ impl Group {
                 self.settings.source = Some(source);
                 self.version += 1;
             }
-            Event::Unheard => self.send_hello_sooner(now),
+            Event::NotAccepted => self.send_hello_sooner(now),
             Event::Resign => self.resign(),
             Event::Subscribe(channel) => {
                 let channels = &mut self.settings.channels;
@@ -279,7 +279,7 @@ impl Group {
 
     fn report(&mut self, change: Change) {
         self.version += 1;
-        self.actions.push_back(Action::Tell(change));
+        self.actions.push_back(Action::Report(change));
     }
 
     fn report_leader(&mut self) {

@@ -5,7 +5,7 @@ use crate::instrument::Instrument::{Elections, Scenarios};
 
 pub(super) const OF_HISTORIES: &[Mutation] = &[
     Mutation {
-        name: "a campaign draws from elsewhere than its seed",
+        name: "a candidate draws from elsewhere than its seed",
         edits: &[edit(
             "src/protocol/context.rs",
             "random: fastrand::Rng::with_seed(settings.seed),",

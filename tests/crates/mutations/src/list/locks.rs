@@ -136,7 +136,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Simulation],
     },
     Mutation {
-        name: "object store: an answer from before another campaign's write counts as put back",
+        name: "object store: an answer from before another candidate's write counts as put back",
         edits: &[edit(
             "src/backends/object_storage/known.rs",
             "if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {",
