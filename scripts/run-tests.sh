@@ -17,7 +17,7 @@ quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
 older_servers="v2_10 v2_11 v2_12 v2_14"
-other_locks="kubernetes:: object_storage_doctor:: postgres_doctor::"
+other_locks="kubernetes:: object_storage_doctor:: postgres_doctor:: refused_writes::"
 sqlite="sqlite names:: of_a_file"
 skip() { printf -- ' --skip %s' $1; }
 
