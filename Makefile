@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify sim model chaos mutations histories fuzz differential soak lint layers bench doc cli-doc diagrams tools clean rust
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench doc cli-doc diagrams tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,16 +23,18 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK
 	$(CARGO) build --package incumbent-demo $(if $(filter sqlite,$(LOCK)),--features sqlite)
 	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
-# A warning does not keep the tests from running: one run shows all that is wrong.
-test: rust tools ## Lint, then run every test, against real servers
-	@failed=; $(MAKE) --no-print-directory lint || failed=lint; \
-	echo "$(CARGO) test --workspace --all-features --no-fail-fast"; \
-	$(DEFAULT_SIGNALS) $(CARGO) test --workspace --all-features --no-fail-fast || failed="$$failed tests"; \
-	[ -z "$$failed" ] || { echo "failed: $$failed" >&2; exit 1; }
+# Each step runs even if another fails: one run shows all that is wrong.
+test: rust ## What everybody runs: lint, and every test that needs no server but the newest nats-server
+	@scripts/install-nats.sh 2.15.1
+	@$(DEFAULT_SIGNALS) scripts/parts.sh "$(MAKE) --no-print-directory lint" "scripts/run-tests.sh quick"
 
-verify: rust tools ## What CI checks besides: a part of the mutations, and the oldest Rust
-	@$(MAKE) --no-print-directory mutations PART=$(PART_OF_COMMIT)
-	@scripts/check-msrv.sh
+verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust
+	@$(DEFAULT_SIGNALS) scripts/parts.sh "scripts/run-tests.sh rest" \
+		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
+		"$(MAKE) --no-print-directory deps" "scripts/api.sh --check" scripts/check-msrv.sh
+
+protocol: rust ## Test the rules of the protocol, within seconds of a change to src/protocol
+	$(CARGO) test --package incumbent --no-default-features --features _history --lib --test protocol
 
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
@@ -74,6 +76,9 @@ lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	$(CARGO) clippy --package incumbent --lib --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude incumbent-cli --all-features --no-deps
 
+deps: rust ## Check that each dependency is used, and its license, source and version allowed (builds two programs, once)
+	@scripts/check-deps.sh
+
 layers: rust ## Check that no module uses one of a layer above it, and none each other in a circle
 	$(CARGO) run --quiet --package incumbent-layers
 
@@ -95,6 +100,10 @@ chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and 
 doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
+
+api: rust ## Write docs/api.txt, the public items of the library
+	@scripts/api.sh > docs/api.txt.new
+	mv docs/api.txt.new docs/api.txt
 
 cli-doc: rust ## Write docs/cli.md from the reference of the program
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new

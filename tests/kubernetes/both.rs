@@ -15,7 +15,9 @@ use crate::env::{InLease, OBJECT, TestEnv};
 use crate::nats_env::{self, BUCKET};
 
 const NAME: &str = "my_app";
-const LEASE: Duration = Duration::from_secs(8);
+const LEASE: Duration = Duration::from_secs(4);
+/// An API server restarts within this lease.
+const LONGER_LEASE: Duration = Duration::from_secs(8);
 
 /// A client without credentials is an operator; candidates have the documented rights.
 const RIGHTS: &str = concat!(
@@ -257,11 +259,12 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
 /// A required lock that is away for less than a lease costs nothing. One that is away for longer, refuses, is deleted or is
 /// foreign ends the term; the other lock is released, and a candidate that needs that one alone leads by it.
 async fn is_required(struck: Which) {
-    let both = Both::new(LEASE).await;
+    let lease = if struck == Which::Lease { LONGER_LEASE } else { LEASE };
+    let both = Both::new(lease).await;
     let election = both.campaign("both", None).await;
     let leadership = leads(&election).await;
     both.pause(struck);
-    tokio::time::sleep(LEASE / 4).await;
+    tokio::time::sleep(lease / 4).await;
     both.resume(struck);
     renewed(&leadership).await;
     both.kill(struck).await;

@@ -18,7 +18,7 @@ use crate::busy_server::BusyServer;
 use crate::conformance::{Service, soon, working};
 use crate::env::{InLease, OBJECT, TestEnv, timing};
 
-const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
+const LEASE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Where a pod has them, in its view of `/var/run`.
 const ACCOUNT: &str = "secrets/kubernetes.io/serviceaccount";
 /// Has this program be the candidate of a pod.

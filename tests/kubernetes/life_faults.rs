@@ -47,13 +47,15 @@ pub async fn lacks(life: &Life, resource: &str, verb: &str) {
 /// Each right that cannot be done without is named when it is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_right_is_one_clear_error() {
-    for (resource, verb) in [("configmaps", "get"), ("configmaps", "create"), ("pods", "get")] {
+    let rights = [("configmaps", "get"), ("configmaps", "create"), ("pods", "get")];
+    let cases = rights.map(async |(resource, verb)| {
         let life = Life::new().await;
         life.pod("first", None).await;
         lacks(&life, resource, verb).await;
         let says = format!("the right to {verb} is missing");
         life.campaign("first").await.fails(LifeErrorKind::Denied, &says).await;
-    }
+    });
+    futures_util::future::join_all(cases).await;
 }
 
 /// Without the right to delete the garbage collector frees the lock, and knows only of pods that are gone.

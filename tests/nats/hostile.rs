@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Election, new_election};
-use incumbent_test_support::{Proxy, Server, Version};
+use incumbent_test_support::{Proxy, Server, Version, on_versions};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, leads, lost, sees, soon};
@@ -159,10 +159,13 @@ async fn impossible_durations_do_not_outlast_the_bucket() {
     futures_util::future::join_all(cases).await;
 }
 
+on_versions!(
+    #[tokio::test]
+    an_endless_entry_expires_on_a_server_without_message_ttls: v2_10
+);
 /// The old servers store a life that they do not know of: the entry is gone after the bucket's own, without a sign.
-#[tokio::test]
-async fn an_endless_entry_expires_on_a_server_without_message_ttls() {
-    let env = TestEnv::of_version(Version::V2_10, TTL).await;
+async fn an_endless_entry_expires_on_a_server_without_message_ttls(version: Version) {
+    let env = TestEnv::of_version(version, TTL).await;
     let mut contest = Contest::open(&env, "my_app").await;
     let mut raw = Raw::connect(&env.server).await;
     raw.publish(&contest.key(), &lines("Nats-TTL: never\r\n"), b"junk").await;

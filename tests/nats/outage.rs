@@ -11,7 +11,7 @@ use crate::conformance::{change, leads, lost, sees, soon, working};
 use crate::env::{BUCKET, TestEnv};
 
 const SHORT: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(12);
 
 /// Waits until the entry has been renewed, from now on.
 async fn renewed(env: &TestEnv) {

@@ -168,7 +168,7 @@ fn first_write() -> Write {
 /// Where no acknowledged write can be lost, and the lock is configured so, the leader keeps leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
-    let pair = Pair::start(Duration::from_secs(20)).await;
+    let pair = Pair::start(Duration::from_secs(10)).await;
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();

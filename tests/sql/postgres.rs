@@ -66,7 +66,7 @@ async fn killed_backends_cost_no_term_and_hints_return() {
 /// A server that dies and comes back inside the lease is ridden out; one that stays away ends the term in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_killed_server_costs_no_term_within_the_lease() {
-    let env = TestEnv::alone(Duration::from_secs(20)).await;
+    let env = TestEnv::alone(Duration::from_secs(10)).await;
     let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;

@@ -1,6 +1,6 @@
 //! `doctor` of elections in a bucket, and helpers for the tests of other locks.
 
-use incumbent_test_support::{Server, Version};
+use incumbent_test_support::{Server, Version, on_versions};
 use serde_json::Value;
 
 use crate::shell::{CommandOutput, Shell};
@@ -53,9 +53,9 @@ async fn healthy_setup_is_reported_and_left_unchanged() {
     assert_eq!(before, after, "no entry is stored");
 }
 
-#[tokio::test]
-async fn old_server_is_a_warning() {
-    let server = Server::builder().version(Version::V2_10).start().await;
+on_versions!(#[tokio::test] old_server_is_a_warning: v2_10);
+async fn old_server_is_a_warning(version: Version) {
+    let server = Server::builder().version(version).start().await;
     let shell = Shell::at(&server);
     let mut leader = shell.start(&["campaign", "my_app"]);
     leader.line_with("won");

@@ -2,6 +2,7 @@
 //!
 //! No value may cause a panic, and each refusal is one line.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use incumbent_test_support::{Server, checkout};
@@ -128,12 +129,40 @@ async fn start_env() -> (Server, Shell) {
     (server, shell)
 }
 
+/// Runs each group of arguments in turn, and four groups at once: most commands wait for their limit. Fails with all that
+/// is wrong.
+fn check_all(shell: &Shell, groups: Vec<Vec<Vec<String>>>) {
+    let tried: usize = groups.iter().map(Vec::len).sum();
+    let groups = Mutex::new(groups);
+    let next = || groups.lock().expect("no worker panics").pop();
+    let work = || {
+        let mut wrong = Vec::new();
+        while let Some(group) = next() {
+            for args in group {
+                let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                let output = shell.run_for(&args, Duration::from_secs(1));
+                if let Err(why) = check_output(&output) {
+                    wrong.push(format!("{args:?}: {why}: {output:?}"));
+                }
+            }
+        }
+        wrong
+    };
+    let wrong = std::thread::scope(|scope| {
+        let workers = [(); 4].map(|()| scope.spawn(work));
+        workers.map(|worker| worker.join().expect("a result")).concat()
+    });
+    assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[tokio::test]
 async fn no_value_of_a_flag_panics() {
     let (server, shell) = start_env().await;
     let url = server.url();
-    let mut wrong = Vec::new();
-    let (mut tried, mut shared) = (0, Vec::new());
+    let mut groups = Vec::new();
+    let mut shared = Vec::new();
+    // Commands with the same words before the flag stay in order.
+    let mut last = None;
     for Flag { command, name, value } in read_flags() {
         // A flag of several commands has the same meaning in each: it is tried with the first.
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -141,6 +170,9 @@ async fn no_value_of_a_flag_panics() {
             continue;
         }
         shared.push((name.clone(), value.clone()));
+        if last.replace(command.join(" ")) != Some(command.join(" ")) {
+            groups.push(Vec::new());
+        }
         let durations = ["DURATION", "MAX_AGE", "LEASE", "GRACE", "TIMEOUT", "POLL"];
         let values = if durations.contains(&&*value) { &DURATIONS[..] } else { &WORDS[..] };
         for value in values {
@@ -150,14 +182,11 @@ async fn no_value_of_a_flag_panics() {
                 rest.drain(at..at + 2); // else the flag would be given twice
             }
             let args = [&command[..], &[&flag], &rest[..]].concat();
-            let output = shell.run_for(&args, Duration::from_secs(1));
-            tried += 1;
-            if let Err(why) = check_output(&output) {
-                wrong.push(format!("{args:?}: {why}: {output:?}"));
-            }
+            let args = args.into_iter().map(str::to_owned).collect();
+            groups.last_mut().expect("a group").push(args);
         }
     }
-    assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
+    check_all(&shell, groups);
 }
 
 /// Values that caused a panic in an earlier version.
@@ -185,8 +214,14 @@ async fn extreme_duration_is_accepted_or_refused() {
 
 #[test]
 fn no_option_of_a_url_panics() {
-    let shell = Shell::bare();
     let unreachable = "127.0.0.1:1";
+    let shell = Shell::bare()
+        .with("GCE_METADATA_HOST", unreachable)
+        .with("GCE_METADATA_IP", unreachable)
+        .with("AWS_ENDPOINT", "http://127.0.0.1:1")
+        .with("AWS_ACCESS_KEY_ID", "me")
+        .with("AWS_SECRET_ACCESS_KEY", "x");
+    let mut groups = Vec::new();
     for (url, options) in [
         ("nats://127.0.0.1:1/B", &["ttl", "with-choria", "create", "domain", "creds", "ca"][..]),
         ("sqlite:a.db", &["max-lease", "create"]),
@@ -197,6 +232,7 @@ fn no_option_of_a_url_panics() {
         ("peer:127.0.0.1:0?quorum=1", &["lease", "voters", "id", "peers", "dns"]),
         ("memory:", &["ttl", "need"]),
     ] {
+        let mut group = Vec::new();
         for option in options {
             let durations = ["ttl", "max-lease", "max-clock-skew", "lease"];
             let values = if durations.contains(option) { &DURATIONS[..] } else { &WORDS[..] };
@@ -204,18 +240,13 @@ fn no_option_of_a_url_panics() {
                 let value: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
                 let separator = if url.contains('?') { '&' } else { '?' };
                 let lock = format!("{url}{separator}{option}={value}");
-                let shell = shell.with_same_server().with("GCE_METADATA_HOST", unreachable);
-                let shell = shell
-                    .with("GCE_METADATA_IP", unreachable)
-                    .with("AWS_ENDPOINT", "http://127.0.0.1:1");
-                let shell =
-                    shell.with("AWS_ACCESS_KEY_ID", "me").with("AWS_SECRET_ACCESS_KEY", "x");
                 let run = ["run", "my_app", "--timeout", "100ms", "--lock", &lock, "--", "true"];
-                let output = shell.run_for(&run, Duration::from_secs(1));
-                assert_eq!(check_output(&output), Ok(()), "{lock}: {output:?}");
+                group.push(run.map(str::to_owned).to_vec());
             }
         }
+        groups.push(group); // in order: they share a file
     }
+    check_all(&shell, groups);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use incumbent::nats::{Bucket, BucketConfig};
 use incumbent_test_support::{Server, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -25,17 +26,19 @@ pub struct TestEnv {
 
 impl TestEnv {
     /// Starts a server with a bucket of this TTL, so that the first candidate does not choose the TTL.
+    ///
+    /// A term of `my_app` has ended in it with a release, so that the first candidate leads at once. In a new bucket of
+    /// another process it would wait for a lease.
     pub async fn with_ttl(ttl: Duration) -> Self {
         let server = Server::start().await;
-        let context = async_nats::jetstream::new(server.connect().await);
-        let config = async_nats::jetstream::kv::Config {
-            bucket: BUCKET.to_owned(),
-            max_age: ttl,
-            limit_markers: Some(ttl),
-            history: 1,
-            ..Default::default()
-        };
-        let store = context.create_key_value(config).await.expect("a bucket");
+        let client = server.connect().await;
+        let config = BucketConfig::new(BUCKET).ttl(ttl);
+        let bucket = Bucket::create(client.clone(), config).await.expect("a bucket");
+        let election = incumbent::new_election("my_app", bucket.lock()).start().expect("a start");
+        drop(election.won().await.expect("a term"));
+        election.stop().await;
+        let context = async_nats::jetstream::new(client);
+        let store = context.get_key_value(BUCKET).await.expect("the bucket");
         Self { server, store }
     }
 

@@ -25,8 +25,8 @@ const RUNAWAYS: [&str; 8] = [
     "sh -c 'while :; do ( sleep 0.2 & ) ; sleep 0.05; done' & exec sleep 1000",
 ];
 /// They run concurrently, because each needs a lease to win again.
-const CANDIDATES: usize = 25;
-const LOSSES_PER_CANDIDATE: usize = 8;
+const CANDIDATES: usize = 40;
+const LOSSES_PER_CANDIDATE: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_descendant_outlives_the_deadline_in_200_losses() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::Advertisement;
 use incumbent::lock::{Content, Lock, LockErrorKind, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind, Finding, Severity, Storage};
-use incumbent_test_support::{Cluster, Server, Version};
+use incumbent_test_support::{Cluster, Server, Version, on_versions};
 use serde_json::json;
 
 use super::*;
@@ -20,79 +20,83 @@ fn choria() -> serde_json::Value {
     })
 }
 
-#[tokio::test]
-async fn a_bucket_is_created_with_the_features_of_the_server() {
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let client = server.connect().await;
-        let config = BucketConfig::new("B").ttl(TTL).description("who leads");
-        let bucket = Bucket::create(client.clone(), config).await.unwrap();
-        assert_eq!((bucket.name(), bucket.ttl()), ("B", TTL));
+on_versions!(
+    #[tokio::test]
+    a_bucket_is_created_with_the_features_of_the_server
+);
+async fn a_bucket_is_created_with_the_features_of_the_server(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let config = BucketConfig::new("B").ttl(TTL).description("who leads");
+    let bucket = Bucket::create(client.clone(), config).await.unwrap();
+    assert_eq!((bucket.name(), bucket.ttl()), ("B", TTL));
 
-        let info = api(&client, "STREAM.INFO.KV_B", json!({})).await;
-        let made = &info["config"];
-        let nanos = TTL.as_nanos() as u64;
-        for (setting, value) in [
-            ("max_age", json!(nanos)),
-            ("max_msgs_per_subject", json!(1)),
-            ("storage", json!("file")),
-            ("discard", json!("new")),
-            ("num_replicas", json!(1)),
-            ("deny_delete", json!(true)),
-            ("allow_rollup_hdrs", json!(true)),
-            ("allow_direct", json!(true)),
-            ("description", json!("who leads")),
-            ("republish", json!({ "src": "$KV.B.>", "dest": "incumbent.B.>" })),
-        ] {
-            assert_eq!(made[setting], value, "{version}: {setting}");
-        }
-        let findings = bucket.health().await.unwrap();
-        if version == Version::V2_10 {
-            assert_eq!(findings, [Finding::NoMarkers, Finding::NoMessageTtl]);
-        } else {
-            assert_eq!(made["allow_msg_ttl"], json!(true), "{version}");
-            assert_eq!(made["subject_delete_marker_ttl"], json!(nanos), "{version}");
-            assert_eq!(findings, [], "{version}");
-        }
+    let info = api(&client, "STREAM.INFO.KV_B", json!({})).await;
+    let made = &info["config"];
+    let nanos = TTL.as_nanos() as u64;
+    for (setting, value) in [
+        ("max_age", json!(nanos)),
+        ("max_msgs_per_subject", json!(1)),
+        ("storage", json!("file")),
+        ("discard", json!("new")),
+        ("num_replicas", json!(1)),
+        ("deny_delete", json!(true)),
+        ("allow_rollup_hdrs", json!(true)),
+        ("allow_direct", json!(true)),
+        ("description", json!("who leads")),
+        ("republish", json!({ "src": "$KV.B.>", "dest": "incumbent.B.>" })),
+    ] {
+        assert_eq!(made[setting], value, "{version}: {setting}");
+    }
+    let findings = bucket.health().await.unwrap();
+    if version == Version::V2_10 {
+        assert_eq!(findings, [Finding::NoMarkers, Finding::NoMessageTtl]);
+    } else {
+        assert_eq!(made["allow_msg_ttl"], json!(true), "{version}");
+        assert_eq!(made["subject_delete_marker_ttl"], json!(nanos), "{version}");
+        assert_eq!(findings, [], "{version}");
     }
 }
 
-#[tokio::test]
-async fn an_entry_is_read_as_it_was_written_and_released() {
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let lock = bucket_on(&server).await.lock();
-        let create = entry(7, 1, None);
-        let created = lock.write("a.b/c", create.clone()).await.unwrap();
-        let (revision, entry) = held(&lock, "a.b/c").await;
-        assert_eq!((revision, &*entry.identity), (created, "host7"));
-        assert_eq!(entry.mark, Some(create.mark));
-        let slack = if version == Version::V2_10 { 1_000 } else { 250 };
-        assert_eq!(entry.ttl, TTL + Duration::from_millis(slack), "{version}");
+on_versions!(
+    #[tokio::test]
+    an_entry_is_read_as_it_was_written_and_released
+);
+async fn an_entry_is_read_as_it_was_written_and_released(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let lock = bucket_on(&server).await.lock();
+    let create = entry(7, 1, None);
+    let created = lock.write("a.b/c", create.clone()).await.unwrap();
+    let (revision, entry) = held(&lock, "a.b/c").await;
+    assert_eq!((revision, &*entry.identity), (created, "host7"));
+    assert_eq!(entry.mark, Some(create.mark));
+    let slack = if version == Version::V2_10 { 1_000 } else { 250 };
+    assert_eq!(entry.ttl, TTL + Duration::from_millis(slack), "{version}");
 
-        lock.release("a.b/c", release(7, created)).await.unwrap();
-        let left = Duration::from_millis(1_500);
-        let released = Tombstone::Released { by: Nonce(7), left };
-        assert_eq!(found(&lock, "a.b/c").await.content, Content::Vacant(released));
-    }
+    lock.release("a.b/c", release(7, created)).await.unwrap();
+    let left = Duration::from_millis(1_500);
+    let released = Tombstone::Released { by: Nonce(7), left };
+    assert_eq!(found(&lock, "a.b/c").await.content, Content::Vacant(released));
 }
 
-#[tokio::test]
-async fn tokens_grow_when_a_bucket_is_recreated() {
-    for version in [Version::V2_10, Version::V2_15] {
-        let server = Server::builder().version(version).start().await;
-        let client = server.connect().await;
-        let mut last = Revision(0);
-        for _ in 0..3 {
+on_versions!(#[tokio::test] tokens_grow_when_a_bucket_is_recreated: v2_10, v2_15);
+async fn tokens_grow_when_a_bucket_is_recreated(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let mut last = Revision(0);
+    for _ in 0..3 {
+        // The server may still be removing the files of the last one.
+        let lock = eventually("a new bucket", async || {
             let config = BucketConfig::new("B").ttl(TTL);
-            let lock = Bucket::create(client.clone(), config).await.unwrap().lock();
-            for key in ["a", "b", "c"] {
-                let token = lock.write(key, entry(1, 1, None)).await.unwrap();
-                assert!(token > last, "{version}: {token} after {last}");
-                last = token;
-            }
-            api(&client, "STREAM.DELETE.KV_B", json!({})).await;
+            Some(Bucket::create(client.clone(), config).await.ok()?.lock())
+        })
+        .await;
+        for key in ["a", "b", "c"] {
+            let token = lock.write(key, entry(1, 1, None)).await.unwrap();
+            assert!(token > last, "{version}: {token} after {last}");
+            last = token;
         }
+        api(&client, "STREAM.DELETE.KV_B", json!({})).await;
     }
 }
 
@@ -134,50 +138,48 @@ async fn an_existing_bucket_is_never_altered() {
     assert_eq!(before, after);
 }
 
-#[tokio::test]
-async fn a_bucket_created_by_choria_works_unchanged() {
-    for version in [Version::V2_10, Version::V2_15] {
-        let server = Server::builder().version(version).start().await;
-        let client = server.connect().await;
-        api(&client, "STREAM.CREATE.KV_CHORIA_LEADER_ELECTION", choria()).await;
-        let bucket = Bucket::open_with(client.clone(), BucketConfig::default()).await.unwrap();
-        assert_eq!(bucket.ttl(), Duration::from_secs(60));
-        let lock = bucket.lock();
+on_versions!(#[tokio::test] a_bucket_created_by_choria_works_unchanged: v2_10, v2_15);
+async fn a_bucket_created_by_choria_works_unchanged(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    api(&client, "STREAM.CREATE.KV_CHORIA_LEADER_ELECTION", choria()).await;
+    let bucket = Bucket::open_with(client.clone(), BucketConfig::default()).await.unwrap();
+    assert_eq!(bucket.ttl(), Duration::from_secs(60));
+    let lock = bucket.lock();
 
-        let longest = lock.capabilities().max_identity_len;
-        assert!(longest >= 512, "{longest}");
-        let mut create = entry(u64::MAX, u64::MAX, None);
-        create.identity = "x".repeat(longest).into();
-        create.mark.token = Some(incumbent::lock::Token(u64::MAX));
-        create.mark.since_unix_ms = u64::MAX;
-        lock.write("a", create.clone()).await.expect("the longest entry fits");
-        create.identity = "x".repeat(longest + 1).into();
-        let refused = lock.write("b", create.clone()).await.unwrap_err();
-        assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
+    let longest = lock.capabilities().max_identity_len;
+    assert!(longest >= 512, "{longest}");
+    let mut create = entry(u64::MAX, u64::MAX, None);
+    create.identity = "x".repeat(longest).into();
+    create.mark.token = Some(incumbent::lock::Token(u64::MAX));
+    create.mark.since_unix_ms = u64::MAX;
+    lock.write("a", create.clone()).await.expect("the longest entry fits");
+    create.identity = "x".repeat(longest + 1).into();
+    let refused = lock.write("b", create.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
 
-        let said = Advertisement::new("10.0.0.3:50051");
-        create.advertisement = Some(said.clone().into());
-        create.identity = "x".repeat(longest - 100).into();
-        lock.write("b", create.clone()).await.expect("both fit");
-        assert_eq!(held(&lock, "b").await.1.advertisement.as_deref(), Some(&said));
-        create.advertisement = Some(said.with("more", "x".repeat(900)).into());
-        let refused = lock.write("d", create).await.unwrap_err();
-        assert!(refused.to_string().contains("beside an advertisement of "), "{refused}");
+    let said = Advertisement::new("10.0.0.3:50051");
+    create.advertisement = Some(said.clone().into());
+    create.identity = "x".repeat(longest - 100).into();
+    lock.write("b", create.clone()).await.expect("both fit");
+    assert_eq!(held(&lock, "b").await.1.advertisement.as_deref(), Some(&said));
+    create.advertisement = Some(said.with("more", "x".repeat(900)).into());
+    let refused = lock.write("d", create).await.unwrap_err();
+    assert!(refused.to_string().contains("beside an advertisement of "), "{refused}");
 
-        let subject = "$KV.CHORIA_LEADER_ELECTION.c";
-        client.request(subject, "choria1.example.net".into()).await.unwrap();
-        let (_, theirs) = held(&lock, "c").await;
-        assert_eq!((&*theirs.identity, theirs.mark), ("choria1.example.net", None));
+    let subject = "$KV.CHORIA_LEADER_ELECTION.c";
+    client.request(subject, "choria1.example.net".into()).await.unwrap();
+    let (_, theirs) = held(&lock, "c").await;
+    assert_eq!((&*theirs.identity, theirs.mark), ("choria1.example.net", None));
 
-        let findings = bucket.health().await.unwrap();
-        let expected = [
-            Finding::ForeignValues { keys: vec!["c".to_owned()] },
-            Finding::NoMarkers,
-            Finding::NoMessageTtl,
-            Finding::NoRepublish,
-        ];
-        assert_eq!(findings, expected);
-    }
+    let findings = bucket.health().await.unwrap();
+    let expected = [
+        Finding::ForeignValues { keys: vec!["c".to_owned()] },
+        Finding::NoMarkers,
+        Finding::NoMessageTtl,
+        Finding::NoRepublish,
+    ];
+    assert_eq!(findings, expected);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
-use incumbent_test_support::{Server, Version, eventually};
+use incumbent_test_support::{Server, Version, eventually, on_versions};
 use serde_json::json;
 
 use super::*;
@@ -19,18 +19,19 @@ async fn proof(lock: &NatsLock, name: &str) -> bool {
     }
 }
 
-#[tokio::test]
-async fn a_bucket_created_here_is_known_to_be_fresh_and_others_after_a_lease() {
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let maker = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
-        let opener = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
-        assert!(proof(&maker, "a").await, "{version}");
-        assert!(!proof(&opener, "a").await, "{version}");
-        eventually("a bucket older than a lease", async || proof(&opener, "a").await.then_some(()))
-            .await;
-        assert!(opener.capabilities().empty_is_proof);
-    }
+on_versions!(
+    #[tokio::test]
+    a_bucket_created_here_is_known_to_be_fresh_and_others_after_a_lease
+);
+async fn a_bucket_created_here_is_known_to_be_fresh_and_others_after_a_lease(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let maker = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
+    let opener = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
+    assert!(proof(&maker, "a").await, "{version}");
+    assert!(!proof(&opener, "a").await, "{version}");
+    eventually("a bucket older than a lease", async || proof(&opener, "a").await.then_some(()))
+        .await;
+    assert!(opener.capabilities().empty_is_proof);
 }
 
 #[tokio::test]
@@ -47,39 +48,38 @@ async fn a_recreated_bucket_proves_nothing_to_a_client_of_the_old_one() {
     assert!(!proof(&bucket.lock(), "a").await);
 }
 
-#[tokio::test]
-async fn an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease() {
-    for version in [Version::V2_10, Version::V2_15] {
-        let server = Server::builder().version(version).start().await;
-        let lock = Bucket::create(server.connect().await, brief()).await.unwrap().lock();
-        lock.write("a", living(Duration::from_secs(2), entry(1, 1, None))).await.unwrap();
-        let vacant = eventually("an expiry", async || match read(&lock, "a").await.unwrap() {
-            Reading::Found(record) => match record.content {
-                Content::Vacant(tombstone) => Some(Some(tombstone)),
-                Content::Held(_) => None,
-            },
-            Reading::Empty { proof } => proof.then_some(None),
-        })
-        .await;
-        let marker = (version > Version::V2_10).then_some(Tombstone::Expired);
-        assert_eq!(vacant, marker, "{version}");
-    }
+on_versions!(#[tokio::test] an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease: v2_10, v2_15);
+async fn an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let lock = Bucket::create(server.connect().await, brief()).await.unwrap().lock();
+    lock.write("a", living(Duration::from_secs(2), entry(1, 1, None))).await.unwrap();
+    let vacant = eventually("an expiry", async || match read(&lock, "a").await.unwrap() {
+        Reading::Found(record) => match record.content {
+            Content::Vacant(tombstone) => Some(Some(tombstone)),
+            Content::Held(_) => None,
+        },
+        Reading::Empty { proof } => proof.then_some(None),
+    })
+    .await;
+    let marker = (version > Version::V2_10).then_some(Tombstone::Expired);
+    assert_eq!(vacant, marker, "{version}");
 }
 
+on_versions!(
+    #[tokio::test]
+    a_purged_bucket_proves_nothing_for_a_lease
+);
 /// A purge of the stream leaves no tombstone, only the time of the last write.
-#[tokio::test]
-async fn a_purged_bucket_proves_nothing_for_a_lease() {
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let client = server.connect().await;
-        let lock = bucket_on(&server).await.lock();
-        lock.write("a", entry(1, 1, None)).await.unwrap();
-        api(&client, "STREAM.PURGE.KV_B", json!({})).await;
-        match read(&lock, "a").await.unwrap() {
-            Reading::Empty { proof } => assert!(!proof, "{version}"),
-            Reading::Found(record) => {
-                assert_eq!(record.content, Content::Vacant(Tombstone::Deleted), "{version}");
-            }
+async fn a_purged_bucket_proves_nothing_for_a_lease(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let lock = bucket_on(&server).await.lock();
+    lock.write("a", entry(1, 1, None)).await.unwrap();
+    api(&client, "STREAM.PURGE.KV_B", json!({})).await;
+    match read(&lock, "a").await.unwrap() {
+        Reading::Empty { proof } => assert!(!proof, "{version}"),
+        Reading::Found(record) => {
+            assert_eq!(record.content, Content::Vacant(Tombstone::Deleted), "{version}");
         }
     }
 }

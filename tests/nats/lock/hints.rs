@@ -4,39 +4,40 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, StepDownNotice, Token, Tombstone};
-use incumbent_test_support::{Cluster, Server, Version, eventually};
+use incumbent_test_support::{Cluster, Server, Version, eventually, on_versions};
 use serde_json::json;
 
 use super::*;
 
-#[tokio::test]
-async fn every_stored_write_is_hinted_with_the_one_it_replaced() {
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let lock = bucket_on(&server).await.lock();
-        let other = bucket_on(&server).await.lock();
-        let mut hints = Hints::of(&lock, "a");
-        hints.coverage(Coverage::Full).await;
-        hints.look().await;
+on_versions!(
+    #[tokio::test]
+    every_stored_write_is_hinted_with_the_one_it_replaced
+);
+async fn every_stored_write_is_hinted_with_the_one_it_replaced(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let lock = bucket_on(&server).await.lock();
+    let other = bucket_on(&server).await.lock();
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
 
-        let create = entry(1, 1, None);
-        let created = other.write("a", create.clone()).await.unwrap();
-        let (record, previous) = hints.stored().await;
-        assert_eq!((record.revision, previous), (created, Some(None)), "{version}");
-        let Content::Held(entry_told) = record.content else { panic!("{record:?}") };
-        assert_eq!(entry_told.mark, Some(create.mark));
-        assert_eq!(&*entry_told.identity, "host1");
+    let create = entry(1, 1, None);
+    let created = other.write("a", create.clone()).await.unwrap();
+    let (record, previous) = hints.stored().await;
+    assert_eq!((record.revision, previous), (created, Some(None)), "{version}");
+    let Content::Held(entry_told) = record.content else { panic!("{record:?}") };
+    assert_eq!(entry_told.mark, Some(create.mark));
+    assert_eq!(&*entry_told.identity, "host1");
 
-        let renewed = other.write("a", renewal(1, 2, created)).await.unwrap();
-        let (record, previous) = hints.stored().await;
-        assert_eq!((record.revision, previous), (renewed, Some(Some(created))), "{version}");
+    let renewed = other.write("a", renewal(1, 2, created)).await.unwrap();
+    let (record, previous) = hints.stored().await;
+    assert_eq!((record.revision, previous), (renewed, Some(Some(created))), "{version}");
 
-        other.release("a", release(1, renewed)).await.unwrap();
-        let (record, previous) = hints.stored().await;
-        let left = Duration::from_millis(1_500);
-        let released = Content::Vacant(Tombstone::Released { by: Nonce(1), left });
-        assert_eq!((record.content, previous), (released, Some(Some(renewed))), "{version}");
-    }
+    other.release("a", release(1, renewed)).await.unwrap();
+    let (record, previous) = hints.stored().await;
+    let left = Duration::from_millis(1_500);
+    let released = Content::Vacant(Tombstone::Released { by: Nonce(1), left });
+    assert_eq!((record.content, previous), (released, Some(Some(renewed))), "{version}");
 }
 
 #[tokio::test]

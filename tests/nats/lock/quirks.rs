@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind};
-use incumbent_test_support::{Cluster, Proxy, Server, Version};
+use incumbent_test_support::{Cluster, Proxy, Server, Version, on_versions};
 
 use super::*;
 
@@ -29,77 +29,75 @@ async fn server_with(version: Version) -> (Server, NatsLock) {
     (server, lock)
 }
 
-#[tokio::test]
-async fn a_renewal_keeps_its_ttl() {
-    for version in [Version::V2_11, Version::V2_15] {
-        let (_server, lock) = server_with(version).await;
-        let mut hints = Hints::of(&lock, "a");
-        hints.coverage(Coverage::Full).await;
-        let created = lock.write("a", living(SECOND, entry(1, 1, None))).await.unwrap();
-        let renewal = living(SECOND, renewal(1, 2, created));
-        lock.write("a", renewal).await.unwrap();
-        expires(&mut hints).await;
-    }
+on_versions!(#[tokio::test] a_renewal_keeps_its_ttl: v2_11, v2_15);
+async fn a_renewal_keeps_its_ttl(version: Version) {
+    let (_server, lock) = server_with(version).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
+    let created = lock.write("a", living(SECOND, entry(1, 1, None))).await.unwrap();
+    let renewal = living(SECOND, renewal(1, 2, created));
+    lock.write("a", renewal).await.unwrap();
+    expires(&mut hints).await;
 }
 
+on_versions!(
+    #[tokio::test]
+    an_entry_lives_no_longer_than_the_bucket_keeps_it
+);
 /// No message with a TTL of its own outlives the `max_age` of its stream. One with `never` does, as of 2.11.
-#[tokio::test]
-async fn an_entry_lives_no_longer_than_the_bucket_keeps_it() {
+async fn an_entry_lives_no_longer_than_the_bucket_keeps_it(version: Version) {
     let asked = Duration::from_secs(3600);
-    for version in Version::ALL {
-        let server = Server::builder().version(version).start().await;
-        let client = server.connect().await;
-        let config = BucketConfig::new("B").ttl(SECOND * 2);
-        let lock = Bucket::create(client.clone(), config).await.unwrap().lock();
-        let never = HeaderMap::from_iter([("Nats-TTL".parse().unwrap(), "never".parse().unwrap())]);
-        client.publish_with_headers("$KV.B.never", never, "x".into()).await.unwrap();
-        lock.write("a", living(asked, entry(1, 1, None))).await.unwrap();
-        let (_, entry) = held(&lock, "a").await;
-        assert!(entry.ttl < SECOND * 4, "{version}: {:?}", entry.ttl);
-        eventually("the end of the entry", async || match read(&lock, "a").await.unwrap() {
-            Reading::Found(record) if matches!(record.content, Content::Held(_)) => None,
-            _ => Some(()),
-        })
-        .await;
-        if version != Version::V2_10 {
-            let (_, never) = held(&lock, "never").await;
-            assert!(never.ttl > asked, "{version}: {:?}", never.ttl);
-        }
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let config = BucketConfig::new("B").ttl(SECOND * 2);
+    let lock = Bucket::create(client.clone(), config).await.unwrap().lock();
+    let never = HeaderMap::from_iter([("Nats-TTL".parse().unwrap(), "never".parse().unwrap())]);
+    client.publish_with_headers("$KV.B.never", never, "x".into()).await.unwrap();
+    lock.write("a", living(asked, entry(1, 1, None))).await.unwrap();
+    let (_, entry) = held(&lock, "a").await;
+    assert!(entry.ttl < SECOND * 4, "{version}: {:?}", entry.ttl);
+    eventually("the end of the entry", async || match read(&lock, "a").await.unwrap() {
+        Reading::Found(record) if matches!(record.content, Content::Held(_)) => None,
+        _ => Some(()),
+    })
+    .await;
+    if version != Version::V2_10 {
+        let (_, never) = held(&lock, "never").await;
+        assert!(never.ttl > asked, "{version}: {:?}", never.ttl);
     }
 }
 
-#[tokio::test]
-async fn a_create_over_a_tombstone_keeps_its_ttl() {
-    for version in [Version::V2_11, Version::V2_15] {
-        let (_server, lock) = server_with(version).await;
-        let mut hints = Hints::of(&lock, "a");
-        hints.coverage(Coverage::Full).await;
-        let created = lock.write("a", entry(1, 1, None)).await.unwrap();
-        lock.release("a", release(1, created)).await.unwrap();
-        let tombstone = found(&lock, "a").await.revision;
-        lock.write("a", living(SECOND, entry(2, 1, Some(tombstone)))).await.unwrap();
-        let marker = expires(&mut hints).await;
-        // The marker is the last message: over it, too, a create is one request.
-        lock.write("a", living(SECOND, entry(3, 1, Some(marker)))).await.unwrap();
-        expires(&mut hints).await;
-    }
+on_versions!(#[tokio::test] a_create_over_a_tombstone_keeps_its_ttl: v2_11, v2_15);
+async fn a_create_over_a_tombstone_keeps_its_ttl(version: Version) {
+    let (_server, lock) = server_with(version).await;
+    let mut hints = Hints::of(&lock, "a");
+    hints.coverage(Coverage::Full).await;
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    lock.release("a", release(1, created)).await.unwrap();
+    let tombstone = found(&lock, "a").await.revision;
+    lock.write("a", living(SECOND, entry(2, 1, Some(tombstone)))).await.unwrap();
+    let marker = expires(&mut hints).await;
+    // The marker is the last message: over it, too, a create is one request.
+    lock.write("a", living(SECOND, entry(3, 1, Some(marker)))).await.unwrap();
+    expires(&mut hints).await;
 }
 
-#[tokio::test]
-async fn a_write_of_another_candidate_is_a_conflict() {
-    for version in Version::ALL {
-        let (_server, lock) = server_with(version).await;
-        let first = lock.write("a", entry(1, 1, None)).await.unwrap();
-        for expected in [None, Some(Revision(first.0 - 1)), Some(Revision(first.0 + 1))] {
-            let refused = lock.write("a", entry(2, 1, expected)).await.unwrap_err();
-            assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
-        }
-        let stale = Revision(first.0 - 1);
-        let refused = lock.write("a", renewal(2, 2, stale)).await.unwrap_err();
-        assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
-        let refused = lock.release("a", release(2, Revision(first.0 + 1))).await.unwrap_err();
+on_versions!(
+    #[tokio::test]
+    a_write_of_another_candidate_is_a_conflict
+);
+async fn a_write_of_another_candidate_is_a_conflict(version: Version) {
+    let (_server, lock) = server_with(version).await;
+    let first = lock.write("a", entry(1, 1, None)).await.unwrap();
+    for expected in [None, Some(Revision(first.0 - 1)), Some(Revision(first.0 + 1))] {
+        let refused = lock.write("a", entry(2, 1, expected)).await.unwrap_err();
         assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
     }
+    let stale = Revision(first.0 - 1);
+    let refused = lock.write("a", renewal(2, 2, stale)).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
+    let refused = lock.release("a", release(2, Revision(first.0 + 1))).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
 }
 
 /// On a cluster a write that meets another in flight is refused as 10164, which clients have taken for a failure.

@@ -6,14 +6,15 @@ use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use incumbent_sim::{CandidateSetup, Fleet, Keeping, STORM, Scenario, Schedule, World, bound};
 
-/// The same ones in every run.
-const FIXED: u64 = 700;
-/// Others in every run.
-const FRESH: u64 = 300;
+/// The number of schedules of each fleet, unless `SCHEDULES` is set.
+const SCHEDULES: u64 = 1000;
 
 fn check(fleet: Fleet) {
+    let count = std::env::var("SCHEDULES").map_or(SCHEDULES, |n| n.parse().expect("a number"));
+    // Of ten schedules, seven are the same in every run, and three are others.
+    let fixed = count * 7 / 10;
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    let seeds = (0..FIXED).chain(fresh..fresh + FRESH);
+    let seeds = (0..fixed).chain(fresh..fresh + count - fixed);
     let (mut terms, mut peer_terms) = (0, 0);
     for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
         let report = schedule.run();
@@ -25,8 +26,8 @@ fn check(fleet: Fleet) {
         terms += report.terms;
         peer_terms += report.peer_terms;
     }
-    println!("{fleet}: {} schedules, {terms} terms, {peer_terms} of others", FIXED + FRESH);
-    let least = fleet.least_terms() * (FIXED + FRESH);
+    println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others");
+    let least = fleet.least_terms() * count;
     assert!(terms >= least, "{terms} terms: too few to show anything");
     let peers =
         matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo | Fleet::Vimeo);

@@ -57,6 +57,42 @@ impl fmt::Display for Version {
     }
 }
 
+/// Makes one test per version of `nats-server` from a function that takes the [`Version`]. Without a list, every version
+/// gets one.
+///
+/// The name of a test ends in its version, as `a_lock_is_held::v2_15`. `make test` installs the newest version only, and
+/// leaves the tests of the others to `make verify` by these names.
+///
+/// ```
+/// use incumbent_test_support::{Version, on_versions};
+///
+/// on_versions!(#[tokio::test] a_version_has_a_number: v2_10, v2_15);
+/// async fn a_version_has_a_number(version: Version) {
+///     assert!(version.number().starts_with("2."));
+/// }
+/// ```
+#[macro_export]
+macro_rules! on_versions {
+    (# $attribute:tt $test:ident) => {
+        $crate::on_versions!(# $attribute $test: v2_10, v2_11, v2_12, v2_14, v2_15);
+    };
+    (# $attribute:tt $test:ident: $($version:ident),+) => {
+        mod $test {
+            $(
+                # $attribute
+                async fn $version() {
+                    super::$test($crate::on_versions!(@ $version)).await;
+                }
+            )+
+        }
+    };
+    (@ v2_10) => { $crate::Version::V2_10 };
+    (@ v2_11) => { $crate::Version::V2_11 };
+    (@ v2_12) => { $crate::Version::V2_12 };
+    (@ v2_14) => { $crate::Version::V2_14 };
+    (@ v2_15) => { $crate::Version::V2_15 };
+}
+
 /// The program of a version: the one its environment variable names, else (for the default version) the one on
 /// `PATH`, else the one that `make tools` installed.
 ///
@@ -117,6 +153,15 @@ mod tests {
         let numbers: Vec<_> = Version::ALL.into_iter().map(Version::number).collect();
         assert!(script.contains(&format!("set -- {}\n", numbers.join(" "))));
         assert!(script.contains(&format!("\ndefault={}\n", Version::default())));
+    }
+
+    /// The names are those of [`on_versions`].
+    #[test]
+    fn make_test_leaves_older_versions_to_make_verify() {
+        let script = fs::read_to_string(checkout().join("scripts/run-tests.sh")).unwrap();
+        let older = Version::ALL.iter().filter(|&&version| version < Version::default());
+        let names: Vec<_> = older.map(|version| format!("{version:?}").to_lowercase()).collect();
+        assert!(script.contains(&format!("\nolder_servers=\"{}\"\n", names.join(" "))));
     }
 
     #[test]

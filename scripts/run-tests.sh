@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs a part of the tests, and prints how long each step took:
+#
+#     run-tests.sh quick     those that need no server but the newest nats-server
+#     run-tests.sh rest      all others
+#
+# Both together run every test of `cargo test --workspace --all-features`. What no list below names is in the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Both parts use the same features, so that nothing is compiled twice.
+tests="${CARGO:-cargo} test --workspace --all-features --no-fail-fast"
+
+# Integration tests that are quick as a whole, with the unit tests.
+quick=(protocol memory metrics campaign run)
+quick_targets=$(printf -- ' --test %s' "${quick[@]}")
+
+# Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
+older_servers="v2_10 v2_11 v2_12 v2_14"
+other_locks="kubernetes:: object_storage_doctor:: postgres_doctor:: refused_writes::"
+sqlite="sqlite names:: of_a_file"
+skip() { printf -- ' --skip %s' $1; }
+
+case ${1:-} in
+quick)
+    exec scripts/parts.sh \
+        "$tests --no-run --lib --bins$quick_targets --test nats --test sql --test operator --test schedules" \
+        "$tests --lib --bins$quick_targets" \
+        "$tests --test nats --$(skip "$older_servers")" \
+        "$tests --test sql -- $sqlite" \
+        "$tests --test operator --$(skip "$older_servers $other_locks")" \
+        "SCHEDULES=200 $tests --test schedules"
+    ;;
+rest)
+    targets=$(${CARGO:-cargo} metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
+print(*sorted({target["name"] for target in targets if "test" in target["kind"]} - set(sys.argv[1:])))
+' "${quick[@]}" nats sql operator schedules)
+    steps=()
+    for target in $targets; do
+        steps+=("$tests --test $target")
+    done
+    exec scripts/parts.sh \
+        "$tests --no-run" \
+        "${steps[@]}" \
+        "$tests --test nats -- $older_servers" \
+        "$tests --test sql --$(skip "$sqlite")" \
+        "$tests --test operator -- $older_servers $other_locks" \
+        "$tests --test schedules" \
+        "$tests --doc"
+    ;;
+*)
+    sed -n '2,6s/^# \?//p' "$0" >&2
+    exit 2
+    ;;
+esac
