@@ -1,6 +1,7 @@
 //! What one more led election costs a process: memory at the margin, and CPU time a renewal.
 //!
-//! Leads 1,000 elections, then 5,000 more, on one connection to a real server, each renewed every 1.67 s.
+//! Leads 1,000 elections, then 5,000 more, on one connection to a real server, each renewed every
+//! 1.67 s.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! Takeovers and load on a Kubernetes Lease, ours beside client-go's, in turn on the same API server: lease 5 s, renew
-//! deadline 4 s, retry 1 s; and the first leader of a Lease that has never been.
+//! Takeovers and load on a Kubernetes Lease, ours beside client-go's, in turn on the same API
+//! server: lease 5 s, renew deadline 4 s, retry 1 s; and the first leader of a Lease that has never
+//! been.
 //!
-//! Ours run in this process, each on a runtime and a connection of its own, so a crash is a runtime that is gone;
-//! client-go's are processes.
+//! Ours run in this process, each on a runtime and a connection of its own, so a crash is a runtime
+//! that is gone; client-go's are processes.
 
 mod support;
 
@@ -89,7 +90,8 @@ fn client_go(go: &Path, server: &KubeServer, lease: &str, identity: &str) -> Can
     Candidate::other(command.args(["-name", lease, "-identity", identity]), |_| {})
 }
 
-/// What a control plane does for hours, here at once: by the clock of its holder a Lease is renewed for longer than a lease.
+/// What a control plane does for hours, here at once: by the clock of its holder a Lease is renewed
+/// for longer than a lease.
 async fn renew_for_hours(server: &KubeServer) {
     let cluster = Cluster::from_kubeconfig(server.kubeconfig(), None).await.expect("a cluster");
     let send = async |method: &str, path: &str, kind: &str, body: &serde_json::Value| {

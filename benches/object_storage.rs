@@ -1,8 +1,8 @@
-//! Takeovers and load on an object of Google Cloud Storage, ours beside vimeo/leaderelection's, in turn on the same fake-gcs-server: lease
-//! and term 5 s, no skew to be allowed for.
+//! Takeovers and load on an object of Google Cloud Storage, ours beside vimeo/leaderelection's, in
+//! turn on the same fake-gcs-server: lease and term 5 s, no skew to be allowed for.
 //!
-//! Ours run in this process, each on a runtime and connections of its own, so a crash is a runtime that is gone; vimeo's are processes. Where
-//! their module cannot be had only ours are measured.
+//! Ours run in this process, each on a runtime and connections of its own, so a crash is a runtime
+//! that is gone; vimeo's are processes. Where their module cannot be had only ours are measured.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! What the pure machine costs: a renewal (wake, request, answer), a hint received by a standby, a vacancy taken over.
+//! What the pure machine costs: a renewal (wake, request, answer), a hint received by a standby, a
+//! vacancy taken over.
 
 use std::hint::black_box;
 use std::time::Duration;

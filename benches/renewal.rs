@@ -1,6 +1,8 @@
-//! A renewal beside a raw conditional publish of the client library, on the same server and connection, in turn.
+//! A renewal beside a raw conditional publish of the client library, on the same server and
+//! connection, in turn.
 //!
-//! Prints the medians and the ratio of each pair's medians over several rounds, so that a drift of the machine hits both alike.
+//! Prints the medians and the ratio of each pair's medians over several rounds, so that a drift of
+//! the machine hits both alike.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

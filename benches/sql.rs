@@ -1,8 +1,8 @@
-//! Takeovers and load on PostgreSQL, beside the clients of the job queue River, and on a SQLite file: lease 5 s (River's is 15 s),
-//! disks synced.
+//! Takeovers and load on PostgreSQL, beside the clients of the job queue River, and on a SQLite
+//! file: lease 5 s (River's is 15 s), disks synced.
 //!
-//! Each of our candidates has a runtime and connections of its own in this process, so a crash is a runtime that is gone; River's
-//! are processes.
+//! Each of our candidates has a runtime and connections of its own in this process, so a crash is a
+//! runtime that is gone; River's are processes.
 
 mod support;
 

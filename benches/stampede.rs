@@ -1,7 +1,7 @@
 //! The requests of a thousand standbys when the leader stops, and the time without a leader.
 //!
-//! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to the server, accepted or
-//! not. `STANDBYS=5000 cargo bench --bench stampede` changes their number.
+//! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to
+//! the server, accepted or not. `STANDBYS=5000 cargo bench --bench stampede` changes their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! A candidate that prints its events as JSON lines, for programs that measure or attack elections:
 //! `{"t": CLOCK_BOOTTIME in ns, "identity", "election", "event": started|won|lost|work|stopped}`.
 //!
-//! `--count` candidates of an election have a connection each; `--elections` elections share one. SIGTERM and Ctrl-C stop
-//! them in order.
+//! `--count` candidates of an election have a connection each; `--elections` elections share one.
+//! SIGTERM and Ctrl-C stop them in order.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A fencing token keeps a leader that does not know yet that it was replaced from doing harm.
 //!
-//! No lock can stop a process that was paused right before a write. What is written to can: it remembers the greatest
-//! token that it has seen and refuses a smaller one.
+//! No lock can stop a process that was paused right before a write. What is written to can: it
+//! remembers the greatest token that it has seen and refuses a smaller one.
 //!
 //! ```text
 //! cargo run --example fenced_write
@@ -41,7 +41,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stale = first.won().await?;
     storage.write("written by host-1", stale.token())?;
 
-    // host-1 is replaced. Its code still holds the old term, as if it had been paused in the middle of it.
+    // host-1 is replaced. Its code still holds the old term, as if it had been paused in the middle
+    // of it.
     let second = new_election("billing", lock.clone()).identity("host-2").start()?;
     first.resign();
     let current = second.won().await?;

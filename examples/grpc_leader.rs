@@ -1,9 +1,10 @@
 //! A gRPC client whose calls reach the leader, through failovers.
 //!
-//! Three servers take part in one election, and the leader advertises its address. The client does not campaign: it observes the
-//! election, and keeps the one address of its channel at that of the leader. Calls made without a leader wait for the
-//! next leader; a call that fails under way is the caller's to repeat, as with any channel. The service is gRPC's own health
-//! check: a server reports `jobs` as serving while it leads.
+//! Three servers take part in one election, and the leader advertises its address. The client does
+//! not campaign: it observes the election, and keeps the one address of its channel at that of the
+//! leader. Calls made without a leader wait for the next leader; a call that fails under way is the
+//! caller's to repeat, as with any channel. The service is gRPC's own health check: a server
+//! reports `jobs` as serving while it leads.
 //!
 //! ```text
 //! cargo run --example grpc_leader
@@ -67,7 +68,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Calls, and repeats a call that a stopped server left without a response: it may be executed twice.
+/// Calls, and repeats a call that a stopped server left without a response: it may be executed
+/// twice.
 async fn ask(client: &mut HealthClient<Channel>) -> Result<String, tonic::Status> {
     let mut failed = None;
     for _ in 0..20 {
@@ -108,8 +110,8 @@ impl Drop for LeaderChannel {
     }
 }
 
-/// Keeps one endpoint in the channel: that of the leader, or none. Its key is the address, so that a leader that comes back
-/// elsewhere is connected to anew.
+/// Keeps one endpoint in the channel: that of the leader, or none. Its key is the address, so that
+/// a leader that comes back elsewhere is connected to anew.
 async fn follow(observer: Observer, endpoints: Sender<Balance<String, Endpoint>>) {
     let mut changes = observer.changes();
     let mut current: Option<String> = None;

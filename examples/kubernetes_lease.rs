@@ -1,7 +1,9 @@
-//! A candidate on a Kubernetes Lease, beside client-go's: `cargo run --example kubernetes_lease --features kubernetes-latest`.
+//! A candidate on a Kubernetes Lease, beside client-go's: `cargo run --example kubernetes_lease
+//! --features kubernetes-latest`.
 //!
-//! It reaches the API server as `kubectl` does (`KUBECONFIG`, `~/.kube/config`), or by the service account of its pod.
-//! `docs/kubernetes.md` has the Role that it needs. Run it twice, and look at `kubectl get lease my-app`.
+//! It reaches the API server as `kubectl` does (`KUBECONFIG`, `~/.kube/config`), or by the service
+//! account of its pod. `docs/kubernetes.md` has the Role that it needs. Run it twice, and look at
+//! `kubectl get lease my-app`.
 
 use std::error::Error;
 use std::time::Duration;

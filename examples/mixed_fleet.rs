@@ -1,11 +1,13 @@
-//! A fleet moves from a Kubernetes Lease to a NATS bucket, one agent at a time, without two leaders at any moment.
+//! A fleet moves from a Kubernetes Lease to a NATS bucket, one agent at a time, without two leaders
+//! at any moment.
 //!
 //! ```text
 //! nats-server --jetstream &
 //! cargo run --example mixed_fleet --features kubernetes-latest -- nats://127.0.0.1:4222
 //! ```
 //!
-//! It reaches the API server as `kubectl` does. `docs/multiple-locks.md` says why each step is safe, and shows what this prints.
+//! It reaches the API server as `kubectl` does. `docs/multiple-locks.md` says why each step is
+//! safe, and shows what this prints.
 
 use std::error::Error;
 use std::sync::Arc;

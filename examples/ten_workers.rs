@@ -5,7 +5,8 @@
 //! cargo run --example ten_workers -- --url nats://127.0.0.1     # on a NATS server with JetStream
 //! cargo run --example ten_workers --features sqlite -- --file elections.db
 //! ```
-//! With `--workers 1 --first 4` a process is the fourth worker alone, so that ten processes make the ten.
+//! With `--workers 1 --first 4` a process is the fourth worker alone, so that ten processes make
+//! the ten.
 
 use std::error::Error;
 use std::sync::Arc;

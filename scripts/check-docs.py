@@ -19,10 +19,8 @@ MAX_LINE = 100
 PROSE = re.compile(r"(README|CONTRIBUTING|docs/(?!cli\.)[\w-]+)\.md")
 # Markdown cannot break these lines: tables, images, and one link or URL that alone is too long.
 UNBREAKABLE = re.compile(r" *\||.*!\[|[^ ]* *[-*>]? *[^ ]*(https?://|\]\()[^ ]*$")
+# To wrap them: cargo +nightly fmt --all -- --config wrap_comments=true,comment_width=100
 COMMENT = re.compile(r" *//[/!]? ?")
-# The sources whose comments are still wrapped at 120 characters. No other may join them. This wraps all of them, and then
-# the list can go: cargo +nightly fmt --all -- --config wrap_comments=true,comment_width=100
-OLDER_COMMENTS = Path(__file__).with_name("older-comments.txt")
 
 
 def anchors(page):
@@ -80,12 +78,12 @@ def long_comments(file):
             yield f"{number}: a comment of {len(line)} characters, at most {MAX_LINE} are allowed"
 
 
-def problems(file, older):
+def problems(file):
     if file.suffix == ".md":
         yield from broken_links(file)
     if PROSE.fullmatch(str(file)):
         yield from long_lines(file)
-    if file.suffix == ".rs" and str(file) not in older:
+    if file.suffix == ".rs":
         yield from long_comments(file)
     yield from broken_paths(file)
 
@@ -95,10 +93,9 @@ def main():
     listed = subprocess.run(
         ["git", "ls-files", "-z", "*.md", "*.rs", "*.toml", "*.yaml", "Makefile"], capture_output=True, check=True, text=True
     )
-    older = OLDER_COMMENTS.read_text().split() if OLDER_COMMENTS.exists() else []
     wrong = 0
     for file in filter(Path.exists, map(Path, filter(None, listed.stdout.split("\0")))):
-        for problem in problems(file, older):
+        for problem in problems(file):
             print(f"{file}: {problem}", file=sys.stderr)
             wrong += 1
     return wrong > 0

@@ -1,13 +1,16 @@
-//! Leader election: at most one leader at any instant, and a successor within milliseconds of a stop.
+//! Leader election: at most one leader at any instant, and a successor within milliseconds of a
+//! stop.
 //!
-//! The candidates of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS JetStream key-value
-//! bucket (`nats`), or in process ([`memory`]). The candidate that creates the entry waits until no earlier holder can
-//! still be leading, leads, and renews the entry. The others stand by. They send no requests where the lock reports
-//! changes.
+//! The candidates of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS
+//! JetStream key-value bucket (`nats`), or in process ([`memory`]). The candidate that creates the
+//! entry waits until no earlier holder can still be leading, leads, and renews the entry. The
+//! others stand by. They send no requests where the lock reports changes.
 //!
-//! **At most one candidate of an election leads at any instant**, whatever crashes, hangs, is partitioned, delayed or,
-//! where the [`clock`] counts that, suspended, as long as the candidates' clocks run at nearly the same *rate*. The clocks need not agree on the time. Each
-//! term has a *fencing token* that is greater than every earlier one, for what is written to refuse a stale leader.
+//! **At most one candidate of an election leads at any instant**, whatever crashes, hangs, is
+//! partitioned, delayed or, where the [`clock`] counts that, suspended, as long as the candidates'
+//! clocks run at nearly the same *rate*. The clocks need not agree on the time. Each term has a
+//! *fencing token* that is greater than every earlier one, for what is written to refuse a stale
+//! leader.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -28,8 +31,9 @@
 //! ```
 //!
 //! # Map
-//! - [`new_election`] describes a part in an election; [`ElectionBuilder::start`] begins it; [`Election`] is the handle on
-//!   it; [`Leadership`] is the guard that a leader holds; [`observe`] watches without taking part.
+//! - [`new_election`] describes a part in an election; [`ElectionBuilder::start`] begins it;
+//!   [`Election`] is the handle on it; [`Leadership`] is the guard that a leader holds; [`observe`]
+//!   watches without taking part.
 #![cfg_attr(
     feature = "nats",
     doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
@@ -49,12 +53,13 @@
 )]
 //! - [`all_of`]: several locks as one.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
-//! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine. [`clock`]: time that goes
-//!   on through suspension.
+//! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine.
+//!   [`clock`]: time that goes on through suspension.
 //!
 //! # What it does not do
-//! It elects a leader; it replicates nothing and keeps no membership. It cannot stop work that blocks its thread: the
-//! token is for that. `docs/protocol.md` in the repository states where the promise ends.
+//! It elects a leader; it replicates nothing and keeps no membership. It cannot stop work that
+//! blocks its thread: the token is for that. `docs/protocol.md` in the repository states where the
+//! promise ends.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

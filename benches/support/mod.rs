@@ -1,4 +1,5 @@
-//! Candidates that can stop and crash: ours, each on a runtime of its own in this process, and other programs.
+//! Candidates that can stop and crash: ours, each on a runtime of its own in this process, and
+//! other programs.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -105,7 +106,8 @@ pub fn takeover(start: impl Fn(&str) -> Candidate, age: Duration, end: End) -> D
     took
 }
 
-/// Starts a leader and `standbys` standbys, and returns the rate of `count` per second over `span`, after `settle`.
+/// Starts a leader and `standbys` standbys, and returns the rate of `count` per second over `span`,
+/// after `settle`.
 pub fn load(
     start: impl Fn(&str) -> Candidate,
     standbys: usize,

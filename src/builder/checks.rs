@@ -1,15 +1,48 @@
 //! Checks of a configuration, and what is derived from it.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::StartError;
-use crate::protocol::CoolDown;
+use crate::lock::{Lock, Need};
+use crate::protocol::{CoolDown, MAX_LEASE, Timing, TimingError, TimingOptions};
 use crate::time::clock::Clock;
+
+/// The caller's timing, else the lock's: never a mixture, whose parts might not fit together.
+pub(super) fn timing_on(lock: &Arc<dyn Lock>, given: TimingOptions) -> Result<Timing, TimingError> {
+    let options = match given {
+        TimingOptions { lease: None, renewal: None, grace: None, with_choria } => {
+            let timing = lock.timing();
+            TimingOptions { with_choria: with_choria || timing.with_choria, ..timing }
+        }
+        given => {
+            TimingOptions { with_choria: given.with_choria || lock.timing().with_choria, ..given }
+        }
+    };
+    Timing::new(options, lock.capabilities().max_lease)
+}
+
+/// The locks to campaign on, in the order in which they are taken.
+pub(super) fn members(lock: &Arc<dyn Lock>) -> Vec<(Arc<dyn Lock>, Need)> {
+    match lock.members() {
+        None => vec![(Arc::clone(lock), Need::Required)],
+        Some(members) => {
+            members.iter().map(|member| (Arc::clone(&member.lock), member.need)).collect()
+        }
+    }
+}
 
 pub(super) fn custom(cool_down: CoolDown) -> Option<Duration> {
     match cool_down {
         CoolDown::For(duration) => Some(duration),
         _ => None,
+    }
+}
+
+pub(super) fn check_span(what: &'static str, duration: Duration) -> Result<(), StartError> {
+    match duration > MAX_LEASE {
+        true => Err(StartError::TooLong { what, duration }),
+        false => Ok(()),
     }
 }
 

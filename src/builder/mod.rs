@@ -12,7 +12,7 @@ use futures_util::future::FutureExt;
 
 pub use error::StartError;
 
-use self::checks::{check_identity, custom, unix_ms_at_origin};
+use self::checks::{check_identity, check_span, custom, members, timing_on, unix_ms_at_origin};
 use crate::driver;
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::{Machine, shared_among};
@@ -27,16 +27,15 @@ use crate::election::loss::Loss;
 use crate::election::shared::Shared;
 use crate::lock::{Advertisement, Lock, Need, Nonce};
 use crate::protocol::{
-    Backoff, BackoffPolicy, CoolDown, Leader, MAX_LEASE, MemberSettings, Settings, State, Timing,
-    TimingError, TimingOptions,
+    Backoff, BackoffPolicy, CoolDown, Leader, MemberSettings, Settings, State, TimingOptions,
 };
 use crate::time::clock::{BootClock, Clock};
 use crate::util::changes::Changes;
 
 /// Begins to describe a part in the election `name` on `lock`.
 ///
-/// Nothing happens before [`start`](ElectionBuilder::start): see [`ElectionBuilder`] for an example. For an election on several locks see
-/// [`all_of`](crate::all_of).
+/// Nothing happens before [`start`](ElectionBuilder::start): see [`ElectionBuilder`] for an
+/// example. For an election on several locks see [`all_of`](crate::all_of).
 pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder {
     ElectionBuilder {
         name: name.into(),
@@ -135,20 +134,23 @@ impl ElectionBuilder {
         self
     }
 
-    /// Where this candidate can be reached while it leads, and further pairs of a key and a value. The other candidates and
-    /// [observers](observe) read it in [`Leader`](crate::Leader). Default: nothing.
+    /// Where this candidate can be reached while it leads, and further pairs of a key and a value.
+    /// The other candidates and [observers](observe) read it in [`Leader`](crate::Leader).
+    /// Default: nothing.
     ///
-    /// An address alone will do: `advertise("10.0.0.3:50051")`. It is written with every entry, so it is no place for a secret.
-    /// [`Election::advertise`] changes it later.
+    /// An address alone will do: `advertise("10.0.0.3:50051")`. It is written with every entry, so
+    /// it is no place for a secret. [`Election::advertise`] changes it later.
     pub fn advertise(mut self, advertisement: impl Into<Advertisement>) -> Self {
         self.advertisement = Some(advertisement.into());
         self
     }
 
-    /// How long one write to the lock entitles its writer to lead, counted from before it was sent: 1 s to 1 h, at most
-    /// what the lock allows. Default: what the lock allows (for a bucket, its TTL).
+    /// How long one write to the lock entitles its writer to lead, counted from before it was sent:
+    /// 1 s to 1 h, at most what the lock allows. Default: what the lock allows (for a bucket,
+    /// its TTL).
     ///
-    /// It is how long a crashed leader may stay unreplaced, and how long a leader survives a lock out of reach.
+    /// It is how long a crashed leader may stay unreplaced, and how long a leader survives a lock
+    /// out of reach.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.timing.lease = Some(lease);
         self
@@ -160,7 +162,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long guarded work may take to stop: the term ends this long before the deadline. Default: a sixth of the lease.
+    /// How long guarded work may take to stop: the term ends this long before the deadline.
+    /// Default: a sixth of the lease.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.timing.grace = Some(grace);
         self
@@ -178,22 +181,26 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long to let a leader that vanished (not one that released its entry) come back first. Default: not at all.
+    /// How long to let a leader that vanished (not one that released its entry) come back first.
+    /// Default: not at all.
     pub fn takeover_delay(mut self, takeover_delay: Duration) -> Self {
         self.takeover_delay = takeover_delay;
         self
     }
 
-    /// Among candidates that wake together the one with the higher number asks first. Default: 0, the lowest.
+    /// Among candidates that wake together the one with the higher number asks first. Default: 0,
+    /// the lowest.
     pub fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// States that candidates of Choria take part in the same election. Every candidate of this library must say so there.
+    /// States that candidates of Choria take part in the same election. Every candidate of this
+    /// library must say so there.
     ///
-    /// Then the right to lead ends 0.75 of the bucket's TTL after a write, and a holder that is not known to be of
-    /// this library is waited for as long as a Choria leader may take to notice its loss.
+    /// Then the right to lead ends 0.75 of the bucket's TTL after a write, and a holder that is not
+    /// known to be of this library is waited for as long as a Choria leader may take to notice
+    /// its loss.
     ///
     /// For a bucket, `?with-choria` in its [URL](crate::lock_url) and by
     /// [`BucketConfig::with_choria`](crate::nats::BucketConfig::with_choria).
@@ -210,10 +217,11 @@ impl ElectionBuilder {
 
     /// The work of a term: called when this candidate becomes leader, in a task of its own.
     ///
-    /// The term lasts while the [`Leadership`] is held, so a callback that only takes note ends with
-    /// `leadership.ended().await`. When the term ends, the future has the grace to return. Then it is
-    /// dropped at its next await point, at the deadline at the latest, also if the candidate's task is gone. A panic ends the term like a
-    /// failure of the work. It is not called for a term that is over before its task came to run.
+    /// The term lasts while the [`Leadership`] is held, so a callback that only takes note ends
+    /// with `leadership.ended().await`. When the term ends, the future has the grace to return.
+    /// Then it is dropped at its next await point, at the deadline at the latest, also if the
+    /// candidate's task is gone. A panic ends the term like a failure of the work. It is not
+    /// called for a term that is over before its task came to run.
     pub fn on_won<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(Leadership) -> Fut + Send + Sync + 'static,
@@ -223,11 +231,13 @@ impl ElectionBuilder {
         self
     }
 
-    /// Called once at the end of each term, after its work has stopped and before the entry is released.
+    /// Called once at the end of each term, after its work has stopped and before the entry is
+    /// released.
     ///
-    /// The candidate takes part again when the returned future is done. It is dropped if it is not done by the deadline of
-    /// the lost term, or by the grace after the work stopped, whichever is later; one that blocks its thread then is not
-    /// waited for any further. It is not called where the task of the candidate itself ends with its runtime.
+    /// The candidate takes part again when the returned future is done. It is dropped if it is not
+    /// done by the deadline of the lost term, or by the grace after the work stopped, whichever
+    /// is later; one that blocks its thread then is not waited for any further. It is not
+    /// called where the task of the candidate itself ends with its runtime.
     pub fn on_lost<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(Loss) -> Fut + Send + Sync + 'static,
@@ -237,9 +247,9 @@ impl ElectionBuilder {
         self
     }
 
-    /// Called at each write that campaigns, a create or a renewal, with the state at that moment. While a call
-    /// is running, further calls are left out. A call that is running when the candidate stops is dropped. A panic
-    /// ends the term like a failure of the work.
+    /// Called at each write that campaigns, a create or a renewal, with the state at that moment.
+    /// While a call is running, further calls are left out. A call that is running when the
+    /// candidate stops is dropped. A panic ends the term like a failure of the work.
     pub fn on_campaign<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(State) -> Fut + Send + Sync + 'static,
@@ -249,9 +259,10 @@ impl ElectionBuilder {
         self
     }
 
-    /// Called with the leader when it has changed, and with `None` when there is none any more: also when this candidate
-    /// becomes leader (`is_me`), and not when it only advertises another address. One call at a time; leaders that come and go during a call are left out. A call that is
-    /// running when the candidate stops is dropped. A panic is logged.
+    /// Called with the leader when it has changed, and with `None` when there is none any more:
+    /// also when this candidate becomes leader (`is_me`), and not when it only advertises
+    /// another address. One call at a time; leaders that come and go during a call are left out. A
+    /// call that is running when the candidate stops is dropped. A panic is logged.
     pub fn on_new_leader<F, Fut>(mut self, callback: F) -> Self
     where
         F: Fn(Option<Leader>) -> Fut + Send + Sync + 'static,
@@ -261,18 +272,20 @@ impl ElectionBuilder {
         self
     }
 
-    /// Registers each term with this sentinel, which releases the entry if this process dies. Default: the sentinel
-    /// that wraps this program, by the variable `INCUMBENT_SENTINEL`; none without it.
+    /// Registers each term with this sentinel, which releases the entry if this process dies.
+    /// Default: the sentinel that wraps this program, by the variable `INCUMBENT_SENTINEL`;
+    /// none without it.
     ///
-    /// Setting one declares that the work of a leader dies with its process: see [`sentinel`](crate::sentinel).
+    /// Setting one declares that the work of a leader dies with its process: see
+    /// [`sentinel`](crate::sentinel).
     #[cfg(all(feature = "sentinel", unix))]
     pub fn sentinel(mut self, sentinel: Sentinel) -> Self {
         self.sentinel = sentinel;
         self
     }
 
-    /// Sends each line of this candidate's history to `sink`, without its line break, before any action of the line is
-    /// performed.
+    /// Sends each line of this candidate's history to `sink`, without its line break, before any
+    /// action of the line is performed.
     ///
     /// `sink` runs in the task of the candidate, and delays it. Nothing else is kept.
     #[cfg(feature = "_history")]
@@ -282,8 +295,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Checks the configuration, and spawns the candidate on the current tokio runtime. Does no I/O: the lock may be
-    /// unreachable.
+    /// Checks the configuration, and spawns the candidate on the current tokio runtime. Does no
+    /// I/O: the lock may be unreachable.
     ///
     /// # Errors
     /// [`StartError`]. Nothing has been started then.
@@ -291,7 +304,8 @@ impl ElectionBuilder {
         self.start_after(|_| ()).map(|(election, ())| election)
     }
 
-    /// The same, with every change from the first on: [`Election::changes`], called later, may have missed some.
+    /// The same, with every change from the first on: [`Election::changes`], called later, may have
+    /// missed some.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -324,19 +338,15 @@ impl ElectionBuilder {
             advertisement.check()?;
         }
         let advertisement = self.advertisement.map(Arc::new);
-        for (what, duration) in
-            [("takeover_delay", Some(self.takeover_delay)), ("cool_down", custom(self.cool_down))]
-        {
-            if let Some(duration) = duration.filter(|d| *d > MAX_LEASE) {
-                return Err(StartError::TooLong { what, duration });
-            }
-        }
+        check_span("takeover_delay", self.takeover_delay)?;
+        check_span("cool_down", custom(self.cool_down).unwrap_or_default())?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let identity: Arc<str> = identity.into();
         let origin_unix_ms = unix_ms_at_origin(&*self.clock);
         let mut backoffs = shared_among(locks.len(), self.backoff).into_iter();
         let part = |(lock, need): &(Arc<dyn Lock>, Need)| {
-            // Drawn for each lock: the same one given twice must not take itself for its own earlier write.
+            // Drawn for each lock: the same one given twice must not take itself for its own
+            // earlier write.
             let nonce = Nonce(getrandom::u64().map_err(|_| StartError::NoRandomness)?);
             let capabilities = lock.capabilities();
             let timing = timing_on(lock, self.timing)?;
@@ -373,30 +383,6 @@ impl ElectionBuilder {
             self.sentinel,
         );
         Ok((Election::new(shared), done))
-    }
-}
-
-/// The caller's timing, else the lock's: never a mixture, whose parts might not fit together.
-fn timing_on(lock: &Arc<dyn Lock>, given: TimingOptions) -> Result<Timing, TimingError> {
-    let options = match given {
-        TimingOptions { lease: None, renewal: None, grace: None, with_choria } => {
-            let timing = lock.timing();
-            TimingOptions { with_choria: with_choria || timing.with_choria, ..timing }
-        }
-        given => {
-            TimingOptions { with_choria: given.with_choria || lock.timing().with_choria, ..given }
-        }
-    };
-    Timing::new(options, lock.capabilities().max_lease)
-}
-
-/// The locks to campaign on, in the order in which they are taken.
-fn members(lock: &Arc<dyn Lock>) -> Vec<(Arc<dyn Lock>, Need)> {
-    match lock.members() {
-        None => vec![(Arc::clone(lock), Need::Required)],
-        Some(members) => {
-            members.iter().map(|member| (Arc::clone(&member.lock), member.need)).collect()
-        }
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) struct Callbacks {
     pub new_leader: Option<Callback<Option<Leader>>>,
 }
 
-/// Calls `callback` with each new leader, one call at a time, until the candidate has stopped: a call that is running
-/// then is dropped. Leaders that come and go during a call are left out.
+/// Calls `callback` with each new leader, one call at a time, until the candidate has stopped: a
+/// call that is running then is dropped. Leaders that come and go during a call are left out.
 pub(crate) async fn report_leaders(shared: Arc<Shared>, callback: Callback<Option<Leader>>) {
     let mut stopped = shared.status.subscribe();
     let mut watch = StatusWatch::new(shared);

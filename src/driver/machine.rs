@@ -109,8 +109,8 @@ impl Machine {
         }
     }
 
-    /// When this candidate will lead, if it keeps what it holds, and the last thing that it waits for; `None` unless it
-    /// waits.
+    /// When this candidate will lead, if it keeps what it holds, and the last thing that it waits
+    /// for; `None` unless it waits.
     pub fn cool_down(&self) -> Option<(Instant, WaitReason)> {
         match &self.electors {
             Electors::Single(elector) => elector.cool_down(),

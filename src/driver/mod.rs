@@ -1,11 +1,12 @@
 //! Runs one candidate against a lock and a clock: the only place where the protocol meets tokio.
 //!
-//! A hint or a timer wakes the driver; the driver passes the event and the time to the machine; the machine returns actions; the
-//! driver performs them; their outcome is the next event. It decides nothing.
+//! A hint or a timer wakes the driver; the driver passes the event and the time to the machine; the
+//! machine returns actions; the driver performs them; their outcome is the next event.
 
 pub(crate) mod callbacks;
 mod finish;
 pub(crate) mod machine;
+mod optional;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
 pub(crate) mod requests;
@@ -13,7 +14,7 @@ pub(crate) mod requests;
 pub mod sentinel;
 pub(crate) mod term_end;
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use tracing::{Instrument, debug, error, info, info_span, warn};
 use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
+use crate::driver::optional::{poll_campaigning, poll_optional};
 use crate::driver::requests::{LockRequests, next_response};
 #[cfg(all(feature = "sentinel", unix))]
 use crate::driver::sentinel::Registrations;
@@ -107,7 +109,7 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// An async block instead of an `async fn`: that would keep `self` twice, as argument and as variable.
+    /// Not an `async fn`, which would keep `self` twice: as argument and as variable.
     #[allow(clippy::manual_async_fn)]
     fn run(
         mut self,
@@ -393,20 +395,5 @@ impl Driver {
         };
         self.shared().update(|status| status.leader.clone_from(&leader));
         self.shared().publish(Change::Leader(leader));
-    }
-}
-
-async fn poll_optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
-    match future {
-        Some(future) => future.await,
-        None => pending().await,
-    }
-}
-
-/// Waits for the end of `on_campaign`, and returns whether it panicked. Cancel safe.
-async fn poll_campaigning(task: &mut Option<JoinHandle<()>>) -> bool {
-    match task {
-        Some(task) => task.await.is_err_and(|error| error.is_panic()),
-        None => pending().await,
     }
 }

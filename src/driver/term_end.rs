@@ -123,7 +123,8 @@ impl TermEnd {
         }
     }
 
-    /// Does `step` until it is done (true) or, once the candidate must stop, a further grace has passed (false).
+    /// Does `step` until it is done (true) or, once the candidate must stop, a further grace has
+    /// passed (false).
     async fn until_stopping(&mut self, step: impl AsyncFnOnce(&mut Self)) -> bool {
         let mut status = self.shared.status.subscribe();
         let (clock, grace) = (Arc::clone(&self.shared.clock), self.grace);

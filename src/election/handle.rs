@@ -58,21 +58,24 @@ impl Election {
         &self.shared().identity
     }
 
-    /// Returns whether this candidate leads at this moment: a comparison of the clock with the deadline. No event has to
-    /// arrive for it to become false. It is also false from the moment at which the work must stop.
+    /// Returns whether this candidate leads at this moment: a comparison of the clock with the
+    /// deadline. No event has to arrive for it to become false. It is also false from the
+    /// moment at which the work must stop.
     ///
-    /// It holds for the moment of the call, and promises nothing for the next one: no candidate waits for what is
-    /// done upon its result, so a resignation, a stop or an eviction may let somebody else lead beside it. Hold a
-    /// [`step`](Self::step) meanwhile, or a [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
+    /// It holds for the moment of the call, and promises nothing for the next one: no candidate
+    /// waits for what is done upon its result, so a resignation, a stop or an eviction may let
+    /// somebody else lead beside it. Hold a [`step`](Self::step) meanwhile, or a
+    /// [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
     }
 
     /// Permission for one step of the leader's work; `None` while this candidate does not lead.
     ///
-    /// For work that checks for leadership, and does not hold a [`Leadership`]: while the [`Step`] is held, a resignation
-    /// or a stop waits for it, up to the deadline, before it lets others lead. Any number may be held at once. Steps that
-    /// begin as others end do not keep a term alive: once the term ends there are no more of them.
+    /// For work that checks for leadership, and does not hold a [`Leadership`]: while the [`Step`]
+    /// is held, a resignation or a stop waits for it, up to the deadline, before it lets others
+    /// lead. Any number may be held at once. Steps that begin as others end do not keep a term
+    /// alive: once the term ends there are no more of them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -96,27 +99,28 @@ impl Election {
         self.shared().state_and_term(&self.shared().status.borrow()).0
     }
 
-    /// The leader, as last seen; `None` while there is none, or nothing is known. For how fresh that is see
-    /// [`leader_age`](Self::leader_age).
+    /// The leader, as last seen; `None` while there is none, or nothing is known. For how fresh
+    /// that is see [`leader_age`](Self::leader_age).
     pub fn leader(&self) -> Option<Leader> {
         self.shared().status.borrow().leader.clone()
     }
 
-    /// The leader, unless it has not been seen to write for longer than its lease: then it may be gone, though that is not
-    /// known yet, as while the lock is unreachable.
+    /// The leader, unless it has not been seen to write for longer than its lease: then it may be
+    /// gone, though that is not known yet, as while the lock is unreachable.
     pub fn fresh_leader(&self) -> Option<Leader> {
         let now = self.shared().clock.now();
         self.leader().filter(|leader| leader.is_fresh(now))
     }
 
-    /// How long ago the last write of the leader was seen first, on the election's clock. Where the lock sends no hints, a
-    /// leader that renews is up to one poll older by this than it is.
+    /// How long ago the last write of the leader was seen first, on the election's clock. Where the
+    /// lock sends no hints, a leader that renews is up to one poll older by this than it is.
     pub fn leader_age(&self) -> Option<Duration> {
         let now = self.shared().clock.now();
         self.leader().map(|leader| now.saturating_since(leader.last_seen))
     }
 
-    /// The status now and each time it changes. Level-triggered: a slow reader gets the newest status.
+    /// The status now and each time it changes. Level-triggered: a slow reader gets the newest
+    /// status.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -148,23 +152,24 @@ impl Election {
         self.shared().state_and_term(&self.shared().status.borrow()).1.map(|term| term.token)
     }
 
-    /// The tokens of that term on each of the election's locks, in their order; empty while this candidate does not lead.
-    /// See [`Leadership::tokens`].
+    /// The tokens of that term on each of the election's locks, in their order; empty while this
+    /// candidate does not lead. See [`Leadership::tokens`].
     pub fn tokens(&self) -> Vec<Option<Token>> {
         let status = self.shared().status.borrow();
         self.shared().state_and_term(&status).1.map(|term| term.tokens()).unwrap_or_default()
     }
 
-    /// When this candidate's right to lead ends, unless it is renewed before; `None` while it does not lead, and from
-    /// the moment at which the work must stop.
+    /// When this candidate's right to lead ends, unless it is renewed before; `None` while it does
+    /// not lead, and from the moment at which the work must stop.
     ///
-    /// On the election's [`Clock`](crate::time::clock::Clock). One that has passed shows that this program is held up: the
-    /// end was not reported.
+    /// On the election's [`Clock`](crate::time::clock::Clock). One that has passed shows that this
+    /// program is held up: the end was not reported.
     pub fn deadline(&self) -> Option<Instant> {
         self.shared().status.borrow().term.as_ref().map(|term| term.deadline())
     }
 
-    /// Waits until this candidate leads. Several callers share a term: it lasts until the last of them drops its guard.
+    /// Waits until this candidate leads. Several callers share a term: it lasts until the last of
+    /// them drops its guard.
     ///
     /// # Errors
     /// [`Stopped`], if the candidate stops first.
@@ -191,15 +196,17 @@ impl Election {
         }
     }
 
-    /// Every change from now on, oldest first. See [`Change`]. What came before this call is not among them, and may be the
-    /// first of all: see [`ElectionBuilder::start_with_changes`](crate::ElectionBuilder::start_with_changes).
+    /// Every change from now on, oldest first. See [`Change`]. What came before this call is not
+    /// among them, and may be the first of all: see
+    /// [`ElectionBuilder::start_with_changes`](crate::ElectionBuilder::start_with_changes).
     pub fn changes(&self) -> Changes<Change> {
         changes_of(self.shared())
     }
 
     /// Changes where this candidate can be reached while it leads, as
-    /// [`ElectionBuilder::advertise`](crate::ElectionBuilder::advertise) sets it at the start. Returns at once: its next
-    /// write, while it leads its next renewal, carries the new advertisement to the other candidates and observers.
+    /// [`ElectionBuilder::advertise`](crate::ElectionBuilder::advertise) sets it at the start.
+    /// Returns at once: its next write, while it leads its next renewal, carries the new
+    /// advertisement to the other candidates and observers.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -224,18 +231,21 @@ impl Election {
         Ok(())
     }
 
-    /// Steps down, if this candidate leads, and takes part again after letting others go first. Returns at once:
-    /// the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its work has stopped.
+    /// Steps down, if this candidate leads, and takes part again after letting others go first.
+    /// Returns at once: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its
+    /// work has stopped.
     pub fn resign(&self) {
         self.shared().inbox.send(Input::Resign { term: None });
     }
 
-    /// Stops the candidate: the work stops, the loss is reported, the entry is released, then this returns.
+    /// Stops the candidate: the work stops, the loss is reported, the entry is released, then this
+    /// returns.
     ///
-    /// The candidate stops once this has been called, even if the returned future is dropped. It takes at
-    /// most the rest of the lease for the work to stop, and a few seconds to release the entry where the lock is
-    /// slow. Calling it from a callback makes that callback wait for itself until it is stopped by force:
-    /// [`Leadership::resign`] and dropping the election do not wait.
+    /// The candidate stops once this has been called, even if the returned future is dropped. It
+    /// takes at most the rest of the lease for the work to stop, and a few seconds to release
+    /// the entry where the lock is slow. Calling it from a callback makes that callback wait
+    /// for itself until it is stopped by force: [`Leadership::resign`] and dropping the
+    /// election do not wait.
     pub async fn stop(&self) {
         self.shared().inbox.send(Input::Stop);
         let mut status = self.shared().status.subscribe();

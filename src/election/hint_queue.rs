@@ -38,7 +38,8 @@ impl HintQueue {
 
     /// Queues a hint, and puts into the inbox what the driver needs to fetch it.
     pub fn put(&self, lock: usize, hint: Hint, inbox: &Inbox) {
-        // Sent with the lock held, so that the inbox has them in the order in which they were counted.
+        // Sent with the lock held, so that the inbox has them in the order in which they were
+        // counted.
         let mut queue = self.queue();
         if let Some(input) = queue.input(lock, hint) {
             inbox.send(input);

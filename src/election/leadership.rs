@@ -13,10 +13,11 @@ use crate::time::clock::Instant;
 
 /// A share in the current term: its holder may act as leader.
 ///
-/// It is also the sign that work is being done. A term whose every `Leadership` has been dropped ends
-/// ([`Cause::WorkEnded`](crate::Cause::WorkEnded), or [`Cause::WorkPanicked`](crate::Cause::WorkPanicked) when that happened by a panic), the entry is released, and
-/// another candidate may lead: so keep it for as long as you work, and drop it when you are done. A term of which no
-/// `Leadership` was ever taken continues.
+/// It is also the sign that work is being done. A term whose every `Leadership` has been dropped
+/// ends ([`Cause::WorkEnded`](crate::Cause::WorkEnded), or
+/// [`Cause::WorkPanicked`](crate::Cause::WorkPanicked) when that happened by a panic), the entry is
+/// released, and another candidate may lead: so keep it for as long as you work, and drop it when
+/// you are done. A term of which no `Leadership` was ever taken continues.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -41,21 +42,24 @@ impl Leadership {
         term.hold().then(|| Self { term: Arc::clone(term) })
     }
 
-    /// The fencing token of this term: greater than that of every earlier term. Pass it with every write, and let what
-    /// is written to refuse a token that is smaller than one it has seen.
+    /// The fencing token of this term: greater than that of every earlier term. Pass it with every
+    /// write, and let what is written to refuse a token that is smaller than one it has seen.
     ///
-    /// In an election on several locks, that of the first required one; the others are among the [`tokens`](Self::tokens).
+    /// In an election on several locks, that of the first required one; the others are among the
+    /// [`tokens`](Self::tokens).
     pub fn token(&self) -> Token {
         self.term.token
     }
 
-    /// The fencing tokens of this term on each of the election's locks, in their order, as they are now: `None` for one that
-    /// is held on best effort only, and is not held now. Where there is one lock, its [`token`](Self::token).
+    /// The fencing tokens of this term on each of the election's locks, in their order, as they are
+    /// now: `None` for one that is held on best effort only, and is not held now. Where there
+    /// is one lock, its [`token`](Self::token).
     pub fn tokens(&self) -> Vec<Option<Token>> {
         self.term.tokens()
     }
 
-    /// When the right to lead ends, unless it is renewed before: on the election's [`Clock`](crate::time::clock::Clock).
+    /// When the right to lead ends, unless it is renewed before: on the election's
+    /// [`Clock`](crate::time::clock::Clock).
     ///
     /// Once the term ends it moves no more.
     pub fn deadline(&self) -> Instant {
@@ -69,15 +73,17 @@ impl Leadership {
         self.term.deadline().saturating_since(self.term.now())
     }
 
-    /// Whether this term still leads: false from the moment at which it ends, and once its deadline has passed.
+    /// Whether this term still leads: false from the moment at which it ends, and once its deadline
+    /// has passed.
     pub fn is_valid(&self) -> bool {
         self.term.over().is_none()
     }
 
     /// Waits until the term ends, and returns why. The work has until [`Loss::stop_by`] to stop.
     ///
-    /// It does not depend on the task of the candidate: where that does not report the end in time, because its runtime is
-    /// blocked or was shut down, the clock does, about the election's grace before the deadline ([`Cause::Expired`](crate::Cause::Expired)).
+    /// It does not depend on the task of the candidate: where that does not report the end in time,
+    /// because its runtime is blocked or was shut down, the clock does, about the election's
+    /// grace before the deadline ([`Cause::Expired`](crate::Cause::Expired)).
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Loss {
@@ -86,13 +92,15 @@ impl Leadership {
 
     /// Does `work` until it is done or the term ends.
     ///
-    /// When the term ends first, `work` is dropped at its next await point: about the election's grace before the
-    /// deadline. Work that needs time to stop watches [`ended`](Self::ended) itself instead. Work that blocks its
-    /// thread cannot be stopped by anybody: give it the token, and move it to a thread of its own.
+    /// When the term ends first, `work` is dropped at its next await point: about the election's
+    /// grace before the deadline. Work that needs time to stop watches [`ended`](Self::ended)
+    /// itself instead. Work that blocks its thread cannot be stopped by anybody: give it the
+    /// token, and move it to a thread of its own.
     ///
-    /// The clock is compared with the deadline before each step of the work, and a timer of its own ends it where it
-    /// waits: so it ends in time even if the task of the candidate is blocked or gone, or the machine was suspended. It runs on
-    /// any runtime, and keeps its word as far as that one polls it.
+    /// The clock is compared with the deadline before each step of the work, and a timer of its own
+    /// ends it where it waits: so it ends in time even if the task of the candidate is blocked
+    /// or gone, or the machine was suspended. It runs on any runtime, and keeps its word as far
+    /// as that one polls it.
     ///
     /// # Errors
     /// [`Loss`], if the term ended before the work was done.
@@ -103,9 +111,11 @@ impl Leadership {
         self.term.run(work).await
     }
 
-    /// Waits until the right to lead lasts longer than until `deadline`, and returns the new deadline.
+    /// Waits until the right to lead lasts longer than until `deadline`, and returns the new
+    /// deadline.
     ///
-    /// For passing the [`deadline`](Self::deadline) on to where it cannot be read, such as another process.
+    /// For passing the [`deadline`](Self::deadline) on to where it cannot be read, such as another
+    /// process.
     ///
     /// # Errors
     /// [`Loss`], if the term ends without a further renewal.
@@ -116,7 +126,8 @@ impl Leadership {
         self.term.renewed(deadline).await
     }
 
-    /// Steps down: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go first.
+    /// Steps down: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go
+    /// first.
     pub fn resign(&self) {
         self.term.send(Input::Resign { term: Some(self.term.number) });
     }

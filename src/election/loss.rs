@@ -33,7 +33,8 @@ pub struct Loss {
     pub election: Arc<str>,
     /// The token of the term that ended.
     pub token: Token,
-    /// Its tokens on each of the election's locks, in their order: see [`Leadership::tokens`](crate::Leadership::tokens).
+    /// Its tokens on each of the election's locks, in their order: see
+    /// [`Leadership::tokens`](crate::Leadership::tokens).
     pub tokens: Vec<Option<Token>>,
     /// Why it ended.
     pub cause: Cause,

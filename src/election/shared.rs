@@ -73,8 +73,8 @@ impl Shared {
         self.leads_until.is_after(self.clock.now())
     }
 
-    /// The state, and the term in which this candidate leads, at this moment: the driver may be late to process the end of
-    /// a term.
+    /// The state, and the term in which this candidate leads, at this moment: the driver may be
+    /// late to process the end of a term.
     pub fn state_and_term<'s>(&self, status: &'s Status) -> (State, Option<&'s Arc<Term>>) {
         match status.state {
             State::Leader if !self.leads() => (State::Candidate, None),

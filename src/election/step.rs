@@ -10,8 +10,9 @@ use crate::time::clock::Instant;
 
 /// Leave to do one step of the leader's work: see [`Election::step`](crate::Election::step).
 ///
-/// While it is held the entry is not released, so that no other candidate leads beside the step, before the deadline. It is no
-/// sign that work is being done, as a [`Leadership`](crate::Leadership) is: when it is dropped the term goes on.
+/// While it is held the entry is not released, so that no other candidate leads beside the step,
+/// before the deadline. It is no sign that work is being done, as a
+/// [`Leadership`](crate::Leadership) is: when it is dropped the term goes on.
 #[must_use = "a step is covered for as long as this is held"]
 pub struct Step {
     term: Arc<Term>,
@@ -28,7 +29,8 @@ impl Step {
         self.term.token
     }
 
-    /// As [`Leadership::deadline`](crate::Leadership::deadline): what is not done by then is not covered.
+    /// As [`Leadership::deadline`](crate::Leadership::deadline): what is not done by then is not
+    /// covered.
     pub fn deadline(&self) -> Instant {
         self.term.deadline()
     }

@@ -16,12 +16,12 @@ use crate::lock::{LockErrorKind, Token};
 use crate::protocol::{Cause, LockFailure};
 use crate::time::clock::{Clock, Instant, sleep_until};
 
-/// How much later than the driver a guard finds by itself that its term is over, at the most. A driver that is well
-/// knows the cause.
+/// How much later than the driver a guard finds by itself that its term is over, at the most. A
+/// driver that is well knows the cause.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
-/// Until when this candidate leads; 0 while it does not, or must stop. Written by the driver, and at the end of
-/// a term by what finds it over first.
+/// Until when this candidate leads; 0 while it does not, or must stop. Written by the driver, and
+/// at the end of a term by what finds it over first.
 #[derive(Clone, Default)]
 pub(crate) struct LeadsUntil(Arc<AtomicU64>);
 
@@ -210,7 +210,8 @@ impl Term {
         loss
     }
 
-    /// The loss, if the term is over: as the driver announced, or, if it did not get to it, by the clock.
+    /// The loss, if the term is over: as the driver announced, or, if it did not get to it, by the
+    /// clock.
     pub fn over(&self) -> Option<Loss> {
         let now = self.now();
         let mut state = self.state();
@@ -246,7 +247,8 @@ impl Term {
         self.wait(renewed, || self.deadline() - self.margin).await
     }
 
-    /// Does `work` until it is done or the term is over. The clock is looked at before each of its steps.
+    /// Does `work` until it is done or the term is over. The clock is looked at before each of its
+    /// steps.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
         let mut ended = pin!(self.ended());
         let mut work = pin!(work);
@@ -288,7 +290,8 @@ impl Term {
         }
     }
 
-    /// Waits until `look` returns a value, calling it at each change and at the instant that `at` returns. Cancel safe.
+    /// Waits until `look` returns a value, calling it at each change and at the instant that `at`
+    /// returns. Cancel safe.
     async fn wait<T>(&self, look: impl Fn() -> Option<T>, at: impl Fn() -> Instant) -> T {
         let mut sleep = sleep_until(Arc::clone(&self.owner.clock), at());
         loop {

@@ -20,8 +20,8 @@ pub struct Status {
     pub leader: Option<Leader>,
     /// The fencing token of the current term, if this candidate leads.
     pub token: Option<Token>,
-    /// When this candidate will lead if it keeps the entry until then, and what it waits for; `None` unless it has won the
-    /// entry and does not lead yet.
+    /// When this candidate will lead if it keeps the entry until then, and what it waits for;
+    /// `None` unless it has won the entry and does not lead yet.
     pub cool_down: Option<Wait>,
     /// What keeps requests to the lock from succeeding, while something does.
     pub lock_failure: Option<LockFailure>,
@@ -31,7 +31,8 @@ pub struct Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wait {
-    /// When it ends, on the election's [`Clock`](crate::clock::Clock). A step-down notice may end it sooner.
+    /// When it ends, on the election's [`Clock`](crate::clock::Clock). A step-down notice may end
+    /// it sooner.
     pub until: Instant,
     /// What is waited for.
     pub reason: WaitReason,
@@ -50,7 +51,8 @@ impl Status {
     }
 }
 
-/// The status of an election, each time it changes: see [`Election::watch`](crate::Election::watch).
+/// The status of an election, each time it changes: see
+/// [`Election::watch`](crate::Election::watch).
 ///
 /// A reader that is slow gets the newest status, and never an old one; the
 /// [`changes`](crate::Election::changes) are for readers that need each transition.
@@ -70,11 +72,12 @@ impl StatusWatch {
         snapshot(&self.shared, &self.updates.borrow())
     }
 
-    /// Returns the status at once in the first call, and in later ones when it differs from the last one returned;
-    /// `None` once the candidate has stopped.
+    /// Returns the status at once in the first call, and in later ones when it differs from the
+    /// last one returned; `None` once the candidate has stopped.
     ///
-    /// The end of a term is reported when the candidate processes it: work that must not outlive the term compares the
-    /// clock ([`Election::is_leader`](crate::Election::is_leader)) or holds a [`Leadership`](crate::Leadership).
+    /// The end of a term is reported when the candidate processes it: work that must not outlive
+    /// the term compares the clock ([`Election::is_leader`](crate::Election::is_leader)) or
+    /// holds a [`Leadership`](crate::Leadership).
     ///
     /// Cancel safe.
     pub async fn next(&mut self) -> Option<Status> {

@@ -54,8 +54,8 @@ impl Replay {
     /// Plays a further line, and returns the actions of the protocol.
     ///
     /// # Errors
-    /// Where the protocol returns anything else than it did, or the line itself cannot be true. What follows is then of
-    /// no use.
+    /// Where the protocol returns anything else than it did, or the line itself cannot be true.
+    /// What follows is then of no use.
     pub fn step(&mut self, line: &str) -> Result<Vec<(usize, Action)>, ReplayError> {
         let recorded: Step<Value, Value> = serde_json::from_str(line)?;
         let input: Input = serde_json::from_value(recorded.input.clone())?;

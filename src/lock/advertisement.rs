@@ -9,8 +9,9 @@ const MAX_LEN: usize = 1024;
 
 /// Where a leader can be reached: an address, and pairs of a key and a value.
 ///
-/// It travels in the leader's entry, so every process that may read the lock can read it, as long as the leader holds the entry. It is
-/// checked when the election [starts](crate::ElectionBuilder::start): the address has at least one character and no blanks,
+/// It travels in the leader's entry, so every process that may read the lock can read it, as long
+/// as the leader holds the entry. It is checked when the election
+/// [starts](crate::ElectionBuilder::start): the address has at least one character and no blanks,
 /// keys are not empty, nothing has a control character, and all together have at most 1,024 bytes.
 ///
 /// ```
@@ -52,8 +53,9 @@ impl Advertisement {
         &self.metadata
     }
 
-    /// Where to redirect a client that requested `path`, with its query, from a standby: the value of a `Location` header,
-    /// for the status 307. An address that is no URL is taken for `host:port` of plain HTTP.
+    /// Where to redirect a client that requested `path`, with its query, from a standby: the value
+    /// of a `Location` header, for the status 307. An address that is no URL is taken for
+    /// `host:port` of plain HTTP.
     pub fn location(&self, path: &str) -> String {
         let address = self.address.trim_end_matches('/');
         let scheme = if address.contains("://") { "" } else { "http://" };
@@ -89,7 +91,8 @@ impl Advertisement {
         crate::util::text::ascii_json(&json)
     }
 
-    /// Reads [`to_json`](Self::to_json); `None` if it is not an advertisement, or exceeds the limit.
+    /// Reads [`to_json`](Self::to_json); `None` if it is not an advertisement, or exceeds the
+    /// limit.
     pub fn from_json(json: &str) -> Option<Self> {
         const MAX_JSON_LEN: usize = 8 * MAX_LEN;
         let json = Some(json).filter(|json| json.len() <= MAX_JSON_LEN)?;

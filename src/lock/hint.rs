@@ -9,8 +9,8 @@ use super::Record;
 use super::Revision;
 use super::StepDownNotice;
 
-/// A change that a lock reports by itself. Hints move timers and end terms; they never begin one: only the response
-/// to a conditional write does.
+/// A change that a lock reports by itself. Hints move timers and end terms; they never begin one:
+/// only the response to a conditional write does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Hint {
@@ -18,10 +18,12 @@ pub enum Hint {
     Stored {
         /// The write.
         record: Record,
-        /// The revision that it replaced, where the lock reports it; `Some(None)`: it replaced nothing.
+        /// The revision that it replaced, where the lock reports it; `Some(None)`: it replaced
+        /// nothing.
         #[cfg_attr(feature = "_history", serde(with = "crate::util::nested"))]
         previous: Option<Option<Revision>>,
-        /// How long ago the lock stored it, as far as the backend knows. Used only to spread the requests of candidates.
+        /// How long ago the lock stored it, as far as the backend knows. Used only to spread the
+        /// requests of candidates.
         age: Option<Duration>,
     },
     /// The work of a former leader has stopped.
@@ -41,7 +43,8 @@ pub enum Coverage {
     None,
     /// Some changes are reported. Renewals are not, so silence means nothing.
     Partial,
-    /// Every stored write is reported, renewals too, so silence for longer than the lifetime of an entry is evidence.
+    /// Every stored write is reported, renewals too, so silence for longer than the lifetime of an
+    /// entry is evidence.
     Full,
 }
 

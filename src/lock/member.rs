@@ -10,7 +10,8 @@ use super::Lock;
 pub enum Need {
     /// No term without it.
     Required,
-    /// A term continues without it while it is unreachable or refuses, but not while another candidate is seen to hold it.
+    /// A term continues without it while it is unreachable or refuses, but not while another
+    /// candidate is seen to hold it.
     BestEffort,
 }
 

@@ -1,11 +1,12 @@
 //! The contract of a lock: the trait that a backend implements, and its types.
 //!
-//! A lock holds at most one *entry* per election and grants conditional writes on it. It translates between these words
-//! and what its server speaks; it decides nothing. Every rule about who may lead, and when, is in
-//! [`protocol`](crate::protocol).
+//! A lock holds at most one *entry* per election and grants conditional writes on it. It translates
+//! between these words and what its server speaks; it decides nothing. Every rule about who may
+//! lead, and when, is in [`protocol`](crate::protocol).
 //!
-//! **Unstable**: for a lock of one's own. A minor release may add a method to [`Lock`], a field to one of the types that
-//! pass through it, or a variant. The locks of this crate, [`Token`], [`Advertisement`] and [`LockErrorKind`] are stable.
+//! **Unstable**: for a lock of one's own. A minor release may add a method to [`Lock`], a field to
+//! one of the types that pass through it, or a variant. The locks of this crate, [`Token`],
+//! [`Advertisement`] and [`LockErrorKind`] are stable.
 
 #[cfg(feature = "_json")]
 #[allow(dead_code, reason = "each lock writes some of it")]
@@ -39,7 +40,8 @@ use crate::time::timing::TimingOptions;
 
 /// What a backend implements: conditional writes on one entry per election.
 ///
-/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`. Dropping a returned future may leave the request applied or not: its outcome is then unknown.
+/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`. Dropping a returned
+/// future may leave the request applied or not: its outcome is then unknown.
 #[async_trait]
 pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// What it can do, as far as is known now.
@@ -55,8 +57,9 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The locks that it is made of, in the order in which they are taken, if it is made of several: then a candidate
-    /// requests these and never the lock itself. Default: it is one lock.
+    /// The locks that it is made of, in the order in which they are taken, if it is made of
+    /// several: then a candidate requests these and never the lock itself. Default: it is one
+    /// lock.
     fn members(&self) -> Option<&[LockMember]> {
         None
     }
@@ -73,15 +76,15 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Deletes the entry if the last revision is the expected one, leaving the holder's mark.
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError>;
 
-    /// Notifies candidates that the work of a former leader has stopped. Best effort. Default: the lock carries no
-    /// notices.
+    /// Notifies candidates that the work of a former leader has stopped. Best effort. Default: the
+    /// lock carries no notices.
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         let _ = (name, notice);
         Ok(())
     }
 
-    /// The names of the elections that are held, or were held lately, in no order: for operators. Default: the lock cannot list them
-    /// ([`LockErrorKind::Misconfigured`]).
+    /// The names of the elections that are held, or were held lately, in no order: for operators.
+    /// Default: the lock cannot list them ([`LockErrorKind::Misconfigured`]).
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let _ = timeout;
         Err(unable("this lock cannot list its elections: name one"))
@@ -101,8 +104,8 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Sends hints about an election into `sink` until the returned subscription is dropped.
     ///
-    /// Does no I/O itself, but starts what does, and sends [`Hint::Coverage`] once hints arrive. Default: the lock
-    /// sends no hints, and candidates poll.
+    /// Does no I/O itself, but starts what does, and sends [`Hint::Coverage`] once hints arrive.
+    /// Default: the lock sends no hints, and candidates poll.
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         let _ = (name, sink);
         Subscription::none()

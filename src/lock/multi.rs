@@ -1,7 +1,8 @@
 //! Several locks as one: leader only while all of them are held.
 //!
-//! For moving a fleet from one lock to another without a moment in which two may lead, and for fleets in which not every
-//! candidate reaches every lock. `docs/multiple-locks.md` of the repository walks through such a move.
+//! For moving a fleet from one lock to another without a moment in which two may lead, and for
+//! fleets in which not every candidate reaches every lock. `docs/multiple-locks.md` of the
+//! repository walks through such a move.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -25,30 +26,37 @@
 //! ```
 //!
 //! # The promise
-//! **Two candidates that require the same lock never lead at the same time.** On each lock a candidate keeps the
-//! lock's own rules, with a deadline, a cool-down and a token of its own; it leads while it leads on every required one, so
-//! until the earliest of their deadlines. Two candidates without a required lock in common do not exclude each other.
+//! **Two candidates that require the same lock never lead at the same time.** On each lock a
+//! candidate keeps the lock's own rules, with a deadline, a cool-down and a token of its own; it
+//! leads while it leads on every required one, so until the earliest of their deadlines. Two
+//! candidates without a required lock in common do not exclude each other.
 //!
-//! A term begins when all required locks are held and their cool-downs are over. It ends when the first of them is lost or can not
-//! be renewed in time: the work stops before the others are released, the last one first.
+//! A term begins when all required locks are held and their cool-downs are over. It ends when the
+//! first of them is lost or can not be renewed in time: the work stops before the others are
+//! released, the last one first.
 //!
 //! # Best effort
-//! A [`best_effort`] lock is taken in its turn like the others, and released like them. But while its requests have failed for as
-//! long as one request may take (an eighth of the lease, 250 ms to 5 s), whether it cannot be reached, refuses, or its bucket is missing, a
-//! term begins and continues without it. That is reported by [`Election::lock_failure`](crate::Election::lock_failure). As soon as it
-//! responds again it is taken again. **While another candidate is seen to hold it there is no term**: none begins, and the
-//! current one ends with [`Cause::Superseded`](crate::Cause::Superseded). A holder that was seen before the lock became unreachable is waited for until the
-//! lease last seen is over. Its deletion by an operator ends a term. It does not bound the deadline.
+//! A [`best_effort`] lock is taken in its turn like the others, and released like them. But while
+//! its requests have failed for as long as one request may take (an eighth of the lease, 250 ms to
+//! 5 s), whether it cannot be reached, refuses, or its bucket is missing, a term begins and
+//! continues without it. That is reported by
+//! [`Election::lock_failure`](crate::Election::lock_failure). As soon as it responds again it is
+//! taken again. **While another candidate is seen to hold it there is no term**: none begins, and
+//! the current one ends with [`Cause::Superseded`](crate::Cause::Superseded). A holder that was
+//! seen before the lock became unreachable is waited for until the lease last seen is over. Its
+//! deletion by an operator ends a term. It does not bound the deadline.
 //!
-//! So it does not exclude candidates that cannot reach it. Before a candidate leads by that lock alone, require it everywhere.
+//! So it does not exclude candidates that cannot reach it. Before a candidate leads by that lock
+//! alone, require it everywhere.
 //!
 //! # Waiting for the rest
-//! A lock that is held is renewed while the next one is requested, but not for ever. A candidate that has not got the rest within
-//! one to two leases, or is refused a required lock, gives back what it holds and takes nothing before the rest is
-//! free and within reach; a lock that refused is tried again after a rest of a lease at the most, then two, four, up to sixteen.
-//! And it takes nothing while a later required lock is unreachable. So candidates that reach only one of two locks do not keep
-//! others that reach both from leading, and candidates that take the locks in different orders do not block each other for
-//! long. Still, give all of them the same order.
+//! A lock that is held is renewed while the next one is requested, but not for ever. A candidate
+//! that has not got the rest within one to two leases, or is refused a required lock, gives back
+//! what it holds and takes nothing before the rest is free and within reach; a lock that refused is
+//! tried again after a rest of a lease at the most, then two, four, up to sixteen. And it takes
+//! nothing while a later required lock is unreachable. So candidates that reach only one of two
+//! locks do not keep others that reach both from leading, and candidates that take the locks in
+//! different orders do not block each other for long. Still, give all of them the same order.
 
 use std::time::Duration;
 
@@ -59,11 +67,12 @@ use crate::lock::{
     StepDownNotice, Write,
 };
 
-/// Several locks as one, taken in this order and released in reverse: see the [module](mod@crate::lock::multi).
+/// Several locks as one, taken in this order and released in reverse: see the
+/// [module](mod@crate::lock::multi).
 ///
-/// Locks of one type are given as they are, and are required. Others are given as [`required`] or [`best_effort`]. At
-/// least one must be required: [`start`](crate::ElectionBuilder::start) refuses anything else. Locks that are themselves
-/// made of several are taken apart.
+/// Locks of one type are given as they are, and are required. Others are given as [`required`] or
+/// [`best_effort`]. At least one must be required: [`start`](crate::ElectionBuilder::start) refuses
+/// anything else. Locks that are themselves made of several are taken apart.
 pub fn all_of<M: Into<LockMember>>(members: impl IntoIterator<Item = M>) -> MultiLock {
     MultiLock {
         members: members.into_iter().flat_map(|member| single_locks(member.into())).collect(),
@@ -75,7 +84,8 @@ pub fn required(lock: impl Lock) -> LockMember {
     LockMember::new(lock, Need::Required)
 }
 
-/// A lock without which a term continues while it cannot be acquired, but not while another candidate is seen to hold it.
+/// A lock without which a term continues while it cannot be acquired, but not while another
+/// candidate is seen to hold it.
 pub fn best_effort(lock: impl Lock) -> LockMember {
     LockMember::new(lock, Need::BestEffort)
 }
@@ -89,7 +99,8 @@ fn single_locks(member: LockMember) -> Vec<LockMember> {
     parts.iter().map(|part| LockMember { need: need(part), ..part.clone() }).collect()
 }
 
-/// The lock that [`all_of`] creates. Candidates use its [`members`](Lock::members), never the lock itself.
+/// The lock that [`all_of`] creates. Candidates use its [`members`](Lock::members), never the lock
+/// itself.
 #[derive(Debug, Clone)]
 pub struct MultiLock {
     members: Vec<LockMember>,

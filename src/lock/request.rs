@@ -21,7 +21,8 @@ pub struct Write {
     pub mark: Mark,
     /// How long the entry must live at the least, from this write.
     pub ttl: Duration,
-    /// Where the writer can be reached, for readers of the entry. A lock that has no room for it leaves it out.
+    /// Where the writer can be reached, for readers of the entry. A lock that has no room for it
+    /// leaves it out.
     pub advertisement: Option<Arc<Advertisement>>,
     /// How long to wait for the response.
     pub timeout: Duration,
@@ -43,7 +44,8 @@ pub struct Release {
     pub timeout: Duration,
 }
 
-/// The notice of a former holder that its work has stopped and that it does not lead in this term again.
+/// The notice of a former holder that its work has stopped and that it does not lead in this term
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct StepDownNotice {

@@ -13,8 +13,8 @@ pub struct Revision(pub u64);
 
 /// The fencing token of a term: the revision at which its holder created the entry.
 ///
-/// A later term has a greater token, so a resource that remembers the greatest token it has seen can refuse the
-/// writes of an earlier leader.
+/// A later term has a greater token, so a resource that remembers the greatest token it has seen
+/// can refuse the writes of an earlier leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(pub u64);
@@ -37,7 +37,8 @@ impl From<Revision> for Token {
     }
 }
 
-/// What distinguishes a candidate from every other, whatever their identities: drawn at random at each start.
+/// What distinguishes a candidate from every other, whatever their identities: drawn at random at
+/// each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nonce(pub u64);
@@ -48,7 +49,8 @@ impl fmt::Display for Nonce {
     }
 }
 
-/// Which write of which candidate an entry is, so that a write whose response was lost can be recognised.
+/// Which write of which candidate an entry is, so that a write whose response was lost can be
+/// recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct WriteId {
@@ -68,8 +70,8 @@ pub struct Mark {
     pub lease: Duration,
     /// The term's token; `None` in the write that creates the entry, whose own revision it is.
     pub token: Option<Token>,
-    /// When the term began, by the wall clock of its holder, in milliseconds since the Unix epoch: for people, never
-    /// compared.
+    /// When the term began, by the wall clock of its holder, in milliseconds since the Unix epoch:
+    /// for people, never compared.
     pub since_unix_ms: u64,
 }
 
@@ -81,8 +83,8 @@ pub struct Entry {
     pub identity: Arc<str>,
     /// `None` where the writer is not of this library.
     pub mark: Option<Mark>,
-    /// How long after this write the lock frees the entry by itself. Where a lock frees nothing: how long its writer requires
-    /// others to wait for it.
+    /// How long after this write the lock frees the entry by itself. Where a lock frees nothing:
+    /// how long its writer requires others to wait for it.
     pub ttl: Duration,
     /// Where its writer can be reached, if it advertises that.
     pub advertisement: Option<Arc<Advertisement>>,
@@ -96,11 +98,13 @@ pub enum Tombstone {
     Released {
         /// The holder.
         by: Nonce,
-        /// How long, from now, an even earlier holder may still be leading: what was left of the holder's cool-down.
+        /// How long, from now, an even earlier holder may still be leading: what was left of the
+        /// holder's cool-down.
         left: Duration,
     },
-    /// The lock freed it, because it was not renewed. A lock that frees nothing may report this of an entry that still
-    /// exists, under the entry's own revision, when the lock's clock shows that its lifetime is over.
+    /// The lock freed it, because it was not renewed. A lock that frees nothing may report this of
+    /// an entry that still exists, under the entry's own revision, when the lock's clock shows
+    /// that its lifetime is over.
     Expired,
     /// Anything else: it was deleted.
     Deleted,
@@ -132,7 +136,8 @@ pub struct Record {
 pub enum Reading {
     /// The last write.
     Found(Record),
-    /// There is none. `proof`: whether the lock guarantees that no candidate has written for as long as any lease may last.
+    /// There is none. `proof`: whether the lock guarantees that no candidate has written for as
+    /// long as any lease may last.
     Empty {
         /// Whether emptiness shows that no earlier holder can still be leading.
         proof: bool,
@@ -143,18 +148,21 @@ pub enum Reading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Capabilities {
-    /// The longest lease that anybody may hold here: how long to wait where nothing is known about the last holder.
+    /// The longest lease that anybody may hold here: how long to wait where nothing is known about
+    /// the last holder.
     pub max_lease: Duration,
     /// Whether this candidate may read the entry. Without it an unknown outcome cannot be settled.
     pub can_read: bool,
-    /// For a candidate that may not read: whether a create over nothing shows that no candidate has written for as long as any
-    /// lease may last.
+    /// For a candidate that may not read: whether a create over nothing shows that no candidate
+    /// has written for as long as any lease may last.
     pub empty_is_proof: bool,
-    /// Whether the lock itself frees an entry that is not renewed. Where it does not, as on a Kubernetes Lease, candidates
-    /// judge by their own clocks for how long an entry has not changed, and write over it.
+    /// Whether the lock itself frees an entry that is not renewed. Where it does not, as on a
+    /// Kubernetes Lease, candidates judge by their own clocks for how long an entry has not
+    /// changed, and write over it.
     pub expires_entries: bool,
-    /// Whether a write that a read shows is as durable as an acknowledged one. Where it is not, as on a database that shows
-    /// a commit before its replicas have it, a renewal that a read finds extends no term.
+    /// Whether a write that a read shows is as durable as an acknowledged one. Where it is not, as
+    /// on a database that shows a commit before its replicas have it, a renewal that a read
+    /// finds extends no term.
     pub reads_are_durable: bool,
     /// The most bytes an identity may have.
     pub max_identity_len: usize,

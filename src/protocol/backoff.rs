@@ -15,8 +15,9 @@ use std::time::Duration;
 ///     .backoff(|_attempt, random| Duration::from_secs(2).mul_f64(0.5 + random));
 /// ```
 pub trait BackoffPolicy: Send + 'static {
-    /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is uniform in [0, 1): a
-    /// policy that ignores it makes all standbys poll in step. Where it panics, [`Backoff::FIVE_SEC`] is used instead.
+    /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is
+    /// uniform in [0, 1): a policy that ignores it makes all standbys poll in step. Where it
+    /// panics, [`Backoff::FIVE_SEC`] is used instead.
     fn delay(&mut self, attempt: u32, random: f64) -> Duration;
 }
 
@@ -75,7 +76,8 @@ impl BackoffPolicy for Backoff {
 
 /// A policy of the `backoff` crate (feature `backoff`).
 ///
-/// That crate's policies may give up; a candidate never does, so a policy that ends is reset and begins anew.
+/// That crate's policies may give up; a candidate never does, so a policy that ends is reset and
+/// begins anew.
 #[cfg(feature = "backoff")]
 #[derive(Debug, Clone)]
 pub struct CrateBackoff<B>(pub B);

@@ -11,8 +11,8 @@ const MAX_BACK_OFF: Duration = Duration::from_millis(750);
 
 /// How long after its last write one of Choria's candidates may lead at the most.
 ///
-/// They renew every 0.75 of the bucket's TTL, but not before the last response, which may come late; with a back-off they
-/// renew soon after it. Then the renewal that fails may hang as well.
+/// They renew every 0.75 of the bucket's TTL, but not before the last response, which may come
+/// late; with a back-off they renew soon after it. Then the renewal that fails may hang as well.
 pub(super) fn may_lead_for(bucket_ttl: Duration) -> Duration {
     let next_renewal = three_quarters(bucket_ttl).max(REQUEST_TIMEOUT + MAX_BACK_OFF);
     with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))

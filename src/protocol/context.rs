@@ -1,4 +1,5 @@
-//! What all phases of a candidate share: its settings, the lock, the evidence, its requests and its actions.
+//! What all phases of a candidate share: its settings, the lock, the evidence, its requests and its
+//! actions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -88,7 +89,8 @@ impl Context {
         }
     }
 
-    /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not change.
+    /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not
+    /// change.
     pub fn outlived_at(&self) -> Option<Instant> {
         let seen = self.evidence.last_seen().filter(|_| !self.capabilities.expires_entries)?;
         Some(seen.lease_ends(self.capabilities.max_lease, false))
@@ -120,7 +122,8 @@ impl Context {
                     is_me,
                     &self.capabilities,
                 );
-                // An entry that was judged to be as good as free stays so until it changes, however often it is read.
+                // An entry that was judged to be as good as free stays so until it changes, however
+                // often it is read.
                 if is_me || !source.on_standby || !self.has_outlived(at) {
                     self.set_leader(Some(leader));
                 }
@@ -178,7 +181,8 @@ impl Context {
         self.settings.advertisement = Some(advertisement);
     }
 
-    /// Notes what the response to a request shows of the lock. `acquires`: whether a write is the next thing to do.
+    /// Notes what the response to a request shows of the lock. `acquires`: whether a write is the
+    /// next thing to do.
     pub fn assess_lock(
         &mut self,
         now: Instant,
@@ -199,7 +203,8 @@ impl Context {
             _ if request.kind == RequestKind::Notify => None,
             _ => {
                 self.heard_from_lock = true;
-                // A lock that frees nothing may search for evidence when it finds nothing, which takes its time.
+                // A lock that frees nothing may search for evidence when it finds nothing, which
+                // takes its time.
                 let searched = matches!(response, Response::Read(Ok(Reading::Empty { .. })));
                 if self.capabilities.expires_entries || !searched {
                     self.latency.request_took(now.saturating_since(request.sent));
@@ -275,15 +280,15 @@ impl Context {
         self.send(now, RequestKind::Write { number }, expected, timeout, Request::Write(write));
     }
 
-    /// How long an entry must live whose writer still has to wait this long: at least until it may lead, so that the
-    /// expiry of its entry proves the end of every holder before it as well.
+    /// How long an entry must live whose writer still has to wait this long: at least until it may
+    /// lead, so that the expiry of its entry proves the end of every holder before it as well.
     pub fn entry_life(&self, left: Duration) -> Duration {
         let life = self.settings.timing.lease().max(with_drift(left));
         Duration::from_millis(ceil_millis(life))
     }
 
-    /// Another candidate that holds the entry, as far as is known: as last seen where the lock can be read, else for as long
-    /// as what was last seen entitles it.
+    /// Another candidate that holds the entry, as far as is known: as last seen where the lock can
+    /// be read, else for as long as what was last seen entitles it.
     pub fn other_holder(&self, now: Instant) -> Option<&Leader> {
         let current = !self.health.only_reads_fail();
         self.leader

@@ -1,8 +1,9 @@
-//! The cool-down: how long a winner waits before it leads, by what it can prove about earlier holders.
+//! The cool-down: how long a winner waits before it leads, by what it can prove about earlier
+//! holders.
 //!
-//! A winner must not lead while an earlier holder still may. How long that is depends on what the winner knows: a
-//! release states that the holder's work has stopped; an expiry shows that its lease has passed; a delete by another
-//! process shows nothing.
+//! A winner must not lead while an earlier holder still may. How long that is depends on what the
+//! winner knows: a release states that the holder's work has stopped; an expiry shows that its
+//! lease has passed; a delete by another process shows nothing.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +19,8 @@ use crate::time::timing::with_drift;
 
 /// How much a winner waits between creating the entry and leading.
 ///
-/// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the promise away.
+/// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the
+/// promise away.
 ///
 /// ```
 /// use incumbent::{CoolDown, memory::MemoryLock, new_election};
@@ -32,7 +34,8 @@ pub enum CoolDown {
     /// Until no earlier holder can still be leading, by what the winner can prove. The default.
     #[default]
     Proven,
-    /// The same without trusting the lock's clock: an expiry that the winner has not watched earns a full lease.
+    /// The same without trusting the lock's clock: an expiry that the winner has not watched earns
+    /// a full lease.
     Strict,
     /// At least one campaign interval, 0.75 of the lease and 200 ms, as Choria's candidates wait.
     Choria,
@@ -135,7 +138,8 @@ impl CoolDownInputs<'_> {
 pub(super) struct CoolDownWait {
     /// Not before this.
     pub until: Until,
-    /// Nor before this long after the create was stored: where nothing is known about who wrote before it.
+    /// Nor before this long after the create was stored: where nothing is known about who wrote
+    /// before it.
     pub after_create: Duration,
     /// What a step-down notice cannot shorten.
     pub floor: Until,
@@ -173,7 +177,8 @@ impl CoolDownWait {
 }
 
 impl Vacancy {
-    /// Whether a create now would earn a long wait because there is no evidence: then candidates that know more go first.
+    /// Whether a create now would earn a long wait because there is no evidence: then candidates
+    /// that know more go first.
     pub fn is_unknown(&self, c: &CoolDownInputs<'_>) -> bool {
         match &self.tombstone {
             None => !self.empty_is_proof,
@@ -182,7 +187,8 @@ impl Vacancy {
         }
     }
 
-    /// The last write before the tombstone, if we saw it and the tombstone shows that none followed.
+    /// The last write before the tombstone, if we saw it and the tombstone shows that none
+    /// followed.
     fn watched<'a>(&self, c: &CoolDownInputs<'a>) -> Option<&'a SeenEntry> {
         c.last_seen.filter(|seen| self.previous == Some(seen.revision))
     }
@@ -230,7 +236,8 @@ impl Vacancy {
             Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
                 let foreign = match watched {
                     Some(SeenEntry { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
-                    Some(_) if !c.lock_expires => c.now, // has stated how long it must be waited for
+                    Some(_) if !c.lock_expires => c.now, /* has stated how long it must be */
+                    // waited for
                     Some(seen) => seen.at + choria,
                     None if c.with_choria => self.first_seen + choria,
                     None => c.now,
@@ -270,8 +277,9 @@ impl Vacancy {
 
     /// Until when a candidate may lead whose lease is not over although the entry has expired.
     ///
-    /// No lock keeps an entry for longer than its longest lease. An expired entry so proves the end of those leases alone
-    /// that were no longer than that, and of a longer one what it could outlive: what is left is waited for.
+    /// No lock keeps an entry for longer than its longest lease. An expired entry so proves the end
+    /// of those leases alone that were no longer than that, and of a longer one what it could
+    /// outlive: what is left is waited for.
     fn expiry_proves_until(
         &self,
         c: &CoolDownInputs<'_>,
@@ -284,7 +292,8 @@ impl Vacancy {
         let strict = c.policy == CoolDown::Strict;
         let unknown = c.unknown_holder_leads_for();
         let (until, reason) = match watched {
-            // One's own clock as a second witness: a lock whose clock was stepped expires entries early.
+            // One's own clock as a second witness: a lock whose clock was stepped expires entries
+            // early.
             Some(seen) if strict || seen.from_hint || !c.lock_expires => {
                 (seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)
             }
@@ -293,7 +302,8 @@ impl Vacancy {
                 ((seen.at + lease).min(self.first_seen + outlived(lease)), SeenLease)
             }
             None if strict => (self.first_seen + unknown, UnknownHolder),
-            // The margin for drift need not be added: each right to lead ends that much before its lease.
+            // The margin for drift need not be added: each right to lead ends that much before its
+            // lease.
             None if c.with_choria => (self.first_seen + outlived(choria), ChoriaCandidate),
             None => (c.now, NothingToWaitFor),
         };

@@ -1,5 +1,5 @@
-//! The evidence of a candidate: which entries it has seen, how the last one went, who stepped down, and what its own
-//! writes had to wait for.
+//! The evidence of a candidate: which entries it has seen, how the last one went, who stepped down,
+//! and what its own writes had to wait for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub(super) struct Evidence {
     work_may_last_until: Instant,
     /// What a create that was refused had to wait for, should it turn out to be in the lock.
     refused_wait: Duration,
-    /// The number of our last create over nothing. Until then no create over something is under way any more.
+    /// The number of our last create over nothing: no create over something before it is under way.
     last_over_nothing: u64,
-    /// Where a create of ours is known to have landed; what it had to wait for is in the two above.
+    /// Where a create of ours is known to have landed; the two above are what it had to wait for.
     known_create: Option<Revision>,
     /// Until when an entry of ours may be in the lock, whether we know of it or not.
     entry_may_stand_until: Instant,
@@ -84,8 +84,8 @@ impl Evidence {
         seen.max(self.vacancy.as_ref().and_then(Vacancy::revision)).unwrap_or(Revision(0))
     }
 
-    /// Adds what a tombstone replaced, which a read does not show. An entry with its revision is the very one that the lock
-    /// called expired: what that one replaced is not the last write.
+    /// Adds what a tombstone replaced, which a read does not show. An entry with its revision is
+    /// the very one that the lock called expired: what that one replaced is not the last write.
     pub fn record_previous(&mut self, record: &Record, previous: Option<Revision>) {
         if let Some(known) = &mut self.vacancy
             && known.tombstone.as_ref().is_some_and(|t| t.0 == record.revision)
@@ -162,8 +162,8 @@ impl Evidence {
                 known.previous = known.previous.or(previous);
                 known.empty_is_proof = empty_is_proof;
             }
-            // A tombstone in the place of another: there was no holder between them, so it shows nothing that the first
-            // did not.
+            // A tombstone in the place of another: there was no holder between them, so it shows
+            // nothing that the first did not.
             Some(known) if known.is_followed_by(previous) => {
                 let revision = tombstone.map(|(revision, _)| revision);
                 if let (Some(known), Some(revision)) = (&mut known.tombstone, revision) {
@@ -206,7 +206,7 @@ impl Evidence {
         }
     }
 
-    /// The earliest instant at which no other candidate can be leading, for a create over `expected`.
+    /// The earliest instant at which no other candidate leads, for a create over `expected`.
     pub fn wait(
         &self,
         now: Instant,
@@ -225,8 +225,8 @@ impl Evidence {
         wait
     }
 
-    /// What `wait` comes to once its create is known to be stored. `heard_meanwhile`: something was received while it was
-    /// under way, when the leases seen were over at `seen_leases_end`.
+    /// What `wait` comes to once its create is known to be stored. `heard_meanwhile`: something was
+    /// received while it was under way, when the leases seen were over at `seen_leases_end`.
     pub fn wait_of_stored(
         &self,
         mut wait: CoolDownWait,
@@ -241,13 +241,14 @@ impl Evidence {
         }
         // Both may have been at one instant.
         if heard_meanwhile || self.seen_leases_end > seen_leases_end {
-            // An entry that came and went while the create was under way: purged, as it left nothing that refuses us.
+            // An entry that came and went while the create was under way: purged, as it left
+            // nothing that refuses us.
             wait.not_before(Until::new(self.seen_leases_end, WaitReason::SeenLease));
         }
         wait
     }
 
-    /// What our own writes so far had to wait for: those of unknown outcome (`unsettled`) and those before.
+    /// What our own writes so far had to wait for, with those of unknown outcome (`unsettled`).
     pub fn own_cool_down<'a>(
         &self,
         now: Instant,
@@ -274,7 +275,7 @@ impl Evidence {
         self.own_cool_down_ends = self.own_cool_down_ends.max(ends);
     }
 
-    /// A write was sent whose entry lives for `life`. `over_nothing`: the number of a create that expects no entry.
+    /// A write was sent whose entry lives for `life`. `over_nothing`: the number of such a create.
     pub fn record_write(&mut self, now: Instant, life: Duration, over_nothing: Option<u64>) {
         if let Some(number) = over_nothing {
             self.last_over_nothing = number;
@@ -282,8 +283,8 @@ impl Evidence {
         self.entry_may_stand_until = self.entry_may_stand_until.max(now + life);
     }
 
-    /// A refusal may be wrong: a create that landed can be reported as another candidate's, and one that was sent twice can
-    /// land after its refusal. Should the entry turn out to be ours, this is still to be waited for.
+    /// A refusal may be wrong: a create that landed can be reported as another candidate's, and one
+    /// that was sent twice can land after its refusal. If the entry is ours, this must be waited.
     pub fn record_refused_create(&mut self, wait: &CoolDownWait) {
         self.extend_own_cool_down(wait.until.at);
         self.refused_wait = self.refused_wait.max(wait.after_create);
@@ -297,7 +298,7 @@ impl Evidence {
         self.refused_wait = Duration::ZERO;
     }
 
-    /// No other candidate leads before the entry has expired; nor do we, beside work of ours that still runs.
+    /// No other candidate leads before the entry has expired; nor do we, beside our own work.
     pub fn record_running_work(&mut self, deadline: Instant) {
         self.extend_own_cool_down(deadline);
         self.work_may_last_until = self.work_may_last_until.max(deadline);
@@ -313,8 +314,9 @@ impl Evidence {
         self.entry_may_stand_until = now;
     }
 
-    /// The entry in the lock is our own. A create over nothing may have landed at any time until now, after others came and went
-    /// without a trace: then they are waited for from now on. `in_doubt`: the outcome of its write is not known.
+    /// The entry in the lock is our own. A create over nothing may have landed at any time until
+    /// now, after others came and went without a trace: then they are waited for from now on.
+    /// `in_doubt`: the outcome of its write is not known.
     pub fn record_own_entry(
         &mut self,
         now: Instant,
@@ -329,7 +331,8 @@ impl Evidence {
             return;
         }
         self.known_create = Some(revision);
-        // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent over.
+        // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent
+        // over.
         if !(in_doubt && capabilities.empty_is_proof) {
             // What is waited for where nothing is known about who wrote before.
             let nothing = Vacancy::empty(now, false);

@@ -1,8 +1,9 @@
-//! What a model checker needs of an elector: a key that two states share where nothing that either may still do
-//! differs.
+//! What a model checker needs of an elector: a key that two states share where nothing that either
+//! may still do differs.
 //!
-//! No part of the public promise of this library. Every structure is taken apart by name, in its own file, so that a field
-//! added to one does not compile before its part in the key has been decided.
+//! No part of the public promise of this library. Every structure is taken apart by name, in its
+//! own file, so that a field added to one does not compile before its part in the key has been
+//! decided.
 
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use crate::util::retry::ProtocolRetries;
 
 /// What takes down an elector's key.
 ///
-/// Revisions, nonces and the numbers of writes are kept apart from other words, so that they can be renamed: the machine
-/// only compares them. Instants come as what they are before or after now, cut off where the machine
-/// stops distinguishing them.
+/// Revisions, nonces and the numbers of writes are kept apart from other words, so that they can be
+/// renamed: the machine only compares them. Instants come as what they are before or after now, cut
+/// off where the machine stops distinguishing them.
 pub trait FingerprintSink {
     /// A word that means itself.
     fn word(&mut self, word: u64);

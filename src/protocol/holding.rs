@@ -99,7 +99,8 @@ impl Holding {
         (!self.began).then_some((self.lead_at.at, self.lead_at.reason))
     }
 
-    /// The end of the term. `verified`: the cause is known from a response of the lock, not from a hint.
+    /// The end of the term. `verified`: the cause is known from a response of the lock, not from a
+    /// hint.
     pub fn ends(&self, cause: Cause, verified: bool) -> Next {
         let &Self { token, revision, deadline, lead_at, began, .. } = self;
         Next::StepDown(EndedTerm { cause, verified, token, revision, deadline, lead_at, began })
@@ -110,7 +111,8 @@ impl Holding {
         if now >= self.deadline { self.ends(self.expired(), true) } else { Next::Stay }
     }
 
-    /// A holder has stepped down: if it is the one waited for, the wait is what that one still waited for.
+    /// A holder has stepped down: if it is the one waited for, the wait is what that one still
+    /// waited for.
     pub fn on_step_down(&mut self, step_down: &KnownStepDown) {
         if self.predecessor.is_some_and(|predecessor| predecessor.is(step_down)) {
             let clear = Until::new(step_down.clear_at, WaitReason::PassedOn);
@@ -157,7 +159,8 @@ impl Holding {
             cx.write(now, WriteDraft { expected, token, since, life, timeout, wait: None });
             return Next::Stay;
         }
-        // After the renewal, which shows as much: reads that fail must not keep renewals from being sent.
+        // After the renewal, which shows as much: reads that fail must not keep renewals from being
+        // sent.
         self.check &= cx.capabilities.can_read;
         if self.check && now >= self.check_from {
             self.check = false;
@@ -188,11 +191,13 @@ impl Holding {
                 self.last_failure = Some(failure);
                 self.check = true;
                 self.check_from = now;
-                // A cluster also refuses for another write that is still in flight: not again without a delay.
+                // A cluster also refuses for another write that is still in flight: not again
+                // without a delay.
                 let delay = self.retries.get_or_insert(fresh).delay();
                 self.renew_at = now + delay;
             }
-            // It cannot be read. If a write of ours is in doubt, this may be the lease we hold: leave it to expire.
+            // It cannot be read. If a write of ours is in doubt, this may be the lease we hold:
+            // leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
                 let ambiguous = cx.requests.has_other_unsettled(number);
                 return self.ends(Cause::Superseded { by: None }, !ambiguous);
@@ -247,15 +252,17 @@ impl Holding {
             Ok(Reading::Found(record)) => {
                 let Some(mark) = cx.own_mark_in(&record) else {
                     let cause = self.superseded_by(&record);
-                    // Older than our own write: a lock that was created anew, or a read that went back in time. Then our
-                    // entry may still be there, and must not keep others out.
+                    // Older than our own write: a lock that was created anew, or a read that went
+                    // back in time. Then our entry may still be there, and must
+                    // not keep others out.
                     let verified = record.revision > self.revision;
                     cx.record(now, record, None, Source { from_hint: false, on_standby: false });
                     return self.ends(cause, verified);
                 };
                 if record.revision > self.revision {
                     if mark.token.is_none() {
-                        // A create of before that landed late: what we held is gone, and others may have held it since.
+                        // A create of before that landed late: what we held is gone, and others may
+                        // have held it since.
                         return self.ends(Cause::Evicted, true);
                     }
                     // A renewal whose reply was lost. It counts from when *it* was sent.
@@ -263,7 +270,8 @@ impl Holding {
                     let write = cx.requests.unsettled(mark.write.number);
                     match write.map(|write| write.sent) {
                         Some(sent) if durable => self.renewed(cx, sent),
-                        // It may still be lost. The next renewal is due already, and its acknowledgement covers both.
+                        // It may still be lost. The next renewal is due already, and its
+                        // acknowledgement covers both.
                         Some(_) => {}
                         None => self.renew_at = now,
                     }
@@ -273,8 +281,8 @@ impl Holding {
         Next::Stay
     }
 
-    /// Whether a stored write is no news to a holder: it is older than the holder's last one, or the holder's own,
-    /// whose response is on the way.
+    /// Whether a stored write is no news to a holder: it is older than the holder's last one, or
+    /// the holder's own, whose response is on the way.
     pub fn expects(&self, record: &Record, mine: bool) -> bool {
         record.revision <= self.revision || mine
     }

@@ -39,10 +39,11 @@ impl LockHealth {
         report
     }
 
-    /// A request has succeeded. `acquires`: whether a write is the next thing to do. Returns what to report.
+    /// A request has succeeded. `acquires`: whether a write is the next thing to do. Returns what
+    /// to report.
     ///
-    /// A read that succeeds does not show that a write which was refused would now be accepted; nor that one which failed
-    /// would succeed, where that write is the next thing to do.
+    /// A read that succeeds does not show that a write which was refused would now be accepted; nor
+    /// that one which failed would succeed, where that write is the next thing to do.
     #[must_use]
     pub fn succeeded(&mut self, reading: bool, acquires: bool) -> Option<Action> {
         use LockErrorKind::{Conflict, Denied, Misconfigured};
@@ -53,7 +54,8 @@ impl LockHealth {
         (!stays && self.failure.take().is_some()).then_some(Action::LockRecovered)
     }
 
-    /// A standby that receives renewals reads no more: what it receives shows that the lock is in reach.
+    /// A standby that receives renewals reads no more: what it receives shows that the lock is in
+    /// reach.
     #[must_use]
     pub fn hints_arrive(&mut self) -> Option<Action> {
         use LockErrorKind::{OutcomeUnknown, Unavailable};
@@ -69,7 +71,8 @@ impl LockHealth {
         self.succeeded(false, acquires)
     }
 
-    /// A write or a release over this revision was refused. That shows that the lock works, unless it refuses all.
+    /// A write or a release over this revision was refused. That shows that the lock works, unless
+    /// it refuses all.
     #[must_use]
     pub fn write_refused(&mut self, over: Option<Revision>, acquires: bool) -> Option<Action> {
         self.refusals.add(over);

@@ -1,11 +1,11 @@
 //! The rules of an election as a pure state machine.
 //!
-//! An [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no randomness but from
-//! its seed, performs no I/O and knows nothing of async, so the same code runs in production, in a simulation and
-//! under a model checker.
+//! An [`Elector`] takes what happened and when, and returns what to do. It reads no clock, draws no
+//! randomness but from its seed, performs no I/O and knows nothing of async, so the same code runs
+//! in production, in a simulation and under a model checker.
 //!
-//! **Unstable**: for a driver or a simulation of one's own. A minor release may change the [`Elector`], its settings, events
-//! and actions. What the root of the crate exports too is stable.
+//! **Unstable**: for a driver or a simulation of one's own. A minor release may change the
+//! [`Elector`], its settings, events and actions. What the root of the crate exports too is stable.
 //!
 //! ```
 //! use std::time::Duration;

@@ -120,8 +120,9 @@ impl Requests {
         self.in_flight = None;
     }
 
-    /// The failure of the request in flight if it has timed out, unless `event` is its response. A lock should respond
-    /// within the timeout that it is given. One that hangs must not hang the candidate.
+    /// The failure of the request in flight if it has timed out, unless `event` is its response. A
+    /// lock should respond within the timeout that it is given. One that hangs must not hang
+    /// the candidate.
     pub fn timed_out(&self, now: Instant, event: &Event) -> Option<(u64, Response)> {
         let InFlightRequest { id, kind, times_out_at, .. } = self.in_flight.as_ref()?;
         let responded = matches!(event, Event::Response { id: of, .. } if of == id);
@@ -171,7 +172,8 @@ impl Requests {
         self.unsettled.clear();
     }
 
-    /// When the request in flight was sent, and until when those might lead whose entries had been seen by then.
+    /// When the request in flight was sent, and until when those might lead whose entries had been
+    /// seen by then.
     #[cfg(feature = "_model")]
     pub fn in_flight_since(&self) -> Option<(Instant, Instant)> {
         self.in_flight.as_ref().map(|request| (request.sent, request.seen_leases_end))

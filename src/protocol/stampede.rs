@@ -1,19 +1,21 @@
 //! How candidates that wake together spread out, so that few of thousands send a create.
 //!
-//! After Nonnenmacher and Biersack, "Scalable feedback for large groups", IEEE/ACM Transactions on Networking 7(3), 1999:
-//! each draws its delay from a truncated exponential, so most wait almost the whole window while a few go early, and
-//! a candidate that receives a create before its delay is over stays silent. The expected number of creates is small and hardly
-//! depends on how many there are.
+//! After Nonnenmacher and Biersack, "Scalable feedback for large groups", IEEE/ACM Transactions on
+//! Networking 7(3), 1999: each draws its delay from a truncated exponential, so most wait almost
+//! the whole window while a few go early, and a candidate that receives a create before its delay
+//! is over stays silent. The expected number of creates is small and hardly depends on how many
+//! there are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// λ of the truncated exponential: with 10 and a window of 20 ms, 10,000 standbys that see each other's creates within 1 ms
-/// send two creates.
+/// λ of the truncated exponential: with 10 and a window of 20 ms, 10,000 standbys that see each
+/// other's creates within 1 ms send two creates.
 const LAMBDA: f64 = 10.0;
 
-/// A window this many times as wide as the latency of hints keeps the number of creates near e^(λ/8), three or four, where
-/// all receive them equally late; measured with a thousand standbys that a server serves one after the other it is about five.
+/// A window this many times as wide as the latency of hints keeps the number of creates near
+/// e^(λ/8), three or four, where all receive them equally late; measured with a thousand standbys
+/// that a server serves one after the other it is about five.
 const WINDOW_OF_LATENCY: u32 = 8;
 const MIN_WINDOW: Duration = Duration::from_millis(8);
 const MAX_WINDOW: Duration = Duration::from_millis(500);
@@ -28,7 +30,8 @@ fn truncated_exponential(window: Duration, uniform: f64) -> Duration {
 
 /// How long a candidate of this priority waits after a vacancy that woke others too.
 ///
-/// Priority 0 draws from the window. Higher ones draw from slots in front of it, the higher the earlier.
+/// Priority 0 draws from the window. Higher ones draw from slots in front of it, the higher the
+/// earlier.
 pub(super) fn delay(window: Duration, priority: u8, uniform: f64) -> Duration {
     let front = window / PRIORITY_PART;
     if priority == 0 {
@@ -40,9 +43,9 @@ pub(super) fn delay(window: Duration, priority: u8, uniform: f64) -> Duration {
 
 /// How long hints of what the lock stores take to reach this candidate.
 ///
-/// In a large fleet or on a slow network it takes longer, and the window grows with it. A server that repeats a message
-/// to thousands serves them one after the other: those served late draw from a wider window, so that those served early
-/// settle it among themselves.
+/// In a large fleet or on a slow network it takes longer, and the window grows with it. A server
+/// that repeats a message to thousands serves them one after the other: those served late draw from
+/// a wider window, so that those served early settle it among themselves.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HintLatency {
     /// How old the last few hints were.
@@ -66,7 +69,8 @@ impl HintLatency {
     }
 
     pub(super) fn window(&self) -> Duration {
-        // The third quartile, so that one hint that was late for reasons of its own does not slow a takeover.
+        // The third quartile, so that one hint that was late for reasons of its own does not slow a
+        // takeover.
         let mut ages: Vec<_> = self.ages.iter().collect();
         ages.sort_unstable();
         let age = ages.get(ages.len().saturating_sub(1) * 3 / 4).copied().copied();

@@ -14,7 +14,8 @@ use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone}
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
 
-/// Over how long standbys that receive hints, but do not see each other's creates, spread their reads.
+/// Over how long standbys that receive hints, but do not see each other's creates, spread their
+/// reads.
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
 /// The same where they see each other's creates.
 const FULL_SPREAD: Duration = Duration::from_millis(20);
@@ -96,7 +97,8 @@ impl Standby {
         if cx.requests.is_busy() {
             self.read_again = true;
         } else if self.plan == Plan::Read && self.at > now + spread {
-            // Drawn once: the least of many draws would make a storm of requests from a storm of hints.
+            // Drawn once: the least of many draws would make a storm of requests from a storm of
+            // hints.
             self.at = soon.max(self.not_before);
         }
     }
@@ -115,7 +117,8 @@ impl Standby {
         let max_lease = cx.capabilities.max_lease;
         let silence_ends = cx.evidence.last_seen().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
-            // What lives longer may be a claim that the lock knows nothing of: then no sign shows its end.
+            // What lives longer may be a claim that the lock knows nothing of: then no sign shows
+            // its end.
             let life = seen.entry.ttl.min(max_lease.saturating_mul(2));
             outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
@@ -144,7 +147,8 @@ impl Standby {
         self.read_again = false;
     }
 
-    /// The entry is vacant: acquire it after a delay. `woken`: others learned of it at the same moment.
+    /// The entry is vacant: acquire it after a delay. `woken`: others learned of it at the same
+    /// moment.
     fn schedule_acquire(&mut self, cx: &mut Context, now: Instant, woken: bool) {
         let Some(vacancy) = cx.evidence.vacancy().filter(|_| cx.settings.eligible) else {
             return self.wait_for_change(cx, now);
@@ -213,15 +217,17 @@ impl Standby {
                 self.try_again_later(cx, now, Some(Plan::Read));
             }
             LockErrorKind::Conflict => {
-                // The winner's create is on its way to us as a hint; else read. A create of ours in doubt is settled at
-                // once, but only once: what refuses us may go on refusing.
+                // The winner's create is on its way to us as a hint; else read. A create of ours in
+                // doubt is settled at once, but only once: what refuses us may go
+                // on refusing.
                 let settles = cx.requests.has_unsettled();
                 let at_once = settles && !std::mem::replace(&mut self.settled, true);
                 let wait = if at_once { 0.0 } else { 0.25 * (0.5 + random) };
                 self.plan = Plan::Read;
                 self.at = now + Duration::from_secs_f64(wait);
             }
-            // The same create again: if the first one was applied, the second one is refused, and a read shows it.
+            // The same create again: if the first one was applied, the second one is refused, and a
+            // read shows it.
             LockErrorKind::OutcomeUnknown => self.try_again_later(cx, now, None),
             _ => self.try_again_later(cx, now, Some(Plan::Read)),
         }
@@ -295,8 +301,8 @@ impl Standby {
         }
     }
 
-    /// The entry is our own: a write that we had given up was applied after all. No other candidate may lead by it, so it is
-    /// as good as released, with what that write had to wait.
+    /// The entry is our own: a write that we had given up was applied after all. No other candidate
+    /// may lead by it, so it is as good as released, with what that write had to wait.
     fn adopt_own_entry(&mut self, cx: &mut Context, now: Instant, revision: Revision) {
         if let Some(mark) = cx.evidence.last_seen().and_then(|seen| seen.entry.mark.clone()) {
             cx.record_own_entry(now, revision, &mark);

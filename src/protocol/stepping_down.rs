@@ -1,4 +1,5 @@
-//! Stepping down: the work stops first, then the loss is reported, then the entry is released or the others notified.
+//! Stepping down: the work stops first, then the loss is reported, then the entry is released or
+//! the others notified.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use crate::util::retry::ProtocolRetries;
 pub(super) struct SteppingDown {
     cause: Cause,
     step: Step,
-    /// The entry as last known: `None` before a read has shown whether there is one of ours at all.
+    /// The entry as last known: `None` before a read has shown whether there is one of ours at
+    /// all.
     revision: Option<Revision>,
     token: Option<Token>,
     began: bool,
@@ -100,8 +102,8 @@ impl SteppingDown {
         (self.step != Step::StopWork).then_some(self.at)
     }
 
-    /// The token, while the entry of a term that began may have to be released. What follows a term that began has
-    /// no cool-down left.
+    /// The token, while the entry of a term that began may have to be released. What follows a term
+    /// that began has no cool-down left.
     pub fn releasable(&self) -> Option<Token> {
         self.token.filter(|_| self.began && self.step != Step::Done)
     }
@@ -125,7 +127,8 @@ impl SteppingDown {
     pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
         let timeout = cx.settings.timing.request_timeout();
         let left = with_drift(cx.own_cool_down(now));
-        // Choria's candidates do not read what is left: the entry must keep them out, and expires by itself.
+        // Choria's candidates do not read what is left: the entry must keep them out, and expires
+        // by itself.
         let must_stay = cx.settings.with_choria && !left.is_zero();
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;

@@ -37,7 +37,8 @@ pub struct Settings {
     pub eligible: bool,
     /// What all randomness is drawn from.
     pub seed: u64,
-    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people, never compared.
+    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people,
+    /// never compared.
     pub origin_unix_ms: u64,
 }
 
@@ -101,8 +102,8 @@ pub enum Event {
         /// Its response.
         response: Response,
     },
-    /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which case the entry
-    /// is left to expire.
+    /// [`Action::End`] has been done. `work_stopped`: false if the work would not stop, in which
+    /// case the entry is left to expire.
     TermEnded {
         /// Whether no work of the term is running any more.
         work_stopped: bool,
@@ -159,8 +160,8 @@ impl LockFailure {
 #[cfg_attr(feature = "_history", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Action {
-    /// Send the request to the lock, and return its outcome with [`Event::Response`]. A request still in flight is to be
-    /// dropped: its outcome does not matter any more, or will be read.
+    /// Send the request to the lock, and return its outcome with [`Event::Response`]. A request
+    /// still in flight is to be dropped: its outcome does not matter any more, or will be read.
     Request {
         /// To be repeated in the response.
         id: u64,
@@ -229,8 +230,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause in one word, for labels and marks: `resigned`, `stopped`, `superseded`, `evicted`, `expired`, `denied`,
-    /// `work_ended` or `work_panicked`.
+    /// The cause in one word, for labels and marks: `resigned`, `stopped`, `superseded`, `evicted`,
+    /// `expired`, `denied`, `work_ended` or `work_panicked`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Resigned => "resigned",
@@ -309,7 +310,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone without a notice so far.
+    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone without
+    /// a notice so far.
     pub fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_since(self.last_seen) < self.lease
     }

@@ -34,7 +34,8 @@ impl SeenEntry {
         (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.ttl)
     }
 
-    /// For how long after its write its writer, and everyone its writer waited for, may lead at the most.
+    /// For how long after its write its writer, and everyone its writer waited for, may lead at the
+    /// most.
     pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
         match &self.entry.mark {
             Some(mark) => mark.lease,
@@ -53,7 +54,8 @@ impl SeenEntry {
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self { revision, entry, at, from_hint } = self;
         writer.revision(revision);
-        // What the machine compares: whose it is, when its lease ends, and when silence means something.
+        // What the machine compares: whose it is, when its lease ends, and when silence means
+        // something.
         writer.each(&entry.mark, |writer, mark| {
             writer.to.nonce(mark.write.nonce);
             writer.each(&mark.token, |writer, token| writer.token(*token));
@@ -74,7 +76,8 @@ pub(super) struct Vacancy {
     pub previous: Option<Revision>,
     /// No earlier than the lock stored the tombstone.
     pub first_seen: Instant,
-    /// Without a tombstone: whether the lock vouches that no write was stored for as long as any lease lasts.
+    /// Without a tombstone: whether the lock vouches that no write was stored for as long as any
+    /// lease lasts.
     pub empty_is_proof: bool,
 }
 

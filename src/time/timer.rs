@@ -7,7 +7,8 @@ use tokio::time::Instant;
 /// About thirty years: a wait that does not end, and that can be added to the present.
 const MAX: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// The instant `span` from now. A span may come from anybody, and adding the longest ones to an instant panics.
+/// The instant `span` from now. A span may come from anybody, and adding the longest ones to an
+/// instant panics.
 pub(crate) fn deadline_after(span: Duration) -> Instant {
     Instant::now() + span.min(MAX)
 }

@@ -11,13 +11,15 @@ pub const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// The least time between two renewals: below it an election is a load test.
 pub const MIN_RENEWAL: Duration = Duration::from_millis(100);
 
-/// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to one part in five
-/// hundred still agree on who may lead. (NTP slews a clock by at most one part in two thousand.)
+/// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to
+/// one part in five hundred still agree on who may lead. (NTP slews a clock by at most one part in
+/// two thousand.)
 pub(crate) const DRIFT_DIVISOR: u32 = 250;
 
 /// How long the writes of a candidate last, and when it renews them.
 ///
-/// All of it counts from the instant *before* a write is sent, on the candidate's own [`Clock`](crate::time::clock::Clock).
+/// All of it counts from the instant *before* a write is sent, on the candidate's own
+/// [`Clock`](crate::time::clock::Clock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timing {
@@ -36,8 +38,9 @@ pub struct TimingOptions {
     pub renewal: Option<Duration>,
     /// How long guarded work may take to stop. Default: a sixth of the lease.
     pub grace: Option<Duration>,
-    /// Whether Choria's candidates take part in the same election: then the right to lead ends 0.75 of the lock's
-    /// longest lease after a write at the latest, before any of theirs can have won.
+    /// Whether Choria's candidates take part in the same election: then the right to lead ends
+    /// 0.75 of the lock's longest lease after a write at the latest, before any of theirs can
+    /// have won.
     pub with_choria: bool,
 }
 
@@ -95,19 +98,20 @@ impl Timing {
         self.grace
     }
 
-    /// How long after sending a write its writer itself reckons that it may lead: the lease less the drift.
+    /// How long after sending a write its writer itself reckons that it may lead: the lease less
+    /// the drift.
     pub fn validity(&self) -> Duration {
         self.validity
     }
 
-    /// How long one request may take before it is tried again: an eighth of the lease, at least 250 ms and at most
-    /// 5 s, so that several fit between a renewal and the deadline.
+    /// How long one request may take before it is tried again: an eighth of the lease, at least 250
+    /// ms and at most 5 s, so that several fit between a renewal and the deadline.
     pub fn request_timeout(&self) -> Duration {
         (self.lease / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
     }
 
-    /// How long a former leader that stepped down by itself, or was evicted, lets others go first: a third of the lease,
-    /// at most 5 s.
+    /// How long a former leader that stepped down by itself, or was evicted, lets others go first:
+    /// a third of the lease, at most 5 s.
     pub fn yield_delay(&self) -> Duration {
         (self.lease / 3).min(Duration::from_secs(5))
     }

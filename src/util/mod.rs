@@ -1,4 +1,5 @@
-//! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per name.
+//! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per
+//! name.
 
 pub(crate) mod changes;
 #[cfg(feature = "_history")]

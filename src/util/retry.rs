@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-/// Delays without an end: from 50 ms, doubling, at most `MAX_MS` milliseconds, each with a jitter of
-/// up to as much again.
+/// Delays without an end: from 50 ms, doubling, at most `MAX_MS` milliseconds, each with a jitter
+/// of up to as much again.
 ///
 /// Unlike an iterator of `backon` it can be cloned, which a model checker does with the protocol.
 #[derive(Debug, Clone)]

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::error::Error;
 
-/// Returns `text` in one line of at most about `most` bytes. Escapes what cannot be printed, and marks where it cut.
+/// Returns `text` in one line of at most about `most` bytes. Escapes what cannot be printed, and
+/// marks where it cut.
 pub(crate) fn escape_line(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most && text.chars().all(is_plain) {
         return Cow::Borrowed(text);

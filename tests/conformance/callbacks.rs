@@ -85,8 +85,8 @@ pub async fn panics_in_callbacks_end_the_term_but_not_the_campaign<S: Service>()
     election.stop().await;
 }
 
-/// A callback that does not return in time is dropped (cilium/cilium#42920): neither `stop` nor the next leader waits for it
-/// longer than the lease.
+/// A callback that does not return in time is dropped (cilium/cilium#42920): neither `stop` nor the
+/// next leader waits for it longer than the lease.
 pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Service>() {
     let service = S::start().await;
     let (held, dropped) = oneshot::channel::<()>();
@@ -160,7 +160,8 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
     assert!(second.is_leader() && leadership.is_valid());
 }
 
-/// The order at the end of a term: the work stops, the loss is reported, then the entry is released.
+/// The order at the end of a term: the work stops, the loss is reported, then the entry is
+/// released.
 pub async fn the_loss_is_reported_after_the_work_has_stopped_and_before_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
     for _ in 0..20 {

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 
 use super::{Service, change, leads, lost, soon, won};
 
-/// The callbacks and the stream of changes report won, lost, won, lost, each loss with its own cause.
+/// The callbacks and the stream of changes report won, lost, won, lost, each loss with its own
+/// cause.
 pub async fn wins_and_losses_alternate_and_each_loss_has_its_cause<S: Service>() {
     let service = S::start().await;
     let (told, mut tellings) = mpsc::unbounded_channel();
@@ -65,7 +66,8 @@ pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
     assert!(!election.is_leader());
 }
 
-/// Work that has ended releases the leadership (kubernetes-client/python#2670: the task had died, renewals went on).
+/// Work that has ended releases the leadership (kubernetes-client/python#2670: the task had died,
+/// renewals went on).
 pub async fn work_that_ends_ends_the_term<S: Service>() {
     let service = S::start().await;
     let election = service.candidate("only").await.on_won(|_leadership| async {}).start().unwrap();

@@ -13,7 +13,8 @@ async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Lea
     .await
 }
 
-/// Candidates and observers read the leader's address, also when it has changed, and after a takeover.
+/// Candidates and observers read the leader's address, also when it has changed, and after a
+/// takeover.
 pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();

@@ -1,4 +1,5 @@
-//! A guard is bound by the clock: its work ends with the term, whatever becomes of the campaign that won it.
+//! A guard is bound by the clock: its work ends with the term, whatever becomes of the campaign
+//! that won it.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_g
     assert!(matches!(cause, Some(Cause::Expired { .. })), "{cause:?}");
 }
 
-/// The runtime of a campaign is blocked, as by a log subscriber, while work of its term runs on another one.
+/// The runtime of a campaign is blocked, as by a log subscriber, while work of its term runs on
+/// another one.
 pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_blocked<
     S: Service,
 >() {

@@ -54,7 +54,8 @@ fn write(lease: Duration) -> Write {
     }
 }
 
-/// A subscriber of one election on a runtime that ends, and one of another on this one. `writer`: the same elections, by connections of its own.
+/// A subscriber of one election on a runtime that ends, and one of another on this one. `writer`:
+/// the same elections, by connections of its own.
 pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&str; 2]) {
     let first = runtime();
     let mut on_first = {

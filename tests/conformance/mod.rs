@@ -1,4 +1,5 @@
-//! What every lock must show, written once: [`suite!`] makes a test of each behaviour for one kind of lock.
+//! What every lock must show, written once: [`suite!`] makes a test of each behaviour for one kind
+//! of lock.
 
 mod callbacks;
 mod causes;
@@ -33,10 +34,12 @@ pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// One lock service, with what an operator does to it.
 pub trait Service: Send + Sync + Sized + 'static {
-    /// The lease of its elections: longer where writes are so slow that leaders would come and go on a busy machine.
+    /// The lease of its elections: longer where writes are so slow that leaders would come and go
+    /// on a busy machine.
     const LEASE: Duration = LEASE;
 
-    /// Whether a leader learns of a deletion as such, though another candidate may have written since.
+    /// Whether a leader learns of a deletion as such, though another candidate may have written
+    /// since.
     const HEARS_DELETIONS: bool = true;
 
     /// A fresh service without elections.
@@ -83,7 +86,8 @@ pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
     })
 }
 
-/// A candidate whose history is replayed while it is recorded. Its campaign ends with a panic where the replay differs.
+/// A candidate whose history is replayed while it is recorded. Its campaign ends with a panic where
+/// the replay differs.
 #[cfg(feature = "_history")]
 fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
     let mut replay = None;
@@ -181,7 +185,8 @@ impl Process {
     /// Aborts all of its tasks.
     pub fn crash(mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Until they are gone: its campaign must not see that the election is dropped, and stop.
+            // Until they are gone: its campaign must not see that the election is dropped, and
+            // stop.
             let gone = std::thread::spawn(move || runtime.shutdown_timeout(TIMEOUT));
             gone.join().expect("an end");
         }

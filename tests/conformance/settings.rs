@@ -8,7 +8,8 @@ use incumbent::{StartError, new_election};
 
 use super::{LEASE, Service, leads};
 
-/// A requested stop is carried out even if its caller does not wait for it (google/trillian#3789, kubernetes#112023).
+/// A requested stop is carried out even if its caller does not wait for it (google/trillian#3789,
+/// kubernetes#112023).
 pub async fn stop_continues_when_its_caller_is_cancelled<S: Service>() {
     let service = S::start().await;
     let first = service.candidate("first").await.start().unwrap();

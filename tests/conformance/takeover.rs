@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 
 use super::{ExclusionChecker, Process, Service, TIMEOUT, change, leads, lost, sees, soon};
 
-/// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its leaders stop.
+/// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its
+/// leaders stop.
 pub async fn one_leader_of_ten<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
@@ -100,7 +101,8 @@ pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>(
     let _leadership = leads(&first).await;
 }
 
-/// A leader whose entry an operator deletes steps down, another leads, and the evicted one campaigns again.
+/// A leader whose entry an operator deletes steps down, another leads, and the evicted one
+/// campaigns again.
 pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
@@ -122,7 +124,8 @@ pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     checker.verdict();
 }
 
-/// What an operator's tools do, whatever the lock: an eviction that was meant for an earlier write does nothing.
+/// What an operator's tools do, whatever the lock: an eviction that was meant for an earlier write
+/// does nothing.
 pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service>() {
     let service = S::start().await;
     let lock = service.operators_lock().await;
@@ -190,7 +193,8 @@ pub async fn tokens_grow_from_term_to_term<S: Service>() {
     }
 }
 
-/// Two candidates that show the same identity (kubernetes/kubernetes#61151) are two: one of them leads.
+/// Two candidates that show the same identity (kubernetes/kubernetes#61151) are two: one of them
+/// leads.
 pub async fn two_candidates_with_the_same_identity_are_distinct<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());

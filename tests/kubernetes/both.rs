@@ -1,4 +1,4 @@
-//! A lock made of a Lease on a real API server and a bucket on a real nats-server, under faults of either.
+//! A lock made of a Lease and a bucket, on real servers, under faults of either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,10 +36,7 @@ pub enum Which {
 
 impl Which {
     fn place(self) -> usize {
-        match self {
-            Self::Lease => 0,
-            Self::Nats => 1,
-        }
+        self as usize
     }
 
     fn other(self) -> Self {
@@ -185,7 +182,7 @@ async fn holds(leadership: &Leadership, which: Which, held: bool) {
     .await;
 }
 
-/// Waits for a renewal that was sent after this was called, so that the deadline has been extended beyond doubt.
+/// Waits for a renewal that was sent after this was called: it has extended the deadline.
 async fn renewed(leadership: &Leadership) {
     soon("renewals", async {
         let deadline = leadership.renewed(leadership.deadline()).await.unwrap();
@@ -209,8 +206,8 @@ async fn trouble(election: &Election, which: Which, need: &str) {
     .await;
 }
 
-/// Each lock has its token, the Lease is taken first and released last, and the deadline is that of the lock that was renewed
-/// the longest ago.
+/// Each lock has its token, the Lease is taken first and released last, and the deadline is that of
+/// the lock that was renewed the longest ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
     let both = Both::new(LEASE).await;
@@ -256,8 +253,9 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
     drop(leads(&election).await);
 }
 
-/// A required lock that is away for less than a lease costs nothing. One that is away for longer, refuses, is deleted or is
-/// foreign ends the term; the other lock is released, and a candidate that needs that one alone leads by it.
+/// A required lock that is away for less than a lease costs nothing. One that is away for longer,
+/// refuses, is deleted or is foreign ends the term; the other lock is released, and a candidate
+/// that needs that one alone leads by it.
 async fn is_required(struck: Which) {
     let lease = if struck == Which::Lease { LONGER_LEASE } else { LEASE };
     let both = Both::new(lease).await;
@@ -308,7 +306,7 @@ async fn is_required(struck: Which) {
     rights(loss.cause).await;
 }
 
-/// Has the leader by one lock alone resign until the other leads by both: one that releases waits before it acquires again.
+/// Has the leader by one lock alone resign until the other leads by both.
 async fn leads_by_both(election: &Election, plain: &Election) -> Leadership {
     let leads = leads(election);
     tokio::pin!(leads);
@@ -330,8 +328,9 @@ async fn a_required_bucket_that_fails_ends_the_term_and_gives_the_lease_back() {
     is_required(Which::Nats).await;
 }
 
-/// A lock on best effort that is away or refuses is reported, and the term goes on without it, for as long as that lasts; it is
-/// taken again in the midst of the term. One that is deleted or foreign ends the term all the same.
+/// A lock on best effort that is away or refuses is reported, and the term goes on without it, for
+/// as long as that lasts; it is taken again in the midst of the term. One that is deleted or
+/// foreign ends the term all the same.
 async fn is_best_effort(struck: Which) {
     let both = Both::new(LEASE).await;
     let election = both.campaign("both", Some(struck)).await;

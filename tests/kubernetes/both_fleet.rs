@@ -1,4 +1,5 @@
-//! A fleet in which some need a Lease, some a bucket and some both, client-go's candidates among them, through faults of either.
+//! A fleet in which some need a Lease, some a bucket and some both, client-go's candidates among
+//! them, through faults of either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,8 +176,8 @@ impl Seen {
     }
 }
 
-/// Candidates that need the Lease never work at once, and the same for the bucket. `INCUMBENT_BLOWS` sets how many
-/// blows there are.
+/// Candidates that need the Lease never work at once, and the same for the bucket.
+/// `INCUMBENT_BLOWS` sets how many blows there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn candidates_that_need_the_same_lock_never_work_at_once() {
     let blows = std::env::var("INCUMBENT_BLOWS").map_or(4, |n| n.parse().expect("a number"));

@@ -41,7 +41,8 @@ async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
     }
 }
 
-/// A release of client-go's may come while its work goes on, so it is waited for as long as its own lease lasts, and no longer.
+/// A release of client-go's may come while its work goes on, so it is waited for as long as its own
+/// lease lasts, and no longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(3600)).await;
@@ -94,8 +95,8 @@ async fn a_stale_mark_is_ignored() {
     let _leadership = leads(&next).await;
 }
 
-/// A client-go candidate that was suspended while it led, and is ended when it wakes up, may release a record
-/// that is ours: our leader steps down, and no other leads beside it meanwhile.
+/// A client-go candidate that was suspended while it led, and is ended when it wakes up, may
+/// release a record that is ours: our leader steps down, and no other leads beside it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -119,7 +120,8 @@ async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     }
 }
 
-/// An administrator who empties the holder of one of ours evicts it, and the next leader waits until its lease is out.
+/// An administrator who empties the holder of one of ours evicts it, and the next leader waits
+/// until its lease is out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_emptied_holder_is_an_eviction_and_no_release() {
     let env = TestEnv::<InLease>::new(LEASE).await;

@@ -1,7 +1,8 @@
-//! A leader of client-go that is cut off alone: its work goes on until it has given up, and tried to release.
+//! A leader of client-go that is cut off alone: its work goes on until it has given up, and tried
+//! to release.
 //!
-//! All have a lease of 6 s, and client-go's a renew deadline of 2 s and a retry period of 1 s: so its work has ended within 5 s of
-//! its last renewal, and the answer to that.
+//! All have a lease of 6 s, and client-go's a renew deadline of 2 s and a retry period of 1 s: so
+//! its work has ended within 5 s of its last renewal, and the answer to that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,8 @@ impl Cut {
         .await;
     }
 
-    /// Ours takes over, and neither works in the other's term: not then, and not until client-go's last try is over.
+    /// Ours takes over, and neither works in the other's term: not then, and not until client-go's
+    /// last try is over.
     async fn ours_takes_over(mut self) {
         self.works("ours").await;
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -84,7 +86,8 @@ impl Cut {
     }
 }
 
-/// Nothing comes through any more: its work ends after its release has hung as well, within its lease.
+/// Nothing comes through any more: its work ends after its release has hung as well, within its
+/// lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_client_go_leader_that_is_cut_off_alone_has_stopped_when_ours_leads() {
     let cut = Cut::new().await;
@@ -92,7 +95,8 @@ async fn a_client_go_leader_that_is_cut_off_alone_has_stopped_when_ours_leads() 
     cut.ours_takes_over().await;
 }
 
-/// client-go gives up its record when it could not renew, and its work goes on until the answer has come, or has not.
+/// client-go gives up its record when it could not renew, and its work goes on until the answer has
+/// come, or has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
     let cut = Cut::new().await;
@@ -100,8 +104,8 @@ async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
     cut.ours_takes_over().await;
 }
 
-/// One that hung while it led empties the record when it ends, even if it names another holder by then. What it empties may be the record of
-/// another of client-go's, which is at work.
+/// One that hung while it led empties the record when it ends, even if it names another holder by
+/// then. What it empties may be the record of another of client-go's, which is at work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_record_of_client_go_that_another_one_has_emptied_is_waited_out() {
     let cut = Cut::new().await;

@@ -1,7 +1,9 @@
-//! Two candidates of client-go's as processes on a real API server, beside the model of them that the simulation plays with.
+//! Two candidates of client-go's as processes on a real API server, beside the model of them that
+//! the simulation plays with.
 //!
-//! Both report who stored a record when, and who was at work. The order must be the same. What the model promises to
-//! a candidate of ours must be so: a successor writes no sooner than in any run of the model, and work ends no later.
+//! Both report who stored a record when, and who was at work. The order must be the same. What the
+//! model promises to a candidate of ours must be so: a successor writes no sooner than in any run
+//! of the model, and work ends no later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +37,8 @@ enum End {
 /// The end of a first leader, as it was observed.
 #[derive(Debug, Clone, Copy)]
 struct Observation {
-    /// From the last record in which the first leader is the holder, to the end of its work: at least.
+    /// From the last record in which the first leader is the holder, to the end of its work: at
+    /// least.
     works_on: Duration,
     /// The same, to the first record of its successor: at most.
     replaced: Duration,
@@ -88,7 +91,8 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
 /// When records were stored.
 #[derive(Debug, Default)]
 struct Stored {
-    /// The last record in which the first leader is the holder: stored no earlier than this, and no later.
+    /// The last record in which the first leader is the holder: stored no earlier than this, and
+    /// no later.
     since: u64,
     by: u64,
     /// Whether it was emptied then.
@@ -106,7 +110,8 @@ async fn watch(env: Arc<TestEnv>) -> Stored {
         match record["holderIdentity"].as_str().unwrap_or_default() {
             "go-1" => return Stored { successor: at, ..stored },
             "" => stored.released = true,
-            // The read before this one did not show it, and may have been answered as soon as it began.
+            // The read before this one did not show it, and may have been answered as soon as it
+            // began.
             _ if last.as_ref() != Some(&record) => (stored.since, stored.by) = (last_read, at),
             _ => {}
         }

@@ -1,4 +1,5 @@
-//! A namespace of an API server, with a service account that has the rights of `docs/kubernetes.md` and no others.
+//! A namespace of an API server, with a service account that has the rights of `docs/kubernetes.md`
+//! and no others.
 
 use std::fs;
 use std::marker::PhantomData;
@@ -289,8 +290,8 @@ impl<K: Kind> Service for TestEnv<K> {
     async fn holder(&self, _name: &str) -> Option<String> {
         let record = self.record().await?;
         let holder = record["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
-        // The record of a holder whose lease has run out is not emptied. On one machine wall clocks may be compared; where
-        // the record's are too coarse, an unchanged record shows it.
+        // The record of a holder whose lease has run out is not emptied. On one machine wall clocks
+        // may be compared; where the record's are too coarse, an unchanged record shows it.
         let renewed: Timestamp = record["renewTime"].as_str()?.parse().unwrap();
         let lease = Duration::from_secs(record["leaseDurationSeconds"].as_u64()?);
         let age = Timestamp::now().as_millisecond() - renewed.as_millisecond();

@@ -72,8 +72,8 @@ async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
     assert!(!(first.is_leader() && second.is_leader()));
 }
 
-/// A watch that goes silent, with its connection open, hides nothing for long: silence is noticed, and the watch is begun
-/// anew (nats.rs#1596 reports the same of another server).
+/// A watch that goes silent, with its connection open, hides nothing for long: silence is noticed,
+/// and the watch is begun anew (nats.rs#1596 reports the same of another server).
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_silent_watch_is_noticed_and_restarted() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
@@ -117,8 +117,8 @@ async fn a_silent_watch_is_noticed_and_restarted() {
     .await;
 }
 
-/// Wall clocks do not matter (kubernetes/kubernetes#47671): a holder whose clock is three minutes off, either way, is
-/// waited for as long as it renews, and no longer than its lease after that.
+/// Wall clocks do not matter (kubernetes/kubernetes#47671): a holder whose clock is three minutes
+/// off, either way, is waited for as long as it renews, and no longer than its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
     let cases = [-3, 3].map(async |minutes| {
@@ -200,7 +200,8 @@ async fn a_third_writer_on_the_endpoints_neither_supersedes_a_leader_nor_prolong
     third_writer::<InEndpoints>().await;
 }
 
-/// The server would recreate a deleted Lease for an unconditional write. Our writes name the object they replace.
+/// The server would recreate a deleted Lease for an unconditional write. Our writes name the object
+/// they replace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_renewal_does_not_bring_a_deleted_object_back() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -267,7 +268,8 @@ pub async fn cluster_at(port: u16) -> Cluster {
     Cluster::from_kubeconfig(&file, None).await.unwrap()
 }
 
-/// A server that is too busy states for how long, and gets the request again then, if there is time.
+/// A server that is too busy states for how long, and gets the request again then, if there is
+/// time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     let (server, lock) = busy().await;
@@ -309,8 +311,8 @@ async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     }
 }
 
-/// Coordinated leader election is the API server's; ours leaves it alone, and reports that. The server of the tests drops the
-/// field, for its feature is off there.
+/// Coordinated leader election is the API server's; ours leaves it alone, and reports that. The
+/// server of the tests drops the field, for its feature is off there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lease_of_coordinated_elections_is_left_alone() {
     let (server, lock) = busy().await;
@@ -328,7 +330,8 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
     assert_eq!(server.left(), 0, "and nothing was written");
 }
 
-/// Rights that are taken away while it leads end the term, with the reason, and leading goes on once they are back.
+/// Rights that are taken away while it leads end the term, with the reason, and leading goes on
+/// once they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_stops_and_reports_the_cause() {
     let env = TestEnv::<InLease>::new(SECOND * 2).await;

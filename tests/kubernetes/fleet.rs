@@ -1,4 +1,5 @@
-//! A fleet of both libraries' candidates in one Lease, through releases, crashes, pauses and restarts of the API server.
+//! A fleet of both libraries' candidates in one Lease, through releases, crashes, pauses and
+//! restarts of the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,8 @@ impl Fleet {
         self.members.push((who, Member::Go(process, reader)));
     }
 
-    /// Ends all of ours, the leader last: else client-go's candidates, which poll, would never lead.
+    /// Ends all of ours, the leader last: else client-go's candidates, which poll, would never
+    /// lead.
     async fn leave_it_to_go(&mut self, leader: &str, crash: bool) {
         let is_ours = |(_, member): &(String, Member)| matches!(member, Member::Ours(..));
         let (mut ours, others) = self.members.drain(..).partition::<Vec<_>, _>(is_ours);
@@ -139,8 +141,8 @@ async fn next_leader(
     .await
 }
 
-/// At most one works at any instant, and each term adds exactly one to leaseTransitions. `INCUMBENT_TAKEOVERS` sets how
-/// many takeovers there are.
+/// At most one works at any instant, and each term adds exactly one to leaseTransitions.
+/// `INCUMBENT_TAKEOVERS` sets how many takeovers there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_two_of_a_mixed_fleet_work_at_once() {
     let takeovers =

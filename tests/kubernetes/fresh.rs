@@ -62,7 +62,8 @@ async fn a_lease_is_created_for_a_new_election_and_never_replaces_another() {
     drop(leads(&env.campaign("ours").await).await);
 }
 
-/// Its creator may be wrong: applying a manifest again recreates a deleted object, under a living leader.
+/// Its creator may be wrong: applying a manifest again recreates a deleted object, under a living
+/// leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_recreated_lease_is_not_taken_for_new() {
     let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
@@ -100,7 +101,8 @@ async fn a_lease_without_its_record_is_not_taken_for_new() {
     assert!(leadership.is_valid());
 }
 
-/// A create that something in the way holds up lands when its term is long over, and another holder has come and was deleted.
+/// A create that something in the way holds up lands when its term is long over, and another holder
+/// has come and was deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_late_create_leads_after_a_full_lease_only() {
     let env = TestEnv::<InLease>::new(LEASE).await;
@@ -133,7 +135,8 @@ async fn a_late_create_leads_after_a_full_lease_only() {
     assert!(landed.elapsed() >= LEASE, "{:?}", landed.elapsed());
 }
 
-/// Lets the account watch the Leases of the control plane, where one has been renewed for hours, by its holder's clock.
+/// Lets the account watch the Leases of the control plane, where one has been renewed for hours, by
+/// its holder's clock.
 async fn with_a_witness(env: &TestEnv) {
     let name = format!("{}-witness", env.namespace);
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
@@ -160,7 +163,8 @@ async fn with_a_witness(env: &TestEnv) {
     }
 }
 
-/// Nothing was created or declared beforehand: the API server's history shows that there was no such Lease within a lease.
+/// Nothing was created or declared beforehand: the API server's history shows that there was no
+/// such Lease within a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_first_leader_leads_at_once_when_deletions_are_visible() {
     let env = TestEnv::<InLease>::new(LONG).await;

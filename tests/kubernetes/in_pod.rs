@@ -199,8 +199,8 @@ async fn a_candidate_in_a_pod() {
     }
 }
 
-/// Server, credentials, namespace and identity are the pod's; and when its token is exchanged, and the old one refused at once,
-/// the leader keeps leading.
+/// Server, credentials, namespace and identity are the pod's; and when its token is exchanged, and
+/// the old one refused at once, the leader keeps leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     let env = TestEnv::<InLease>::new(LEASE).await;

@@ -1,4 +1,5 @@
-//! Leader for life: who may lead, and when the next one may (operator-sdk#1305, #1874, #3462, #3339; operator-lib#158).
+//! Leader for life: who may lead, and when the next one may (operator-sdk#1305, #1874, #3462,
+//! #3339; operator-lib#158).
 
 use std::time::Duration;
 
@@ -74,7 +75,8 @@ async fn a_pod_that_is_being_deleted_is_waited_for() {
     assert!(second.leads().await.token() > first.token());
 }
 
-/// operator-sdk#1305, #3462: a pod that has ended stays as an object, and the garbage collector leaves its lock alone.
+/// operator-sdk#1305, #3462: a pod that has ended stays as an object, and the garbage collector
+/// leaves its lock alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_lock_moves_when_the_leaders_pod_was_evicted_preempted_or_has_ended() {
     for (phase, reason) in [
@@ -112,8 +114,8 @@ async fn a_failed_pod_is_waited_for_while_its_containers_run() {
     assert!(second.leads().await.token() > first.token());
 }
 
-/// As a StatefulSet makes them. operator-sdk takes the lock of the pod before it for its own. The lock is an Event here, which
-/// the garbage collector leaves alone: it would otherwise be faster.
+/// As a StatefulSet makes them. operator-sdk takes the lock of the pod before it for its own. The
+/// lock is an Event here, which the garbage collector leaves alone: it would otherwise be faster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     let life = Life::new().await;
@@ -141,7 +143,8 @@ async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"], "it is another lock");
 }
 
-/// operator-sdk#1874, #3339: the node is gone or off. A node that is merely unreachable keeps its pods.
+/// operator-sdk#1874, #3339: the node is gone or off. A node that is merely unreachable keeps its
+/// pods.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_lock_moves_when_the_leaders_node_is_gone() {
     let life = Life::new().await;

@@ -58,7 +58,8 @@ async fn a_missing_right_is_one_clear_error() {
     futures_util::future::join_all(cases).await;
 }
 
-/// Without the right to delete the garbage collector frees the lock, and knows only of pods that are gone.
+/// Without the right to delete the garbage collector frees the lock, and knows only of pods that
+/// are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn without_the_right_to_delete_the_garbage_collector_frees_the_lock() {
     let life = Life::new().await;

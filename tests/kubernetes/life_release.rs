@@ -54,7 +54,8 @@ async fn a_leader_that_releases_its_lock_is_replaced_and_may_campaign_again() {
     assert!(again.leads().await.token() > next.token());
 }
 
-/// Only the lock that was read is deleted, in the version that was read; and a request whose response is lost is repeated.
+/// Only the lock that was read is deleted, in the version that was read; and a request whose
+/// response is lost is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_deletes_conditionally_and_retries() {
     let (server, cluster) = busy_cluster().await;

@@ -86,7 +86,8 @@ async fn what_is_left<K: Kind>() {
     assert_eq!(found.content, Content::Vacant(Tombstone::Released { by, left }));
 }
 
-/// Who stops while it still waits for an earlier holder passes on what is left, to client-go's candidates too.
+/// Who stops while it still waits for an earlier holder passes on what is left, to client-go's
+/// candidates too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_passes_on_the_remaining_cool_down() {
     what_is_left::<InLease>().await;

@@ -1,4 +1,5 @@
-//! Between one candidate of client-go and the API server, in plain HTTP: it can cut that one off alone, in more than one way.
+//! Between one candidate of client-go and the API server, in plain HTTP: it can cut that one off
+//! alone, in more than one way.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The Role of the documentation is the least: each of its rights is needed for its documented purpose.
+//! The Role of the documentation is the least: each of its rights is needed for its documented
+//! purpose.
 
 use std::time::Duration;
 
@@ -56,12 +57,14 @@ async fn coverage(lock: &dyn Lock) -> Coverage {
         }
     });
     let _subscription = lock.subscribe("my_app", sink);
-    // A watch begins at once or is refused at once; a read that is answered later shows that it had the time.
+    // A watch begins at once or is refused at once; a read that is answered later shows that it had
+    // the time.
     let asked = tokio::time::timeout(Duration::from_secs(3), hints.recv()).await;
     asked.ok().flatten().unwrap_or(Coverage::None)
 }
 
-/// Each right that the documentation lists is missed when it is taken away, with the documented effect.
+/// Each right that the documentation lists is missed when it is taken away, with the documented
+/// effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_documented_role_has_no_unneeded_right() {
     let (_, role) = rules(&TestEnv::<InLease>::new(LEASE).await).await;
@@ -142,7 +145,8 @@ async fn a_candidate_without_rights_names_the_missing_one() {
     assert!(!ours.is_leader());
 }
 
-/// The server refuses fields that it does not know and values that it does not take; nothing is made of it here.
+/// The server refuses fields that it does not know and values that it does not take; nothing is
+/// made of it here.
 #[tokio::test]
 async fn the_deployment_manifest_is_accepted_and_has_the_documented_role() {
     let env = TestEnv::<InLease>::new(LEASE).await;

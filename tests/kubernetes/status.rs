@@ -81,7 +81,8 @@ async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
     assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
 }
 
-/// A watch begins with what is there, and reports deletions; of ConfigMaps it requests the metadata only.
+/// A watch begins with what is there, and reports deletions; of ConfigMaps it requests the metadata
+/// only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_watch_reports_existing_and_deleted_elections() {
     let env = TestEnv::<InConfigMap>::new(LEASE).await;

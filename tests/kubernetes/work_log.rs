@@ -77,7 +77,8 @@ pub async fn listen(
     }
 }
 
-/// The terms in which these were at work, by candidate and term. Panics if one was at work within another's term.
+/// The terms in which these were at work, by candidate and term. Panics if one was at work within
+/// another's term.
 pub fn terms<'a>(ticks: impl IntoIterator<Item = &'a Tick>) -> HashSet<(&'a str, u64)> {
     let mut ticks: Vec<&Tick> = ticks.into_iter().collect();
     ticks.sort_by_key(|tick| tick.at);

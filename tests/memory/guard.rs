@@ -1,4 +1,5 @@
-//! What a guard and a step of work may rely on, where the campaign, its runtime or a callback fails them.
+//! What a guard and a step of work may rely on, where the campaign, its runtime or a callback fails
+//! them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

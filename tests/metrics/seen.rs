@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use metrics_util::debugging::{DebugValue, Snapshotter};
 
-/// Metrics of one candidate by name and other labels. Each is reported once: counters start again at zero.
+/// Metrics of one candidate by name and other labels. Each is reported once: counters start again
+/// at zero.
 pub fn seen(
     snapshotter: &Snapshotter,
     election: &str,

@@ -31,7 +31,8 @@ impl Diary {
     }
 }
 
-/// A lock in process as one candidate reaches it: it can be denied writes and be cut off while others are not.
+/// A lock in process as one candidate reaches it: it can be denied writes and be cut off while
+/// others are not.
 #[derive(Clone)]
 pub struct Door {
     pub lock: MemoryLock,

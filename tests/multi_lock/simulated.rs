@@ -1,5 +1,6 @@
-//! Random schedules of faults around the machine, in virtual time: candidates of many kinds on two buckets, or on a bucket and a
-//! Lease. Processes crash, their clocks run at rates of their own, and work may go on until its deadline.
+//! Random schedules of faults around the machine, in virtual time: candidates of many kinds on two
+//! buckets, or on a bucket and a Lease. Processes crash, their clocks run at rates of their own,
+//! and work may go on until its deadline.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

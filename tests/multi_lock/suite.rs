@@ -1,4 +1,5 @@
-//! The behaviours that every lock must show, on two locks in process; operators and rivals come to the first, then to the second.
+//! The behaviours that every lock must show, on two locks in process; operators and rivals come to
+//! the first, then to the second.
 
 use std::sync::Arc;
 

@@ -15,7 +15,8 @@ use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Who leads by its own word, and whether two of different kinds ever did at once. (Two of Choria's may, by their rules.)
+/// Who leads by its own word, and whether two of different kinds ever did at once. (Two of Choria's
+/// may, by their rules.)
 #[derive(Default)]
 struct Ledger {
     ours: AtomicUsize,
@@ -33,8 +34,8 @@ impl Ledger {
     }
 }
 
-/// A candidate that does on the wire what go-choria's provider does without back-off: create, plain update at 0.75 of the
-/// TTL, win 200 ms after the first update, give up on any error.
+/// A candidate that does on the wire what go-choria's provider does without back-off: create, plain
+/// update at 0.75 of the TTL, win 200 ms after the first update, give up on any error.
 fn choria_like(kv: kv::Store, identity: &'static str, ledger: Arc<Ledger>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut tick = tokio::time::interval(TTL * 3 / 4);
@@ -92,8 +93,8 @@ async fn choria_made_bucket(server: &Server) -> jetstream::Context {
     js
 }
 
-/// Leadership goes from theirs to ours and back, by release, by expiry and by eviction, and never do one of ours and one of
-/// theirs lead at once.
+/// Leadership goes from theirs to ours and back, by release, by expiry and by eviction, and never
+/// do one of ours and one of theirs lead at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn ours_and_chorias_never_lead_at_once() {
     let server = Server::start().await;
@@ -135,7 +136,8 @@ async fn ours_and_chorias_never_lead_at_once() {
     assert_eq!(*ledger.overlaps.lock().unwrap(), Vec::<String>::new());
 }
 
-/// A Choria broker's bucket carries elections of ours: entries fit its messages, expiry is its max age.
+/// A Choria broker's bucket carries elections of ours: entries fit its messages, expiry is its max
+/// age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_created_by_choria_carries_elections() {
     let server = Server::start().await;

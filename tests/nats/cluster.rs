@@ -24,8 +24,8 @@ async fn start(cluster: &Cluster, identity: &str) -> Election {
     working(builder.renewal(Duration::from_millis(500))).start().unwrap()
 }
 
-/// A bucket made on a cluster has three replicas; a stream leader that dies costs no term, and the next takeover is still a
-/// matter of hearing.
+/// A bucket made on a cluster has three replicas; a stream leader that dies costs no term, and the
+/// next takeover is still a matter of hearing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_death_of_the_stream_leader_costs_no_term() {
     let cluster = Cluster::start().await;
@@ -58,7 +58,8 @@ async fn the_death_of_the_stream_leader_costs_no_term() {
     assert_eq!(losses, 1, "the stop is the only end of a term");
 }
 
-/// A stream without a quorum serves no request: the leader stops by its own deadline, and there is a leader again with the quorum.
+/// A stream without a quorum serves no request: the leader stops by its own deadline, and there is
+/// a leader again with the quorum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_lost_quorum_ends_the_term_and_its_return_begins_another() {
     let cluster = Cluster::start().await;

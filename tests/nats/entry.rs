@@ -118,8 +118,8 @@ async fn hostile_headers_are_survived() {
     pair.gets_a_new_leader().await;
 }
 
-/// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when the bucket is made again, the
-/// campaigns go on by themselves, and tokens go on growing.
+/// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when
+/// the bucket is made again, the campaigns go on by themselves, and tokens go on growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_and_recreated_bucket_is_found_again() {
     let mut pair = Pair::open().await;

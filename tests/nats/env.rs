@@ -45,7 +45,8 @@ impl TestEnv {
         working(new_election("my_app", self.lock().await).identity(identity))
     }
 
-    /// The candidate that created the bucket: it knows that there was no leader before it, and need not wait.
+    /// The candidate that created the bucket: it knows that there was no leader before it, and need
+    /// not wait.
     pub fn maker(&self, identity: &str) -> ElectionBuilder {
         working(new_election("my_app", self.bucket.lock()).identity(identity))
     }

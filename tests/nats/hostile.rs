@@ -1,4 +1,5 @@
-//! Junk, forgeries and noise in a bucket, and on the subjects beside it: a candidate survives them, logs what it saw, and leads again.
+//! Junk, forgeries and noise in a bucket, and on the subjects beside it: a candidate survives them,
+//! logs what it saw, and leads again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +99,8 @@ fn junk() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     ]
 }
 
-/// An entry that cannot be read is a holder of another kind: it supersedes, it is logged, it expires, and it is waited out.
+/// An entry that cannot be read is a holder of another kind: it supersedes, it is logged, it
+/// expires, and it is waited out.
 #[tokio::test]
 async fn junk_over_an_entry_is_logged_and_waited_out() {
     let log = Log::start();
@@ -126,7 +128,8 @@ async fn junk_over_an_entry_is_logged_and_waited_out() {
     assert_eq!(log.lines(&[]).iter().filter(|line| line.starts_with("fake")).count(), 0);
 }
 
-/// Not even a span of years in a mark keeps an election empty for ever; a negative one counts as none.
+/// Not even a span of years in a mark keeps an election empty for ever; a negative one counts as
+/// none.
 #[tokio::test]
 async fn impossible_durations_do_not_outlast_the_bucket() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -163,7 +166,8 @@ on_versions!(
     #[tokio::test]
     an_endless_entry_expires_on_a_server_without_message_ttls: v2_10
 );
-/// The old servers store a life that they do not know of: the entry is gone after the bucket's own, without a sign.
+/// The old servers store a life that they do not know of: the entry is gone after the bucket's own,
+/// without a sign.
 async fn an_endless_entry_expires_on_a_server_without_message_ttls(version: Version) {
     let env = TestEnv::of_version(version, TTL).await;
     let mut contest = Contest::open(&env, "my_app").await;
@@ -263,8 +267,9 @@ async fn a_step_down_notice_of_another_term_shortens_no_wait() {
     drop(next);
 }
 
-/// A client that may subscribe to the key sees the writer's reply subject, and can send a reply of its own. A false success needs
-/// the stream's name and a revision that can be; anything less is settled by reading.
+/// A client that may subscribe to the key sees the writer's reply subject, and can send a reply of
+/// its own. A false success needs the stream's name and a revision that can be; anything less is
+/// settled by reading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn false_responses_to_renewals_are_verified() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -295,7 +300,8 @@ async fn false_responses_to_renewals_are_verified() {
     contest.ends_well().await;
 }
 
-/// The greatest sequences that there are. (In memory: on disk the server keeps the two highest bits of one for itself.)
+/// The greatest sequences that there are. (In memory: on disk the server keeps the two highest bits
+/// of one for itself.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_near_the_largest_integer_are_accepted() {
     let server = Server::start().await;

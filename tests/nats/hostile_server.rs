@@ -1,4 +1,5 @@
-//! Servers that speak NATS wrongly. How the client takes it is the client's own; a campaign neither ends nor hangs by it.
+//! Servers that speak NATS wrongly. How the client takes it is the client's own; a campaign neither
+//! ends nor hangs by it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -129,8 +130,8 @@ async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
     futures_util::future::join_all(cases).await;
 }
 
-/// Two lies end the client's own task with a panic (of async-nats 0.51): it never responds again. The campaign reports that, and neither
-/// leads on nor hangs.
+/// Two lies end the client's own task with a panic (of async-nats 0.51): it never responds again.
+/// The campaign reports that, and neither leads on nor hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -153,7 +154,8 @@ async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
     }
 }
 
-/// Nothing but a greeting is expected, and none that is one comes: connecting fails, and does not hang.
+/// Nothing but a greeting is expected, and none that is one comes: connecting fails, and does not
+/// hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invalid_greeting_refuses_the_connection() {
     let greetings: [&[u8]; 6] = [
@@ -182,7 +184,8 @@ async fn an_invalid_greeting_refuses_the_connection() {
     futures_util::future::join_all(cases).await;
 }
 
-/// Answers that are JSON, and not those of JetStream: each is refused, and a campaign goes on asking.
+/// Answers that are JSON, and not those of JetStream: each is refused, and a campaign goes on
+/// asking.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_the_wrong_kind_are_refused() {
     let server = Server::builder().without_jetstream().start().await;

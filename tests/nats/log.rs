@@ -13,8 +13,9 @@ pub struct Log {
     _guard: DefaultGuard,
 }
 
-/// While a process has one subscriber, `tracing` asks the thread that reaches a log statement first whether it is of
-/// interest, for good. A test without a log would switch the statement off for all: with two, every one is asked.
+/// While a process has one subscriber, `tracing` asks the thread that reaches a log statement first
+/// whether it is of interest, for good. A test without a log would switch the statement off for
+/// all: with two, every one is asked.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 #[derive(Clone, Default)]

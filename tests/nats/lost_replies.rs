@@ -24,7 +24,8 @@ fn is_release(request: &Request) -> bool {
     request.subject == KEY && request.header("KV-Operation") == Some("DEL")
 }
 
-/// The write was applied, the reply was lost, the lock must not be thrown away (cirello-io/dynamolock#280).
+/// The write was applied, the reply was lost, the lock must not be thrown away
+/// (cirello-io/dynamolock#280).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_create_that_landed_and_whose_reply_was_lost_wins() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -98,8 +99,8 @@ async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
     drop(leads(&second).await);
 }
 
-/// A create that arrives after its candidate has given it up is found, and adopted or left to expire: the entry is
-/// not blocked by it.
+/// A create that arrives after its candidate has given it up is found, and adopted or left to
+/// expire: the entry is not blocked by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_create_blocks_no_candidate() {
     let env = TestEnv::with_ttl(TTL).await;

@@ -173,8 +173,8 @@ async fn a_campaign_may_start_before_its_server() {
     assert_eq!(election.lock_failure(), None);
 }
 
-/// Standbys receive hints of a vacancy after the server has been restarted under them (nats-io/nats.rs#1596: the watch was
-/// dead, unnoticed).
+/// Standbys receive hints of a vacancy after the server has been restarted under them
+/// (nats-io/nats.rs#1596: the watch was dead, unnoticed).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standbys_receive_hints_again_after_a_restart() {
     let env = TestEnv::with_ttl(LONG).await;

@@ -95,8 +95,8 @@ async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
     assert!(next.is_valid());
 }
 
-/// A candidate without rights reports that, and never leads (kubernetes/kubernetes#23731: the holder got
-/// "forbidden" and still reported that it was leader).
+/// A candidate without rights reports that, and never leads (kubernetes/kubernetes#23731: the
+/// holder got "forbidden" and still reported that it was leader).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
     let server = server_with(DOCUMENTED).await;

@@ -1,4 +1,5 @@
-//! The behaviours that every lock must show, on the newest and the oldest server; one takeover on each between them.
+//! The behaviours that every lock must show, on the newest and the oldest server; one takeover on
+//! each between them.
 
 use std::sync::Arc;
 use std::time::Duration;

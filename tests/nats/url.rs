@@ -45,7 +45,8 @@ async fn a_url_declares_a_bucket_shared_with_choria() {
     assert!(!shared("").await && !shared("?with-choria=no").await);
     let refused = open("nats://localhost/B?with-choria=maybe").await.unwrap_err();
     assert!(refused.to_string().ends_with("with-choria is yes or no"), "{refused}");
-    // Three quarters of the TTL of 60 s: a grace of 45 s leaves no time to lead, which it does where nothing is shared.
+    // Three quarters of the TTL of 60 s: a grace of 45 s leaves no time to lead, which it does
+    // where nothing is shared.
     let lock = open(&format!("{}/MINE?with-choria", server.url())).await.unwrap();
     let start = |lock: Arc<dyn Lock>, lease: u64| {
         let builder = new_election("my_app", lock).lease(Duration::from_secs(lease));

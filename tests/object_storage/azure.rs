@@ -11,7 +11,8 @@ use incumbent_test_support::{HttpFault, HttpMessage, http_request, s3_error};
 use crate::conformance::{leads, working};
 use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 
-/// An account SAS with the rights that `docs/object-storage.md` lists: to read, create and write objects.
+/// An account SAS with the rights that `docs/object-storage.md` lists: to read, create and write
+/// objects.
 const MIN_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
 
 /// Of the kind, in one line, with these words, and without what signs.
@@ -35,7 +36,8 @@ async fn refusals_of_azure_are_reported_in_its_words() {
 
     let other = azure(port).with_access_key("YW5vdGhlciBzZWNyZXQ=");
     let lock = Bucket::azure(other).unwrap().lock();
-    // Azurite's code for it is AuthorizationFailure, Azure's is AuthenticationFailed; the message is the same.
+    // Azurite's code for it is AuthorizationFailure, Azure's is AuthenticationFailed; the message
+    // is the same.
     let words = ["does not accept the credentials", "Server failed to authenticate"];
     assert_error(&lock.read("my_app", TIMEOUT).await.unwrap_err(), LockErrorKind::Denied, &words);
     assert_error(&lock.write("my_app", write(1)).await.unwrap_err(), LockErrorKind::Denied, &words);
@@ -59,7 +61,8 @@ async fn refusals_of_azure_are_reported_in_its_words() {
     assert_eq!(lock.names(TIMEOUT).await.unwrap(), ["my_app"]);
 }
 
-/// A blob with a lease of Azure's own can be written by its lessee alone: that is no rival's write, and reading does not help.
+/// A blob with a lease of Azure's own can be written by its lessee alone: that is no rival's write,
+/// and reading does not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leased_blob_is_not_a_conflict() {
     let env = TestEnv::<Azure>::new(LEASE).await;
@@ -85,7 +88,8 @@ async fn a_leased_blob_is_not_a_conflict() {
     lock.write("my_app", next).await.unwrap();
 }
 
-/// Nor are these, which Azurite does not know. After an answer that was none, the first try may have been applied.
+/// Nor are these, which Azurite does not know. After an answer that was none, the first try may
+/// have been applied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn permanent_refusals_are_not_conflicts() {
     let env = TestEnv::<Azure>::new(LEASE).await;

@@ -100,8 +100,9 @@ async fn tokens_grow_over_a_deletion_on_azure() {
     tokens_grow_over_a_deletion::<Azure>().await;
 }
 
-/// An older version put back in the place of the last one supersedes the leader, whose term it lacks; a candidate that has
-/// seen a later one waits out a lease, and none takes it for a fresh start.
+/// An older version put back in the place of the last one supersedes the leader, whose term it
+/// lacks; a candidate that has seen a later one waits out a lease, and none takes it for a fresh
+/// start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_restored_object_is_noticed() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -186,7 +187,8 @@ async fn a_paused_leader_does_not_overwrite_its_successor() {
     soon("a renewal", leadership.renewed(deadline)).await.unwrap();
 }
 
-/// An operator's eviction is distinguished from a release, and the next leader waits until the evicted one knows.
+/// An operator's eviction is distinguished from a release, and the next leader waits until the
+/// evicted one knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_operator_evicts_conditionally() {
     let env = TestEnv::<S3>::new(LEASE).await;

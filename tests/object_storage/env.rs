@@ -130,8 +130,9 @@ impl<K: Kind> Service for TestEnv<K> {
         Arc::new(self.bucket().lock())
     }
 
-    /// Nothing reports a change before the next poll, or the leader's next renewal. Renewals come more often here than a real
-    /// store takes them, so that a leader notices its eviction before another candidate can have led.
+    /// Nothing reports a change before the next poll, or the leader's next renewal. Renewals come
+    /// more often here than a real store takes them, so that a leader notices its eviction
+    /// before another candidate can have led.
     async fn candidate(&self, identity: &str) -> ElectionBuilder {
         self.describe(identity).renewal(Duration::from_millis(100))
     }
@@ -147,7 +148,8 @@ impl<K: Kind> Service for TestEnv<K> {
     async fn holder(&self, _name: &str) -> Option<String> {
         let entry = Fields::of(&self.object().await?);
         let holder = entry.text(2).filter(|holder| !holder.is_empty())?;
-        // The object of a holder whose lease has run out is not emptied. On one machine wall clocks may be compared.
+        // The object of a holder whose lease has run out is not emptied. On one machine wall clocks
+        // may be compared.
         (entry.expiry_ms() > unix_ms()).then_some(holder)
     }
 }

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use crate::conformance::{ExclusionChecker, leads, soon};
 use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, of_go, unix_ms, write};
 
-/// What each refusal of a write means: whether it may have been applied, and whether trying again helps.
+/// What each refusal of a write means: whether it may have been applied, and whether trying again
+/// helps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn refusals_are_distinguished() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -42,8 +43,8 @@ async fn refusals_are_distinguished() {
     assert_eq!(env.object().await, None);
 }
 
-/// A store that states for how long it is too busy gets the request again then, if there is time; what then looks like
-/// a foreign write may be the first try.
+/// A store that states for how long it is too busy gets the request again then, if there is time;
+/// what then looks like a foreign write may be the first try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_request_to_a_busy_store_is_retried_after_its_delay() {
     let env = TestEnv::<S3>::new(LEASE).await;
@@ -122,7 +123,8 @@ async fn a_write_keeps_its_revision_with_and_without_a_version_id() {
     assert!(lock.write("my_app", renewal).await.unwrap() > revision);
 }
 
-/// A store is seen to heed conditions though no more than one request fits into the time for a write.
+/// A store is seen to heed conditions though no more than one request fits into the time for a
+/// write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_slow_store_gets_a_leader_in_the_end() {
     let env = TestEnv::<S3>::new(LEASE).await;

@@ -1,4 +1,5 @@
-//! Whether the stores of these tests do what the real ones promise: of many conditional writes at once, one is applied.
+//! Whether the stores of these tests do what the real ones promise: of many conditional writes at
+//! once, one is applied.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::env::{Azure, Gcs, Kind, S3, TestEnv};
 
 const WRITERS: usize = 50;
 
-/// Each write has a content of its own: the ETag of a content that was there before is the same again, and what replaces it
-/// then takes it for what it had read.
+/// Each write has a content of its own: the ETag of a content that was there before is the same
+/// again, and what replaces it then takes it for what it had read.
 async fn one_wins(
     store: &Arc<dyn ObjectStore>,
     path: &Path,

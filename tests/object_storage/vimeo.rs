@@ -83,7 +83,8 @@ impl Peer {
     }
 }
 
-/// Leadership moves from one to the other and back, by a crash and by a release, and at most one is at work.
+/// Leadership moves from one to the other and back, by a crash and by a release, and at most one is
+/// at work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn leadership_moves_both_ways() {
     let Some(program) = program().await else { return };
@@ -160,7 +161,8 @@ async fn a_paused_go_leader_finds_its_successor() {
     assert!(leadership.is_valid());
 }
 
-/// Two of each; all of one kind leave, by release or by crash, and come back, over and over: at no time are two at work.
+/// Two of each; all of one kind leave, by release or by crash, and come back, over and over: at no
+/// time are two at work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_mixed_fleet_has_one_leader() {
     let Some(program) = program().await else { return };

@@ -38,8 +38,9 @@ fn sent(voter: &mut Voter, kind: &str) -> Option<Value> {
     message.filter(|message| message["body"].get(kind).is_some()).last()
 }
 
-/// What a voter has promised before it forgot it binds it no more, so it is good for nothing either: not even where both
-/// the request and what followed from the promise arrive late enough to be received again.
+/// What a voter has promised before it forgot it binds it no more, so it is good for nothing
+/// either: not even where both the request and what followed from the promise arrive late enough to
+/// be received again.
 #[test]
 fn a_promise_is_good_for_the_start_that_gave_it() {
     let start = Instant::from_origin(Duration::from_secs(100));

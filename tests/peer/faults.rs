@@ -85,7 +85,8 @@ async fn a_leader_is_found_and_replaced_on_a_bad_network() {
     let peers: Vec<Peer> = (0..4)
         .map(|index| member(&network, &members, index, 4.0 - index as f64).start().unwrap())
         .collect();
-    // Members are counted out and come back, and a member elected meanwhile resigns to a heavier one that it meets.
+    // Members are counted out and come back, and a member elected meanwhile resigns to a heavier
+    // one that it meets.
     soon("all follow one of them", agree(&peers)).await;
     let leader = peers.iter().position(|peer| peer.is_leader()).unwrap_or(0);
     peers[leader].stop().await;

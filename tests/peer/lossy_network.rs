@@ -1,5 +1,5 @@
-//! A network between members that loses, duplicates and delays datagrams. Each member reaches each other one at a port of
-//! the network.
+//! A network between members that loses, duplicates and delays datagrams. Each member reaches each
+//! other one at a port of the network.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

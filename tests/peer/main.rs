@@ -1,4 +1,5 @@
-//! Groups of peers: with members of the npm package `democracy`, with faults between them, and with a quorum.
+//! Groups of peers: with members of the npm package `democracy`, with faults between them, and with
+//! a quorum.
 
 #[path = "../conformance/mod.rs"]
 mod conformance;

@@ -70,7 +70,8 @@ async fn a_leader_cut_off_from_the_quorum_stops_before_its_successor_leads() {
     drop(node);
 }
 
-/// A StatefulSet's pod whose node is cut off, and the one that takes its place: two majorities by name.
+/// A StatefulSet's pod whose node is cut off, and the one that takes its place: two majorities by
+/// name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     let net = Net::new();

@@ -52,8 +52,8 @@ fn sent(voter: &mut Voter) -> Vec<Value> {
     actions.filter_map(message).collect()
 }
 
-/// A word that was given to one start of a name must not give its seat to the next: the others refuse the earlier one only once they
-/// know of the later one.
+/// A word that was given to one start of a name must not give its seat to the next: the others
+/// refuse the earlier one only once they know of the later one.
 #[test]
 fn a_grant_to_an_earlier_start_gives_no_seat() {
     let address = SocketAddr::from(ADDRESS);

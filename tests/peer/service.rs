@@ -30,7 +30,8 @@ fn slice(name: &str, service: &str, endpoints: Value) -> Value {
     })
 }
 
-/// The server takes no loopback addresses, so the requests are checked, and the members come from elsewhere.
+/// The server takes no loopback addresses, so the requests are checked, and the members come from
+/// elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_service_are_peers_while_they_do_not_end() {
     let server = KubeServer::start(&[]).await;

@@ -1,7 +1,9 @@
-//! Random schedules of a quorum in virtual time: the production voters and campaigns, on clocks that drift, behind a network that
-//! loses, doubles, delays and parts, with restarts, replacements, pauses and evictions. Two never lead at once.
+//! Random schedules of a quorum in virtual time: the production voters and campaigns, on clocks
+//! that drift, behind a network that loses, doubles, delays and parts, with restarts, replacements,
+//! pauses and evictions. Two never lead at once.
 //!
-//! `SEEDS=5000 cargo test --test peer --features peer simulated` plays more; `SEED=17` one of them again.
+//! `SEEDS=5000 cargo test --test peer --features peer simulated` plays more; `SEED=17` one of them
+//! again.
 
 mod faults;
 mod process;
@@ -370,7 +372,8 @@ fn at_most_one_leads() {
     never_at_once(false);
 }
 
-/// Voters with names may be replaced while they still run, as pods of a StatefulSet are whose node is cut off.
+/// Voters with names may be replaced while they still run, as pods of a StatefulSet are whose node
+/// is cut off.
 #[test]
 fn at_most_one_leads_beside_namesakes() {
     let tally = never_at_once(true);

@@ -85,8 +85,9 @@ impl Service for Quorum {
     async fn holder(&self, name: &str) -> Option<String> {
         let (revision, content) = self.found(name).await?;
         let Content::Held(entry) = content else { return None };
-        // The entry of a holder whose lease has run out is not emptied. On one machine wall clocks may be compared, and a
-        // revision is one; where it is old, an unchanged entry shows it.
+        // The entry of a holder whose lease has run out is not emptied. On one machine wall clocks
+        // may be compared, and a revision is one; where it is old, an unchanged entry shows
+        // it.
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         if unix <= Duration::from_micros(revision.0) + entry.ttl {
             return Some(entry.identity.to_string());

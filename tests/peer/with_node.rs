@@ -176,7 +176,8 @@ async fn publications_reach_subscribers_only() {
         Change::Message { event, data, .. } => Some((event.clone(), data.clone())),
         _ => None,
     };
-    // In pieces, whose order is not that of the line, and with what is more than one byte a character.
+    // In pieces, whose order is not that of the line, and with what is more than one byte a
+    // character.
     let long = json!({ "text": "größer \"quoted\" \\ ".repeat(200) });
     node.order("publish", json!(["news", long])).await;
     assert_eq!(change(&mut read, "the news", said).await, ("news".to_owned(), long.clone()));

@@ -31,7 +31,8 @@ pub enum Vacancy {
     WatchedExpiry,
     /// Expired, its last write not received.
     Expired,
-    /// Expired, its last write read some time later: of a writer that waited for longer than the lock keeps an entry.
+    /// Expired, its last write read some time later: of a writer that waited for longer than the
+    /// lock keeps an entry.
     ReadExpiry {
         right: Duration,
     },
@@ -47,7 +48,8 @@ pub enum Vacancy {
     ForeignExpiry,
 }
 
-/// A candidate on standby that has just learned of the vacancy, and the instant of the holder's last write.
+/// A candidate on standby that has just learned of the vacancy, and the instant of the holder's
+/// last write.
 fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Time) {
     let mut ours = settings();
     ours.cool_down = policy;
@@ -217,7 +219,8 @@ fn beside_choria_an_unknown_holder_is_taken_for_a_choria_candidate() {
     beside(Vacancy::Foreign, SECOND * 14);
 }
 
-/// No lock keeps an entry for longer than its longest lease: its expiry proves the end of no right that is longer.
+/// No lock keeps an entry for longer than its longest lease: its expiry proves the end of no right
+/// that is longer.
 #[test]
 fn a_wait_that_outlasts_an_expired_entry_is_kept() {
     let longer = |by| Vacancy::ReadExpiry { right: LEASE + by };
@@ -236,7 +239,8 @@ fn strict_beside_choria_waits_in_full_for_a_choria_candidate() {
     assert_wait(Vacancy::Expired, CoolDown::Strict, true, SECOND * 14);
 }
 
-/// A step-down notice that arrives while the winner already cools down ends the wait; one of another holder does not.
+/// A step-down notice that arrives while the winner already cools down ends the wait; one of
+/// another holder does not.
 #[test]
 pub fn a_step_down_notice_ends_a_running_cool_down() -> Harness {
     let mut harness = Harness::standby();
@@ -292,7 +296,8 @@ pub fn an_evicted_holder_passes_on_its_remaining_cool_down() -> Harness {
     harness
 }
 
-/// The entry of one that cools down lives until its wait is over, so its expiry proves as much as any.
+/// The entry of one that cools down lives until its wait is over, so its expiry proves as much as
+/// any.
 #[test]
 pub fn an_entry_outlives_the_cool_down_of_its_writer() -> Harness {
     let mut harness = Harness::standby_with(of_two_seconds(), capabilities());

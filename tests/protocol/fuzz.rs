@@ -1,5 +1,5 @@
-//! Under any messages of a lock and its peers, in any order: nothing panics, overflows or spins, terms begin and end in turn, and
-//! no right to lead outlasts the lease of a write that was sent.
+//! Under any messages of a lock and its peers, in any order: nothing panics, overflows or spins,
+//! terms begin and end in turn, and no right to lead outlasts the lease of a write that was sent.
 
 use std::time::Duration;
 

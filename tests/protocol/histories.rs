@@ -1,5 +1,6 @@
-//! Golden histories: what the machine takes in and returns in a scenario, compared with a file that people can read. A
-//! change of a file shows in review what a change of the code does to the protocol.
+//! Golden histories: what the machine takes in and returns in a scenario, compared with a file that
+//! people can read. A change of a file shows in review what a change of the code does to the
+//! protocol.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -13,7 +13,8 @@ fn released(by: Nonce) -> Content {
     Content::Vacant(Tombstone::Released { by, left: Duration::ZERO })
 }
 
-/// How long after `tombstone`, which replaces what `holder` wrote three seconds earlier, the candidate leads.
+/// How long after `tombstone`, which replaces what `holder` wrote three seconds earlier, the
+/// candidate leads.
 fn wait_after(holder: Content, tombstone: Content) -> Duration {
     let mut harness = Harness::standby();
     harness.stores(holder);
@@ -31,7 +32,8 @@ fn a_release_by_another_than_the_last_holder_proves_nothing() {
     assert!(wait_after(of_choria(LEASE), released(OTHER)) >= LEASE - SECOND * 3);
 }
 
-/// What claims to live for ever may be gone without a sign: where the server does not know of such lives, or never had it.
+/// What claims to live for ever may be gone without a sign: where the server does not know of such
+/// lives, or never had it.
 #[test]
 fn an_entry_with_an_endless_lease_is_read_again() {
     let mut harness = Harness::standby();

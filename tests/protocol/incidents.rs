@@ -12,7 +12,7 @@ use super::harness::{Harness, LEASE, ME, OTHER, found, of_other, settings, store
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// kubernetes/kubernetes#44887: a renewal was answered after a minute; a rival had taken over at 15 s, and both led.
+/// kubernetes/kubernetes#44887: a renewal was answered after a minute; two led from 15 s on.
 #[test]
 pub fn a_renewal_answered_after_a_minute_does_not_prolong_a_term() -> Harness {
     let mut harness = Harness::leading();
@@ -29,7 +29,7 @@ pub fn a_renewal_answered_after_a_minute_does_not_prolong_a_term() -> Harness {
     harness
 }
 
-/// The same before the minute is over: the right counts from before the sending, however slow the answer.
+/// The same before the minute is over: the right counts from before the sending.
 #[test]
 pub fn a_right_counts_from_before_the_write_was_sent() -> Harness {
     let mut harness = Harness::leading();
@@ -45,7 +45,7 @@ pub fn a_right_counts_from_before_the_write_was_sent() -> Harness {
     harness
 }
 
-/// kubernetes/kubernetes#23731, elastic/beats#38543: every renewal was forbidden, and the holder still reported that it led.
+/// kubernetes/kubernetes#23731, elastic/beats#38543: forbidden to renew, it reported that it led.
 #[test]
 pub fn a_holder_without_the_right_to_renew_stops_in_time() -> Harness {
     let mut harness = Harness::leading();
@@ -96,7 +96,7 @@ pub fn slow_calls_cost_nothing_while_the_lease_lasts() -> Harness {
     harness
 }
 
-/// kuberhealthy#1533, elastic/beats#38543: after a loss it never campaigned again: 19 hours without a leader.
+/// kuberhealthy#1533, elastic/beats#38543: after a loss it never campaigned again, for 19 hours.
 #[test]
 pub fn every_loss_leads_back_to_the_campaign() -> Harness {
     let mut harness = Harness::leading();
@@ -118,7 +118,7 @@ pub fn every_loss_leads_back_to_the_campaign() -> Harness {
     harness
 }
 
-/// fabric8io/kubernetes-client#7350: the start callback ran before the conditional write had succeeded.
+/// fabric8io/kubernetes-client#7350: the start callback ran before the conditional write.
 #[test]
 pub fn a_term_begins_after_the_create_has_succeeded() -> Harness {
     let mut harness = Harness::started();
@@ -151,8 +151,8 @@ pub fn a_holder_whose_work_has_ended_releases_its_entry() -> Harness {
     panicked
 }
 
-/// kubernetes/kubernetes#61151, Project-HAMi/HAMi#2481: two replicas showed one identity, and each took the other's
-/// lock for its own.
+/// kubernetes/kubernetes#61151, Project-HAMi/HAMi#2481: two replicas showed one identity, and each
+/// took the other's lock for its own.
 #[test]
 pub fn two_candidates_with_one_identity_are_distinct() -> Harness {
     let twin = |revision| Record {
@@ -186,7 +186,7 @@ pub fn two_candidates_with_one_identity_are_distinct() -> Harness {
     superseded
 }
 
-/// kubernetes/kubernetes#112023, google/trillian#3789, etcd-io/etcd#22123: the release on exit was silently lost.
+/// kubernetes/kubernetes#112023, google/trillian#3789, etcd-io/etcd#22123: the release was lost.
 #[test]
 pub fn a_release_on_exit_is_retried_until_its_response() -> Harness {
     let mut harness = Harness::leading();
@@ -233,8 +233,9 @@ pub fn a_reconnect_after_a_lease_does_not_revive_a_term() -> Harness {
     harness
 }
 
-/// ShedLock#231, leapmux#403: a clock three minutes off defeated the lock; a suspended machine stopped its clock. Time is
-/// an argument here: whatever comes first after a suspension finds the term over.
+/// ShedLock#231, leapmux#403: a clock three minutes off defeated the lock; a suspended machine
+/// stopped its clock. Time is an argument here: whatever comes first after a suspension finds the
+/// term over.
 #[test]
 pub fn a_machine_that_was_suspended_does_not_lead_when_it_wakes() -> Harness {
     let events = [Event::Wake, Event::Resign, Event::WorkEnded { panicked: false }];
@@ -274,7 +275,7 @@ pub fn no_error_of_the_lock_ends_a_campaign() -> Harness {
     conflict
 }
 
-/// nats.go#2097, nats.py#782: the server refused a write because another one was in flight (error 10164).
+/// nats.go#2097, nats.py#782: a write was refused because another one was in flight (10164).
 #[test]
 pub fn a_conflict_is_verified_by_a_read() -> Harness {
     let mut harness = Harness::leading();
@@ -290,7 +291,7 @@ pub fn a_conflict_is_verified_by_a_read() -> Harness {
     harness
 }
 
-/// nats-server#6712, #6711, nats.py#966: an expiry marker blocked the create, or was read as a value.
+/// nats-server#6712, #6711, nats.py#966: an expiry marker blocked the create, or was a value.
 #[test]
 pub fn an_expiry_marker_is_a_vacancy_and_is_created_over() -> Harness {
     let mut harness = Harness::started();
@@ -362,7 +363,7 @@ pub fn a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one() ->
     harness
 }
 
-/// kube-lease-manager: a standby cleared an expired lease with an unconditional patch, and wiped one just renewed.
+/// kube-lease-manager: a standby cleared a lease, just renewed, with an unconditional patch.
 #[test]
 pub fn a_silent_entry_is_read_and_never_overwritten() -> Harness {
     let mut harness = Harness::standby();
@@ -376,7 +377,7 @@ pub fn a_silent_entry_is_read_and_never_overwritten() -> Harness {
     harness
 }
 
-/// kubert, kube-lease-manager, kubernetes/kubernetes#47671: expiry was judged by the other machine's wall clock.
+/// kubert, kube-lease-manager, kubernetes/kubernetes#47671: another's wall clock decided expiry.
 #[test]
 pub fn nothing_depends_on_a_wall_clock() -> Harness {
     let scenario = |origin_unix_ms, since_unix_ms| {

@@ -1,5 +1,5 @@
-//! The protocol machine under test, without a server, a runtime or a clock: single scenarios, in virtual time. Random ones are
-//! in `tests/crates/sim`.
+//! The protocol machine under test, without a server, a runtime or a clock: single scenarios, in
+//! virtual time. Random ones are in `tests/crates/sim`.
 
 mod harness;
 mod journal;

@@ -80,7 +80,8 @@ fn a_deleted_entry_proves_nothing_for_a_lease() {
     assert!(harness.begins()[0] >= deleted + LEASE, "{:?} after {deleted:?}", harness.begins()[0]);
 }
 
-/// On such a lock every entry states its lease, so a foreign entry is waited for as long as it states.
+/// On such a lock every entry states its lease, so a foreign entry is waited for as long as it
+/// states.
 #[test]
 fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     for (life, coverage) in [(LEASE / 2, Coverage::None), (LEASE * 3, Coverage::Full)] {
@@ -95,8 +96,8 @@ fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
     }
 }
 
-/// A lock without expiry may report all the same that a lease has passed, by a clock of its own, which may have been set
-/// forward. Who has watched the entry knows better.
+/// A lock without expiry may report all the same that a lease has passed, by a clock of its own,
+/// which may have been set forward. Who has watched the entry knows better.
 #[test]
 fn a_watched_entry_called_expired_by_the_lock_is_waited_out() {
     let mut harness = standby(Coverage::Full);
@@ -201,7 +202,8 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     assert!(harness.log.iter().any(|(_, action)| matches!(action, Action::LockRecovered)));
 }
 
-/// A candidate that overwrites the expired entry while our own writes fail is reported as the leader.
+/// A candidate that overwrites the expired entry while our own writes fail is reported as the
+/// leader.
 #[test]
 fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
     let mut harness = standby(Coverage::None);
@@ -213,7 +215,8 @@ fn a_leader_that_others_elect_is_reported_while_our_own_writes_fail() {
     assert_eq!(harness.machine.leader().map(|leader| &*leader.identity), Some("choria"));
 }
 
-/// A write that failed for a moment is over once another leader is seen: then there is nothing to write.
+/// A write that failed for a moment is over once another leader is seen: then there is nothing to
+/// write.
 #[test]
 fn a_write_failure_ends_when_another_leader_is_seen() {
     let mut harness = standby(Coverage::None);
@@ -225,7 +228,8 @@ fn a_write_failure_ends_when_another_leader_is_seen() {
     assert!(harness.machine.lock_failure().is_none(), "{:?}", harness.machine.lock_failure());
 }
 
-/// The entry's own hint may come after the read that found it expired. Its link to the write before it does not make that one the last.
+/// The entry's own hint may come after the read that found it expired. Its link to the write before
+/// it does not make that one the last.
 #[test]
 fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
     let strict = Settings { cool_down: CoolDown::Strict, ..settings() };

@@ -13,7 +13,8 @@ use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, s
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A holder whose work outlived its grace found its own entry, took it for released, and led beside that work.
+/// A holder whose work outlived its grace found its own entry, took it for released, and led beside
+/// that work.
 #[test]
 pub fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() -> Harness {
     let mut harness = Harness::leading();
@@ -29,7 +30,8 @@ pub fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() -> 
     harness
 }
 
-/// A create that was applied in doubt earns its wait however often the entry is looked at before it is written again.
+/// A create that was applied in doubt earns its wait however often the entry is looked at before it
+/// is written again.
 #[test]
 fn an_own_entry_seen_twice_still_causes_its_wait() {
     let mut harness = Harness::standby();
@@ -52,8 +54,8 @@ fn an_own_entry_seen_twice_still_causes_its_wait() {
     assert!(harness.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", harness.begins()[0]);
 }
 
-/// A server may store a create and report it as foreign. A candidate that then found the entry to be its own took it for one
-/// without a wait.
+/// A server may store a create and report it as foreign. A candidate that then found the entry to
+/// be its own took it for one without a wait.
 #[test]
 fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
     let mut harness = Harness::standby();
@@ -71,8 +73,9 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
     assert!(harness.begins()[0] >= evicted + LEASE, "{:?} after {evicted:?}", harness.begins()[0]);
 }
 
-/// A create that something between us and the lock had sent twice was refused, and landed a lease later, after another holder
-/// had come and been deleted without a trace. What it was to wait for counted from its refusal.
+/// A create that something between us and the lock had sent twice was refused, and landed a lease
+/// later, after another holder had come and been deleted without a trace. What it was to wait for
+/// counted from its refusal.
 #[test]
 pub fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() -> Harness {
     let (mut harness, create) = Harness::acquiring_without_expiry();
@@ -112,8 +115,8 @@ pub fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() -> Harn
     harness
 }
 
-/// An eviction proves nothing about those for whom the evicted holder had itself to wait: one of Choria's needs
-/// longer than a lease to learn of its own loss.
+/// An eviction proves nothing about those for whom the evicted holder had itself to wait: one of
+/// Choria's needs longer than a lease to learn of its own loss.
 #[test]
 pub fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() -> Harness {
     let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
@@ -121,7 +124,8 @@ pub fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
     ours.with_choria = true;
     let mut harness = Harness::standby_with(ours, capabilities());
-    // Choria's candidate may lead for 0.75 x 12 s + 5 s after its last write, and the other waited for it.
+    // Choria's candidate may lead for 0.75 x 12 s + 5 s after its last write, and the other waited
+    // for it.
     harness.other_writes(SECOND * 14);
     harness.run(Duration::from_millis(10));
     let evicted = harness.now;
@@ -132,7 +136,8 @@ pub fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_
     harness
 }
 
-/// Answers requests until `done`, those that are to be `refused` with a conflict: not in a storm of them.
+/// Answers requests until `done`, those that are to be `refused` with a conflict: not in a storm of
+/// them.
 fn refuse(
     harness: &mut Harness,
     refused: impl Fn(&Request) -> bool,
@@ -151,7 +156,8 @@ fn refuse(
     }
 }
 
-/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for ever, it was a storm.
+/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for
+/// ever, it was a storm.
 #[test]
 fn an_unconfirmed_conflict_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
@@ -226,7 +232,8 @@ fn durations_without_end_do_not_panic() {
     assert!(harness.is_finished());
 }
 
-/// A lock that never responds hung standbys and leaders that stepped down; and a leader did not repeat its renewal.
+/// A lock that never responds hung standbys and leaders that stepped down; and a leader did not
+/// repeat its renewal.
 #[test]
 fn a_lock_that_never_answers_does_not_hang_the_campaign() {
     let mut harness = Harness::started();
@@ -255,8 +262,9 @@ fn a_lock_that_never_answers_does_not_hang_the_campaign() {
     assert!(harness.is_finished(), "{:?}", harness.machine);
 }
 
-/// Where the TTL is short, a Choria candidate's renewals follow each other by as long as answers take: the last one that was
-/// stored may be answered 5 s later, and the next one hang for 5 s more.
+/// Where the TTL is short, a Choria candidate's renewals follow each other by as long as answers
+/// take: the last one that was stored may be answered 5 s later, and the next one hang for 5 s
+/// more.
 #[test]
 fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_time_out() {
     let ttl = SECOND * 4;
@@ -277,8 +285,8 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
     assert!(led >= renewed + Duration::from_millis(10_750), "{led:?} after {renewed:?}");
 }
 
-/// Choria's candidates do not read the remaining wait in a release: a candidate whose work would not stop was stopped, released
-/// its entry, and one of Choria's led beside that work.
+/// Choria's candidates do not read the remaining wait in a release: a candidate whose work would
+/// not stop was stopped, released its entry, and one of Choria's led beside that work.
 #[test]
 fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {
     for with_choria in [true, false] {

@@ -1,4 +1,5 @@
-//! What a real driver fed the protocol, replayed: the same once more, and every alteration is noticed.
+//! What a real driver fed the protocol, replayed: the same once more, and every alteration is
+//! noticed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -122,7 +123,8 @@ fn alter(line: &mut Value, pointer: &str, change: impl FnOnce(&Value) -> Option<
     changed.is_some()
 }
 
-/// Alters each line that `change` can alter, one at a time. Each of at least `least` alterations must be noticed.
+/// Alters each line that `change` can alter, one at a time. Each of at least `least` alterations
+/// must be noticed.
 fn assert_noticed(histories: &[Vec<String>], least: u32, change: impl Fn(&mut Value) -> bool) {
     let (mut unnoticed, mut noticed) = (Vec::new(), 0);
     for history in histories {

@@ -271,7 +271,8 @@ fn few_of_a_thousand_candidates_send_a_request() {
         creates.push(world.checker.creates - before);
     }
     println!("creates in ten takeovers of a thousand: {creates:?}");
-    // Hearing is as uneven here as requests are slow, up to 2 ms each way: see the window in spread.rs.
+    // Hearing is as uneven here as requests are slow, up to 2 ms each way: see the window in
+    // spread.rs.
     assert!(creates.iter().sum::<u64>() <= 10 * 20 && creates.iter().all(|n| *n <= 60));
 }
 

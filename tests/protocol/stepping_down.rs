@@ -154,7 +154,8 @@ pub fn a_resigned_leader_yields_to_others_and_campaigns_again() -> Harness {
     harness
 }
 
-/// Superseded by a wrong hint: the entry is still there, and is released rather than left to expire.
+/// Superseded by a wrong hint: the entry is still there, and is released rather than left to
+/// expire.
 #[test]
 pub fn a_wrong_hint_costs_a_term_and_not_a_lease() -> Harness {
     let mut harness = Harness::leading();

@@ -1,4 +1,5 @@
-//! Creates over nothing that land late, on locks where nothing stays of what was deleted: others may have come and gone before.
+//! Creates over nothing that land late, on locks where nothing stays of what was deleted: others
+//! may have come and gone before.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use super::harness::{Harness, LEASE, ME, capabilities};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Leading on a lock without tombstones, by the second create: the first one hangs somewhere. It gets its response.
+/// Leading on a lock without tombstones, by the second create: the first one hangs somewhere. It
+/// gets its response.
 fn leading_with_a_create_under_way() -> (Harness, Request) {
     let (mut harness, hangs) = Harness::acquiring_without_expiry();
     harness.fail(LockErrorKind::OutcomeUnknown);
@@ -31,8 +33,9 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
     harness.now
 }
 
-/// A create hung, was repeated and won. When that term was over, and another holder had been deleted, the first
-/// one landed: nothing was known of it any more, and its candidate led at once, beside that other one.
+/// A create hung, was repeated and won. When that term was over, and another holder had been
+/// deleted, the first one landed: nothing was known of it any more, and its candidate led at once,
+/// beside that other one.
 #[test]
 pub fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() -> Harness {
     let (mut harness, hangs) = leading_with_a_create_under_way();
@@ -52,8 +55,8 @@ pub fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() -
     harness
 }
 
-/// A process that was stopped may send its create, and then learn at the same instant of a leader; the key is purged, and the create
-/// lands.
+/// A process that was stopped may send its create, and then learn at the same instant of a leader;
+/// the key is purged, and the create lands.
 #[test]
 fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
     let mut harness = Harness::acquiring(capabilities());
@@ -69,7 +72,8 @@ fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
     assert!(!began.is_empty());
 }
 
-/// A leader finds it: what it held is gone, and it must not lead on by what it did not write in this term.
+/// A leader finds it: what it held is gone, and it must not lead on by what it did not write in
+/// this term.
 #[test]
 fn a_leader_does_not_continue_by_a_late_create() {
     let (mut harness, hangs) = leading_with_a_create_under_way();

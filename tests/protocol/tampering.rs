@@ -25,7 +25,8 @@ fn a_delete_over_a_release_costs_no_wait() {
     assert!(harness.begins()[0] < vacant + SECOND, "{:?}", harness.begins());
 }
 
-/// A holder releases its own entry, and nothing else: a release over a tombstone was written by another.
+/// A holder releases its own entry, and nothing else: a release over a tombstone was written by
+/// another.
 #[test]
 fn a_release_over_a_tombstone_proves_nothing() {
     let mut harness = Harness::standby();
@@ -47,7 +48,8 @@ fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
     assert!(harness.begins()[0] >= LEASE, "{:?}", harness.begins());
 }
 
-/// The entry of another candidate is received while our create is in flight, purged, and then our create is stored.
+/// The entry of another candidate is received while our create is in flight, purged, and then our
+/// create is stored.
 #[test]
 fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
     let mut harness = Harness::acquiring(capabilities());
@@ -78,7 +80,8 @@ fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
     assert!(harness.begins()[0] >= written + LEASE, "{:?}", harness.begins());
 }
 
-/// The key of a leader whose work would not stop is purged: an empty key proves nothing about that work.
+/// The key of a leader whose work would not stop is purged: an empty key proves nothing about that
+/// work.
 #[test]
 fn work_that_does_not_stop_keeps_its_own_candidate_from_an_empty_key() {
     let mut harness = Harness::leading();

@@ -72,8 +72,8 @@ impl Pair {
     }
 }
 
-/// A replica that lacks acknowledged writes takes over: the leader is superseded, all wait until that leader's term has
-/// ended, and tokens go on.
+/// A replica that lacks acknowledged writes takes over: the leader is superseded, all wait until
+/// that leader's term has ended, and tokens go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token() {
     let pair = Pair::start(LEASE).await;
@@ -106,8 +106,8 @@ async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token(
     checker.verdict();
 }
 
-/// Who is named there may have been replaced by a write that was lost and that no reader has seen: all wait as if the
-/// row had been deleted.
+/// Who is named there may have been replaced by a write that was lost and that no reader has seen:
+/// all wait as if the row had been deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_row_from_before_a_failover_is_ignored() {
     let pair = Pair::start(LEASE).await;
@@ -124,7 +124,8 @@ async fn a_row_from_before_a_failover_is_ignored() {
     assert_eq!(record.content, Content::Vacant(Tombstone::Deleted));
 }
 
-/// Nor does a read that found nothing before the failover prove anything after it: a first term may have begun meanwhile, and be lost.
+/// Nor does a read that found nothing before the failover prove anything after it: a first term may
+/// have begun meanwhile, and be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let pair = Pair::start(LEASE).await;
@@ -145,7 +146,8 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let refused = eventually("an answer of the new primary", create).await;
     assert!(refused.is_err(), "{refused:?}");
     assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
-    // That may have been the read of another election, which shares the lock: this one must read itself.
+    // That may have been the read of another election, which shares the lock: this one must read
+    // itself.
     let refused = create().await;
     assert!(matches!(&refused, Some(Err(_))), "{refused:?}");
     assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
@@ -165,7 +167,8 @@ fn first_write() -> Write {
     }
 }
 
-/// Where no acknowledged write can be lost, and the lock is configured so, the leader keeps leading.
+/// Where no acknowledged write can be lost, and the lock is configured so, the leader keeps
+/// leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     let pair = Pair::start(Duration::from_secs(10)).await;
@@ -187,7 +190,8 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     drop(crate::conformance::leads(&standby).await);
 }
 
-/// The old primary goes on beside the new one. Without a replica that confirms, it confirms no renewal either.
+/// The old primary goes on beside the new one. Without a replica that confirms, it confirms no
+/// renewal either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_surviving_old_primary_keeps_no_leader_with_synchronous_replicas() {
     let pair = Pair::start(LEASE).await;
@@ -212,7 +216,8 @@ async fn a_surviving_old_primary_keeps_no_leader_with_synchronous_replicas() {
     checker.verdict();
 }
 
-/// Where the promise ends: an old primary that others still reach, beside a new one, is a second lock.
+/// Where the promise ends: an old primary that others still reach, beside a new one, is a second
+/// lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_surviving_old_primary_keeps_its_leader_with_asynchronous_replicas() {
     let pair = Pair::start(LEASE).await;

@@ -39,7 +39,8 @@ fn with_mounted(what: &Path, at: &Path, env: &FileEnv, number: usize) -> Candida
     Candidate::start_by(&by, env, number, elections)
 }
 
-/// Containers of LXC, systemd-nspawn and others have a boot identifier of their own each. They are on one machine all the same.
+/// Containers of LXC, systemd-nspawn and others have a boot identifier of their own each. They are
+/// on one machine all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_other() {
     if !may_mount("containers with boot identifiers of their own") {

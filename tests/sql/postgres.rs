@@ -63,7 +63,8 @@ async fn killed_backends_cost_no_term_and_hints_return() {
     drop(leads(&second).await);
 }
 
-/// A server that dies and comes back inside the lease is ridden out; one that stays away ends the term in time.
+/// A server that dies and comes back inside the lease is ridden out; one that stays away ends the
+/// term in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_killed_server_costs_no_term_within_the_lease() {
     let env = TestEnv::alone(Duration::from_secs(10)).await;
@@ -172,7 +173,8 @@ async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     won(&mut changes).await;
 }
 
-/// Candidates that may not create tables report what to do, and campaign with the documented rights once it is done.
+/// Candidates that may not create tables report what to do, and campaign with the documented rights
+/// once it is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_least_rights_are_enough() {
     let env = TestEnv::new(LEASE).await;
@@ -331,8 +333,8 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     drop(leads(&second).await);
 }
 
-/// The pooler may give the connection that listens to the next writer, which then gets notifications. Taking that for a lost
-/// connection would listen again and again.
+/// The pooler may give the connection that listens to the next writer, which then gets
+/// notifications. Taking that for a lost connection would listen again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pooler_without_notifications_is_detected_once() {
     let server = Arc::new(PostgresServer::start(&["log_statement=all"]).await);

@@ -195,7 +195,8 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     eventually("one leads", async || (first.is_leader() || second.is_leader()).then_some(())).await;
 }
 
-/// Another file in its place is another election, in which no term begins before the leases of the first one are over.
+/// Another file in its place is another election, in which no term begins before the leases of the
+/// first one are over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     let env = FileEnv::new(LEASE);
@@ -236,8 +237,9 @@ async fn a_restored_backup_repeats_no_token() {
     assert!(leads(&election).await.token() > token);
 }
 
-/// A wall clock ends no lease. Nor does another start of the machine: it may be another container's, or another machine that the
-/// disk was put into; a reader watches the row for the length of its lease.
+/// A wall clock ends no lease. Nor does another start of the machine: it may be another
+/// container's, or another machine that the disk was put into; a reader watches the row for the
+/// length of its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
     let env = FileEnv::new(LEASE);

@@ -44,8 +44,8 @@ fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write 
     }
 }
 
-/// A renewal that was committed, and waits for the replica, shows once its backend is ended. It may still be lost, so it entitles
-/// to nothing, however often it is looked at.
+/// A renewal that was committed, and waits for the replica, shows once its backend is ended. It may
+/// still be lost, so it entitles to nothing, however often it is looked at.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_renewal_that_no_replica_has_extends_no_term() {
     let pair = Pair::start(LEASE).await;
@@ -73,8 +73,9 @@ async fn a_renewal_that_no_replica_has_extends_no_term() {
     pair.replica.resume();
 }
 
-/// What the old primary committed without a replica, and what the new one stores instead, are two writes with two revisions: else the
-/// second one would be taken for the first, and be over too early.
+/// What the old primary committed without a replica, and what the new one stores instead, are two
+/// writes with two revisions: else the second one would be taken for the first, and be over too
+/// early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_two_primaries_give_out_one_revision() {
     let pair = Pair::start(LEASE).await;
@@ -108,7 +109,8 @@ async fn no_two_primaries_give_out_one_revision() {
     })
     .await;
     assert_ne!(other.0, shown);
-    // Two millions on: a server between the two, whose writes are all lost, would have gone on by another number.
+    // Two millions on: a server between the two, whose writes are all lost, would have gone on by
+    // another number.
     assert!(other.0 >= first.0 + 2_000_000, "{other:?} after {first:?}");
 }
 

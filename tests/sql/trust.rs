@@ -42,7 +42,8 @@ async fn found(lock: &PostgresLock) -> Content {
     }
 }
 
-/// Every role that may connect may notify. Only the row proves that an entry is free, or that its holder has stopped.
+/// Every role that may connect may notify. Only the row proves that an entry is free, or that its
+/// holder has stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_forged_notification_ends_no_term() {
     let env = TestEnv::new(LEASE).await;
@@ -157,8 +158,8 @@ async fn a_missing_row_proves_nothing_in_a_restored_dump() {
     assert_eq!(reading, Reading::Empty { proof: false });
 }
 
-/// The first revision of an election is the time. Where a failover loses that row, the next one must be greater, though the clock of
-/// the new server is behind.
+/// The first revision of an election is the time. Where a failover loses that row, the next one
+/// must be greater, though the clock of the new server is behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_clock_behind_after_a_failover_repeats_no_token() {
     let pair = Pair::start(LEASE).await;

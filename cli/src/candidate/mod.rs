@@ -39,13 +39,13 @@ pub struct CandidateArgs {
     ///
     /// GET /leader: the leader as JSON: leader, token, since, whether it is this process (mine),
     /// where it can be reached (address, metadata), and whether it was seen to renew within its
-    /// lease (fresh). /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
-    /// fresh leader advertises one. GET /livez: 200 while the process works, with the lock
+    /// lease (fresh). /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while
+    /// no fresh leader advertises one. GET /livez: 200 while the process works, with the lock
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
     /// candidate takes part; 503 before the lock's first response, and once the lock was
-    /// unreachable for longer than a lease. GET /healthz: 503 if /livez returns it, or the lock was
-    /// unreachable for longer than a lease. These return one line with the reason. GET /metrics:
-    /// for Prometheus. One request per connection, of at most 16 KiB without a body.
+    /// unreachable for longer than a lease. GET /healthz: 503 if /livez returns it, or the lock
+    /// was unreachable for longer than a lease. These return one line with the reason. GET
+    /// /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     http: Option<String>,
     /// The address of this process while it leads, for clients: `host:port` or a URL.

@@ -1,4 +1,5 @@
-//! `kv backup` and `restore`: a snapshot of the bucket's stream, in the directory layout of the `nats` program.
+//! `kv backup` and `restore`: a snapshot of the bucket's stream, in the directory layout of the
+//! `nats` program.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

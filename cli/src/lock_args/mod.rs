@@ -41,11 +41,12 @@ pub struct LockArgs {
     ///
     /// `nats`: entries of a NATS key-value bucket, which the flags below select. `kubernetes`:
     /// objects of a namespace, as client-go uses them. `sqlite:PATH`: a file, for the processes of
-    /// this machine; no server is needed. `postgres://USER@HOST:PORT/DATABASE`: a database; put its
-    /// password into PGPASSWORD or ~/.pgpass, not on the command line. `nats://HOST/BUCKET` and
-    /// `kubernetes:NAMESPACE` replace the flags. Separate several URLs by blanks: the leader holds
-    /// all of them, in this order; with `?need=best-effort` behind a URL, a term continues without
-    /// that lock. Other URL options: docs.rs/incumbent, lock_url.
+    /// this machine; no server is needed. `postgres://USER@HOST:PORT/DATABASE`: a database; put
+    /// its password into PGPASSWORD or ~/.pgpass, not on the command line.
+    /// `nats://HOST/BUCKET` and `kubernetes:NAMESPACE` replace the flags. Separate several
+    /// URLs by blanks: the leader holds all of them, in this order; with `?need=best-effort`
+    /// behind a URL, a term continues without that lock. Other URL options: docs.rs/incumbent,
+    /// lock_url.
     #[arg(
         long,
         env = "INCUMBENT_LOCK",
@@ -105,9 +106,9 @@ impl LockKind {
 #[derive(Debug, Args)]
 pub struct LeaseArgs {
     /// How long each write entitles the leader to lead, as in 5s or 500ms. With NATS, also the TTL
-    /// of a bucket that is created [default: the bucket's TTL, 60s for a new one]. With Kubernetes,
-    /// whole seconds [default: 15s]. In a database, also the maximum lease of tables that are
-    /// created [default: the maximum of the tables, 60s].
+    /// of a bucket that is created [default: the bucket's TTL, 60s for a new one]. With
+    /// Kubernetes, whole seconds [default: 15s]. In a database, also the maximum lease of
+    /// tables that are created [default: the maximum of the tables, 60s].
     #[arg(long, value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
     /// Do not create a missing NATS bucket or missing database tables.

@@ -12,7 +12,8 @@ use crate::lock_args::LockArgs;
 /// The program that a leader runs.
 #[derive(Debug, Args)]
 pub struct Program {
-    /// The command and its arguments, after `--`. It must be on PATH, which is checked before campaigning.
+    /// The command and its arguments, after `--`. It must be on PATH, which is checked before
+    /// campaigning.
     #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// The signal that stops COMMAND: a name as in TERM or SIGINT, or a number.
@@ -36,26 +37,30 @@ pub struct Run {
     pub program: Program,
     /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
     ///
-    /// A leader that cannot renew stops COMMAND this long before its lease ends, plus a margin for killing it. So it must
-    /// fit into the lease beside the renewals, which are a third of the lease apart.
+    /// A leader that cannot renew stops COMMAND this long before its lease ends, plus a margin for
+    /// killing it. So it must fit into the lease beside the renewals, which are a third of the
+    /// lease apart.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub grace: Option<Duration>,
     /// What to do when COMMAND ends by itself.
     #[arg(long, value_enum, default_value_t = OnExit::Resign, value_name = "WHAT")]
     pub on_exit: OnExit,
-    /// Keep COMMAND running, and signal it instead: SIGUSR1 when the term begins, SIGUSR2 when it ends.
+    /// Keep COMMAND running, and signal it instead: SIGUSR1 when the term begins, SIGUSR2 when it
+    /// ends.
     ///
-    /// A signal is delayed until COMMAND has a handler for it. After SIGUSR2 COMMAND has the grace to stop its work as a
-    /// leader. It is not killed, so it must comply, and check the deadline file while it leads.
+    /// A signal is delayed until COMMAND has a handler for it. After SIGUSR2 COMMAND has the grace
+    /// to stop its work as a leader. It is not killed, so it must comply, and check the
+    /// deadline file while it leads.
     #[arg(long)]
     pub keep_running: bool,
     /// If this process is killed, leave its lock to the lease.
     ///
-    /// By default the guard then kills COMMAND and releases the lock, over a connection of its own, so that another
-    /// candidate leads within milliseconds.
+    /// By default the guard then kills COMMAND and releases the lock, over a connection of its
+    /// own, so that another candidate leads within milliseconds.
     #[arg(long)]
     pub no_sentinel: bool,
-    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for several variables.
+    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
+    /// several variables.
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,
     #[command(flatten)]
@@ -75,12 +80,13 @@ impl Run {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnExit {
-    /// Release the lock, so that another candidate takes over at once, and exit with COMMAND's code.
+    /// Release the lock, so that another candidate takes over at once, and exit with COMMAND's
+    /// code.
     Resign,
     /// Restart COMMAND in the same term: after 1s, then 2s and so on up to 30s.
     Restart,
-    /// Exit with COMMAND's code without releasing the lock: no other candidate takes over before the lease ends. This
-    /// slows down a command that fails on every host.
+    /// Exit with COMMAND's code without releasing the lock: no other candidate takes over before
+    /// the lease ends. This slows down a command that fails on every host.
     Stop,
 }
 

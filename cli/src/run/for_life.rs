@@ -37,7 +37,8 @@ pub struct Life {
     name: String,
     #[command(flatten)]
     program: Program,
-    /// How long COMMAND may take to stop before it is killed. Keep it below the pod's terminationGracePeriodSeconds.
+    /// How long COMMAND may take to stop before it is killed. Keep it below the pod's
+    /// terminationGracePeriodSeconds.
     #[arg(long, default_value = "10s", value_parser = parse_grace)]
     grace: Duration,
     /// The pod of this process [env: POD_NAME] [default: the host's name].

@@ -32,8 +32,8 @@ const REPLIES: usize = 64;
 #[derive(Clone)]
 pub struct Shared {
     pub registry: Arc<Registry>,
-    /// Whether everything below this process is dead; `None`: processes declare that their work dies
-    /// with them.
+    /// Whether everything below this process is dead; `None`: processes declare that their work
+    /// dies with them.
     pub tree_dead: Option<watch::Receiver<bool>>,
     /// How long to try to release.
     pub limit: Duration,

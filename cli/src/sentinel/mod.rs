@@ -31,15 +31,15 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// A program that uses the library incumbent registers its terms here. When its process is dead, by
 /// SIGKILL, out of memory, an abort or a segmentation fault, its entries are released, and another
-/// candidate leads within milliseconds instead of at the end of the lease. If the sentinel fails, the
-/// lease decides as without one.
+/// candidate leads within milliseconds instead of at the end of the lease. If the sentinel fails,
+/// the lease decides as without one.
 ///
 /// With PROGRAM it starts it, and may be the first process of a container: it forwards signals,
-/// reaps orphans, and exits with the program's code. The program finds it by INCUMBENT_SENTINEL. What
-/// the program leaves behind is killed before its entries are released.
+/// reaps orphans, and exits with the program's code. The program finds it by INCUMBENT_SENTINEL.
+/// What the program leaves behind is killed before its entries are released.
 ///
-/// With --listen it serves the programs of a host that connect to PATH. They declare that their work
-/// dies with their process. The mode of the socket decides who may connect.
+/// With --listen it serves the programs of a host that connect to PATH. They declare that their
+/// work dies with their process. The mode of the socket decides who may connect.
 ///
 /// It connects to the lock by itself: give it the same --lock as the programs.
 #[derive(Debug, Args)]

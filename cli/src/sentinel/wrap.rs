@@ -1,5 +1,5 @@
-//! A program under a sentinel: signals are forwarded, orphans are reaped, and what it leaves behind is
-//! killed before its entries are released.
+//! A program under a sentinel: signals are forwarded, orphans are reaped, and what it leaves behind
+//! is killed before its entries are released.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};

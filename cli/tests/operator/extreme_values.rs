@@ -43,7 +43,8 @@ struct Flag {
     value: String,
 }
 
-/// Reads every flag with a value from `docs/cli.md`, which the test of the reference keeps complete.
+/// Reads every flag with a value from `docs/cli.md`, which the test of the reference keeps
+/// complete.
 fn read_flags() -> Vec<Flag> {
     let reference = checkout().join("docs/cli.md");
     let reference = std::fs::read_to_string(reference).expect("docs/cli.md");
@@ -129,8 +130,8 @@ async fn start_env() -> (Server, Shell) {
     (server, shell)
 }
 
-/// Runs each group of arguments in turn, and four groups at once: most commands wait for their limit. Fails with all that
-/// is wrong.
+/// Runs each group of arguments in turn, and four groups at once: most commands wait for their
+/// limit. Fails with all that is wrong.
 fn check_all(shell: &Shell, groups: Vec<Vec<Vec<String>>>) {
     let tried: usize = groups.iter().map(Vec::len).sum();
     let groups = Mutex::new(groups);

@@ -4,7 +4,8 @@ use incumbent_test_support::Server;
 
 use crate::shell::{CommandOutput, Shell};
 
-/// Control sequences: clear screen, title, bell, carriage return, right-to-left override, and a C1 color.
+/// Control sequences: clear screen, title, bell, carriage return, right-to-left override, and a C1
+/// color.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\rroot\u{202e}\u{9b}31mx";
 
 fn control_character(text: &str) -> Option<char> {

@@ -85,7 +85,8 @@ impl Shell {
         command.output().expect("timeout and the program start").into()
     }
 
-    /// Runs a command for at most `limit`, and closes its standard output after one line. The output may be truncated.
+    /// Runs a command for at most `limit`, and closes its standard output after one line. The
+    /// output may be truncated.
     pub fn run_for(&self, args: &[&str], limit: Duration) -> CommandOutput {
         let mut command = self.command(args);
         command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -152,7 +153,8 @@ impl Shell {
         serde_json::from_str(&self.out(args)).expect("JSON")
     }
 
-    /// Runs a command that must fail with exactly one line, on standard error. Returns the line and the exit code.
+    /// Runs a command that must fail with exactly one line, on standard error. Returns the line and
+    /// the exit code.
     pub fn refusal(&self, args: &[&str]) -> (String, i32) {
         let output = self.run(args);
         assert_eq!(output.stdout, "", "{output:?}");
@@ -161,7 +163,8 @@ impl Shell {
         (output.stderr.trim_end().to_owned(), output.code.expect("an exit code"))
     }
 
-    /// As `refusal`, and checks that the line contains `text` and that the exit code is `code`. Returns the line.
+    /// As `refusal`, and checks that the line contains `text` and that the exit code is `code`.
+    /// Returns the line.
     pub fn expect_refusal(&self, args: &[&str], text: &str, code: i32) -> String {
         let (line, exit_code) = self.refusal(args);
         assert!(line.contains(text), "no {text:?}: {line}");

@@ -10,7 +10,8 @@ use crate::root::{FreezableDisk, is_root};
 
 const SERVE: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec sleep 1000";
 
-/// Blocks every later write of the file, as a disk that hangs does: the writer opens a pipe without a reader.
+/// Blocks every later write of the file, as a disk that hangs does: the writer opens a pipe without
+/// a reader.
 async fn hang(file: &str) {
     eventually("no write is under way", async || {
         mkfifoat(CWD, format!("{file}.new"), Mode::RUSR | Mode::WUSR).ok()

@@ -25,10 +25,11 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// Starts a server with a bucket of this TTL, so that the first candidate does not choose the TTL.
+    /// Starts a server with a bucket of this TTL, so that the first candidate does not choose the
+    /// TTL.
     ///
-    /// A term of `my_app` has ended in it with a release, so that the first candidate leads at once. In a new bucket of
-    /// another process it would wait for a lease.
+    /// A term of `my_app` has ended in it with a release, so that the first candidate leads at
+    /// once. In a new bucket of another process it would wait for a lease.
     pub async fn with_ttl(ttl: Duration) -> Self {
         let server = Server::start().await;
         let client = server.connect().await;
@@ -67,7 +68,8 @@ impl TestEnv {
         Candidate::start(self.command(name, flags, &["sh", "-c", script]))
     }
 
-    /// As `run`, but no control group can be created, so the guard walks the process tree. Most users run so.
+    /// As `run`, but no control group can be created, so the guard walks the process tree. Most
+    /// users run so.
     pub fn run_without_cgroup(&self, name: &str, flags: &[&str], script: &str) -> Candidate {
         // A user without the right to mount has no right to create control groups either.
         const HIDE: &str = r#"hide='mount -t tmpfs none /sys/fs/cgroup; exec "$@"'
@@ -102,7 +104,8 @@ pub fn incumbent() -> Command {
     command
 }
 
-/// A running `incumbent run` or `incumbent campaign`. Drop kills it and all processes that it started.
+/// A running `incumbent run` or `incumbent campaign`. Drop kills it and all processes that it
+/// started.
 pub struct Candidate {
     child: Child,
     mark: String,

@@ -74,8 +74,8 @@ impl Shell {
         assert!(seen, "never saw {text:?} on:\n{}", self.screen);
     }
 
-    /// Types a line that runs a script under an election. A script writes `U""P` for UP, so that the echo of the line
-    /// differs from the output of the script.
+    /// Types a line that runs a script under an election. A script writes `U""P` for UP, so that
+    /// the echo of the line differs from the output of the script.
     fn run_script(&mut self, env: &TestEnv, flags: &str, script: &str) {
         let url = env.server.url();
         self.type_keys(&format!("$INCUMBENT run my_app -s {url} {flags} -- sh -c \"{script}\"\n"));

@@ -55,8 +55,8 @@ async fn evictions(env: &TestEnv, i: usize, script: &str) {
     }
 }
 
-/// Checks the processes of a term when the next term begins, or at the deadline if that is earlier. Returns the first
-/// line of the next term.
+/// Checks the processes of a term when the next term begins, or at the deadline if that is earlier.
+/// Returns the first line of the next term.
 async fn assert_gone_by_deadline(run: &mut Candidate, token: &str, file: &str) -> Option<String> {
     let mut latest = 0.0_f64;
     let next = loop {
@@ -84,8 +84,8 @@ async fn assert_gone_by_deadline(run: &mut Candidate, token: &str, file: &str) -
 
 /// The guard stops the command of a suspended candidate.
 ///
-/// The guard kills a 24th of the lease before the deadline, and an overloaded machine schedules the guard late. A lease
-/// of 12 s leaves it 500 ms, where the default of 4 s leaves 166 ms.
+/// The guard kills a 24th of the lease before the deadline, and an overloaded machine schedules the
+/// guard late. A lease of 12 s leaves it 500 ms, where the default of 4 s leaves 166 ms.
 #[tokio::test]
 async fn command_of_a_suspended_candidate_ends_by_the_deadline() {
     let env = TestEnv::with_ttl(Duration::from_secs(12)).await;

@@ -39,7 +39,8 @@ impl Sinks {
         }
     }
 
-    /// Sends a hint to all. Call it on a clone, without the lock on the hub: a sink may do anything.
+    /// Sends a hint to all. Call it on a clone, without the lock on the hub: a sink may do
+    /// anything.
     pub fn send(&self, hint: &Hint) {
         match self {
             Self::None => {}

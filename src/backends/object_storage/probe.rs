@@ -31,8 +31,8 @@ pub struct BucketFacts {
     pub clock: Option<SystemTime>,
     /// The duration of each request.
     pub spans: Vec<Duration>,
-    /// Why the probe's object still exists; `None`: it was removed. Elections do not need the right
-    /// to delete.
+    /// Why the probe's object still exists; `None`: it was removed. Elections do not need the
+    /// right to delete.
     pub left: Option<LockError>,
 }
 

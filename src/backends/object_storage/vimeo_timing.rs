@@ -17,8 +17,8 @@ pub(super) struct VimeoTiming {
 }
 
 impl VimeoTiming {
-    /// Returns how long after its write an entry of this library requires Go's candidates to wait, if
-    /// its writer may lead, or has to be waited for, for `life`.
+    /// Returns how long after its write an entry of this library requires Go's candidates to wait,
+    /// if its writer may lead, or has to be waited for, for `life`.
     pub(super) fn expiry(self, life: Duration) -> Duration {
         match life {
             Duration::ZERO => Duration::ZERO,
@@ -44,8 +44,8 @@ impl VimeoTiming {
         Some(left).filter(|left| *left > self.longest)
     }
 
-    /// Returns how long to wait for a Go candidate from when its entry was first seen. `stated`: the
-    /// wait that the entry states, by the wall clock.
+    /// Returns how long to wait for a Go candidate from when its entry was first seen. `stated`:
+    /// the wait that the entry states, by the wall clock.
     ///
     /// The candidate's term ends one term after it began to write. Its work uses a context that is
     /// cancelled when a hanging renewal has timed out, up to another term later. The entry does not

@@ -3,7 +3,6 @@
 //! An election is a row, and a write names the *revision* that its writer has seen: the statement
 //! changes nothing if the row has another one. Revisions only grow. A row that was released, or
 //! deleted by hand, stays with its revision, so a token is never repeated.
-//!
 #![cfg_attr(feature = "postgres", doc = "```no_run")]
 #![cfg_attr(not(feature = "postgres"), doc = "```ignore")]
 //! use incumbent::new_election;

@@ -25,7 +25,8 @@ pub struct LockHeader {
     pub need: Need,
     /// What the lock can do.
     pub capabilities: Capabilities,
-    /// Identity, nonce, timing, seed and the rest; of the back-off policy, [`Input::polls`] has what it returned.
+    /// Identity, nonce, timing, seed and the rest; of the back-off policy, [`Input::polls`] has
+    /// what it returned.
     pub settings: Settings,
 }
 

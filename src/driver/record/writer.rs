@@ -21,7 +21,8 @@ pub(crate) struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    /// Where there is a sink: writes the header, and has the back-off policies of `parts` report what they return.
+    /// Where there is a sink: writes the header, and has the back-off policies of `parts` report
+    /// what they return.
     pub fn begin(
         election: &str,
         parts: Vec<MemberSettings>,

@@ -24,7 +24,8 @@ pub struct Sentinel(pub(super) Kind);
 #[derive(Clone)]
 pub(super) enum Kind {
     None,
-    /// As in the environment variable: a path, or `@` and a name in the abstract namespace of Linux.
+    /// As in the environment variable: a path, or `@` and a name in the abstract namespace of
+    /// Linux.
     Address(PathBuf),
     Sink(Arc<dyn Fn(SentinelMessage) + Send + Sync>),
 }
@@ -46,8 +47,8 @@ impl Sentinel {
         Self(Kind::None)
     }
 
-    /// A function that takes the registrations, in order: for a parent process that is a sentinel by itself.
-    /// It must not block.
+    /// A function that takes the registrations, in order: for a parent process that is a sentinel
+    /// by itself. It must not block.
     #[doc(hidden)]
     pub fn sink(sink: impl Fn(SentinelMessage) + Send + Sync + 'static) -> Self {
         Self(Kind::Sink(Arc::new(sink)))

@@ -1,14 +1,14 @@
 //! Sentinels: a crashed leader is replaced in milliseconds.
 //!
-//! A sentinel is a process beside the leader's, with a connection to the lock of its own: `incumbent
-//! sentinel`. Each term is registered with it over a Unix socket. When the process is dead, the
-//! sentinel releases its entries with the same conditional delete that a leader uses that stops, and
-//! another candidate leads at once. If the sentinel fails in any way, the lease decides as without
-//! one.
+//! A sentinel is a process beside the leader's, with a connection to the lock of its own:
+//! `incumbent sentinel`. Each term is registered with it over a Unix socket. When the process is
+//! dead, the sentinel releases its entries with the same conditional delete that a leader uses that
+//! stops, and another candidate leads at once. If the sentinel fails in any way, the lease decides
+//! as without one.
 //!
 //! **A program that registers declares that its work dies with its process.** Work that lives
-//! elsewhere does not: a child process that outlives it, a remote call in flight, a container that it
-//! started. Wrap the program, as in `incumbent sentinel -- PROGRAM`, to have its children killed
+//! elsewhere does not: a child process that outlives it, a remote call in flight, a container that
+//! it started. Wrap the program, as in `incumbent sentinel -- PROGRAM`, to have its children killed
 //! first; the fencing [`Token`](crate::Token) is for the rest.
 //!
 //! ```no_run

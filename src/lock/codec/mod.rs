@@ -10,9 +10,9 @@ use crate::lock::Nonce;
 pub(crate) use crate::time::timing::ceil_millis;
 use crate::util::text::truncate;
 
-/// The longest span that is believed: no lease and no cool-down is longer than an hour, and one that is passed on grows by no
-/// more than drift. What claims more is taken for as long as this, so that no single write keeps an election without a
-/// leader for longer.
+/// The longest span that is believed: no lease and no cool-down is longer than an hour, and one
+/// that is passed on grows by no more than drift. What claims more is taken for as long as this, so
+/// that no single write keeps an election without a leader for longer.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
 
 /// Whole seconds, rounded up likewise, and one at the least: no server takes a zero.
@@ -35,7 +35,8 @@ pub(crate) fn cause_label(cause: &str) -> String {
     cause.chars().filter(char::is_ascii_graphic).take(32).collect()
 }
 
-/// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced: people will see it.
+/// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced:
+/// people will see it.
 pub(crate) fn display_identity(text: &str, most: usize) -> Arc<str> {
     Arc::from(truncate(text, most).replace(char::is_control, " "))
 }

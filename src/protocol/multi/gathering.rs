@@ -15,8 +15,8 @@ const SPREAD: Duration = Duration::from_millis(250);
 const MAX_DOUBLINGS: u32 = 4;
 
 impl MemberElector {
-    /// Whether a term may continue without it, as far as this lock is concerned: best effort, out of reach for as long as one
-    /// request may take, and no other candidate known to hold it.
+    /// Whether a term may continue without it, as far as this lock is concerned: best effort, out
+    /// of reach for as long as one request may take, and no other candidate known to hold it.
     fn is_absent(&self, now: Instant) -> bool {
         self.absent_at().is_some_and(|at| at <= now) && self.elector.other_holder(now).is_none()
     }
@@ -26,8 +26,8 @@ impl MemberElector {
         Some(since + self.elector.settings().timing.request_timeout())
     }
 
-    /// Required, and cannot be had just now: what is held meanwhile is held in vain. A refusal does not show that it has been
-    /// lifted unless it is tried.
+    /// Required, and cannot be had just now: what is held meanwhile is held in vain. A refusal does
+    /// not show that it has been lifted unless it is tried.
     fn fails(&self, refusals_count: bool) -> bool {
         self.need == Need::Required
             && self.elector.lock_failure().is_some()
@@ -68,7 +68,8 @@ impl MultiElector {
         self.act(self.first, Action::Begin { token, deadline });
     }
 
-    /// Each is eligible once every earlier one is held, or absent. What is held out of order is given back.
+    /// Each is eligible once every earlier one is held, or absent. What is held out of order is
+    /// given back.
     fn open_gates(&mut self, now: Instant) {
         let holds_one = self.members.iter().any(|member| member.elector.holds());
         let mut turn = self.eligible && (holds_one || self.may_start(now));
@@ -88,8 +89,8 @@ impl MultiElector {
         }
     }
 
-    /// Whether to take the first lock at all. One that could not get the rest and has given back what it held waits until
-    /// all is free, so that it takes nothing in vain again.
+    /// Whether to take the first lock at all. One that could not get the rest and has given back
+    /// what it held waits until all is free, so that it takes nothing in vain again.
     fn may_start(&self, now: Instant) -> bool {
         match self.wary_until {
             None => !self.members.iter().skip(self.first + 1).any(|member| member.fails(false)),

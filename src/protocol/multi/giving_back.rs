@@ -9,7 +9,8 @@ impl MultiElector {
     pub(super) fn advance_giving_back(&mut self, now: Instant) {
         let Phase::GivingBack { leave, work_stopped } = &self.phase else { return };
         let (leave, work_stopped) = (leave.clone(), *work_stopped);
-        // What is lost is not given back; its step-down is notified, and no candidate waits for that in vain.
+        // What is lost is not given back; its step-down is notified, and no candidate waits for
+        // that in vain.
         for member in &mut self.members {
             if std::mem::take(&mut member.lost) && member.ended.take().is_some() {
                 member.elector.handle(now, Event::TermEnded { work_stopped });

@@ -1,9 +1,10 @@
 //! Several electors as one: a machine for each lock, and one term while all that are required lead.
 //!
-//! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and evidence. A joint term is their
-//! work: it begins when all required machines lead, ends when the first of them has to stop, and no machine
-//! receives that its work has stopped before the joint work has. So a joint leader leads on every required lock, and two
-//! candidates that require one and the same lock exclude each other.
+//! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and
+//! evidence. A joint term is their work: it begins when all required machines lead, ends when the
+//! first of them has to stop, and no machine receives that its work has stopped before the joint
+//! work has. So a joint leader leads on every required lock, and two candidates that require one
+//! and the same lock exclude each other.
 
 mod gathering;
 mod giving_back;
@@ -26,7 +27,8 @@ pub(crate) struct MemberSettings {
 
 /// An elector on each of several locks, taken in order and released in reverse.
 ///
-/// It takes the events of an [`Elector`] and by which lock they came, and returns what to do, and on which lock.
+/// It takes the events of an [`Elector`] and by which lock they came, and returns what to do, and
+/// on which lock.
 pub struct MultiElector {
     members: Vec<MemberElector>,
     /// The first required one: its leader is the leader.
@@ -84,8 +86,8 @@ enum Phase {
 }
 
 impl MultiElector {
-    /// Electors that have not begun, in the order in which they are to be taken. `None` if none of them is required: then
-    /// nothing would keep two candidates apart.
+    /// Electors that have not begun, in the order in which they are to be taken. `None` if none of
+    /// them is required: then nothing would keep two candidates apart.
     pub fn new(members: Vec<(Elector, Need)>) -> Option<Self> {
         let first = members.iter().position(|(_, need)| *need == Need::Required)?;
         let eligible = members.iter().all(|(elector, _)| elector.settings().eligible);
@@ -115,8 +117,8 @@ impl MultiElector {
         })
     }
 
-    /// Takes in what happened at `now`, which must not be before the `now` of an earlier call. `member`: by which lock, of
-    /// a hint, a response or capabilities; anything else is of all.
+    /// Takes in what happened at `now`, which must not be before the `now` of an earlier call.
+    /// `member`: by which lock, of a hint, a response or capabilities; anything else is of all.
     pub fn handle(&mut self, now: Instant, member: usize, event: Event) {
         let of_one =
             matches!(event, Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_));
@@ -178,7 +180,8 @@ impl MultiElector {
         }
     }
 
-    /// When this candidate's right to lead ends, the earliest of the required locks'; `None` unless it leads.
+    /// When this candidate's right to lead ends, the earliest of the required locks'; `None` unless
+    /// it leads.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Leading { deadline } => Some(deadline),
@@ -224,8 +227,9 @@ impl MultiElector {
         }
     }
 
-    /// Ends the joint term, and with it those of all machines: none renews while the work stops, so that work which does
-    /// not stop keeps no lock for ever. What they hold stays until their own deadlines, or until the work has stopped.
+    /// Ends the joint term, and with it those of all machines: none renews while the work stops, so
+    /// that work which does not stop keeps no lock for ever. What they hold stays until their
+    /// own deadlines, or until the work has stopped.
     fn end(&mut self, now: Instant, cause: Cause, by: Instant, leave: Event) {
         self.act(self.first, Action::End { cause, by });
         self.phase = Phase::Ending { leave: leave.clone() };
@@ -248,7 +252,8 @@ impl MultiElector {
     }
 
     fn advance(&mut self, now: Instant) {
-        // What one round changes the next one takes in. A few of them settle everything that one event can bring about.
+        // What one round changes the next one takes in. A few of them settle everything that one
+        // event can bring about.
         for _ in 0..8 {
             self.collect(now);
             let before = std::mem::discriminant(&self.phase);
@@ -280,7 +285,8 @@ impl MultiElector {
             if is_lost {
                 over = over.or_else(|| member.ended.clone());
             } else if member.ended.take().is_some() {
-                // Out of reach, and best effort: the work continues, so none of it is reported to have stopped.
+                // Out of reach, and best effort: the work continues, so none of it is reported to
+                // have stopped.
                 member.elector.handle(now, Event::TermEnded { work_stopped: false });
             }
             if let Some(other) = member.elector.other_holder(now)

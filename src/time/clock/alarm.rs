@@ -1,8 +1,9 @@
 //! One thread that wakes every sleeper of the process at instants of [`BootClock`].
 //!
-//! tokio's timers stop while the machine is suspended, and a runtime that is blocked or shut down wakes
-//! no task. On Linux the thread waits for a `timerfd` on `CLOCK_BOOTTIME`, which is due at the instant itself, also
-//! when that passed during suspension. It runs while there are sleepers, and ends with the last one.
+//! tokio's timers stop while the machine is suspended, and a runtime that is blocked or shut down
+//! wakes no task. On Linux the thread waits for a `timerfd` on `CLOCK_BOOTTIME`, which is due at
+//! the instant itself, also when that passed during suspension. It runs while there are sleepers,
+//! and ends with the last one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +59,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Dropped after the lock is given back: with a waker its task may go, and other sleepers with that.
+        // Dropped after the lock is given back: with a waker its task may go, and other sleepers
+        // with that.
         let _waker = self.alarm.state().sleepers.remove(&self.key);
     }
 }

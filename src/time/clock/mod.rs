@@ -1,7 +1,8 @@
 //! Instants that keep counting while the machine is suspended.
 //!
-//! A lease is a promise about elapsed time, so it must not stretch while a laptop lid is closed or a virtual
-//! machine is paused. [`std::time::Instant`] stops during suspension on Linux; [`Instant`] does not.
+//! A lease is a promise about elapsed time, so it must not stretch while a laptop lid is closed or
+//! a virtual machine is paused. [`std::time::Instant`] stops during suspension on Linux;
+//! [`Instant`] does not.
 
 mod alarm;
 mod bell;
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 pub use sleep::{Sleep, sleep_until};
 
-/// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on Linux: boot).
+/// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on
+/// Linux: boot).
 ///
 /// Instants of different machines, or of different clocks, cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,8 +77,8 @@ impl fmt::Debug for Instant {
 
 /// The clock of a candidate.
 ///
-/// It must never run backwards, must run at the rate of real time (to one part in a thousand), and must go on
-/// while the machine is suspended.
+/// It must never run backwards, must run at the rate of real time (to one part in a thousand), and
+/// must go on while the machine is suspended.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Instant;
@@ -113,9 +115,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
 /// The clock of this machine: `CLOCK_BOOTTIME` on Linux and Android.
 ///
-/// Elsewhere it is [`std::time::Instant`], which goes on through suspension on Windows, and stops on macOS and the
-/// BSDs: there a leader that was suspended may believe for up to a lease after it wakes that it still leads, so
-/// fence its writes with the token.
+/// Elsewhere it is [`std::time::Instant`], which goes on through suspension on Windows, and stops
+/// on macOS and the BSDs: there a leader that was suspended may believe for up to a lease after it
+/// wakes that it still leads, so fence its writes with the token.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 
@@ -146,8 +148,8 @@ impl Clock for BootClock {
 /// A clock that follows tokio's, and so stops while tokio's time is paused.
 ///
 /// For tests of one's own code with `tokio::time::pause`: an election on a
-/// [`MemoryLock`](crate::memory::MemoryLock) then runs through hours in milliseconds. It does not count time in
-/// suspension: never use it in production.
+/// [`MemoryLock`](crate::memory::MemoryLock) then runs through hours in milliseconds. It does not
+/// count time in suspension: never use it in production.
 #[derive(Debug, Clone, Copy)]
 pub struct TokioClock {
     origin: tokio::time::Instant,
@@ -168,7 +170,8 @@ impl Default for TokioClock {
 
 impl Clock for TokioClock {
     fn now(&self) -> Instant {
-        // An hour of room before the origin, so that subtracting a lease from an early instant does not saturate.
+        // An hour of room before the origin, so that subtracting a lease from an early instant does
+        // not saturate.
         Instant(self.origin.elapsed() + Duration::from_secs(3600))
     }
 

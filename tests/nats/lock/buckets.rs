@@ -101,7 +101,8 @@ async fn tokens_grow_when_a_bucket_is_recreated(version: Version) {
 }
 
 /// Incident 29: a bucket was "created" again and again with other settings.
-/// A fleet starts all at once: a cluster refuses a name that it has given away before it knows the bucket everywhere.
+/// A fleet starts all at once: a cluster refuses a name that it has given away before it knows the
+/// bucket everywhere.
 #[tokio::test]
 async fn concurrent_creators_of_a_bucket_all_open_it() {
     let cluster = Cluster::start().await;

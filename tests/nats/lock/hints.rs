@@ -211,8 +211,8 @@ async fn hints_reach_every_server_of_a_cluster() {
     assert_eq!(bucket.health().await.unwrap(), []);
     for server in cluster.servers() {
         let lock = Bucket::open(server.connect().await, "B").await.unwrap().lock();
-        // The stream of a young cluster may get another leader meanwhile, which does not know the subscriptions yet. Then the first that is
-        // delivered is that the entry is gone.
+        // The stream of a young cluster may get another leader meanwhile, which does not know the
+        // subscriptions yet. Then the first that is delivered is that the entry is gone.
         let number = Cell::new(0);
         eventually("a create is hints", async || {
             let name = format!("{}-{}", server.name(), number.replace(number.get() + 1));

@@ -1,4 +1,5 @@
-//! The task that receives hints for all elections: its runtime, and messages that it could not take.
+//! The task that receives hints for all elections: its runtime, and messages that it could not
+//! take.
 
 use std::sync::Mutex;
 

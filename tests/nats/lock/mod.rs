@@ -26,7 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Creates an entry on a cluster, which may be without a leader for a moment: a candidate tries again, too.
+/// Creates an entry on a cluster, which may be without a leader for a moment: a candidate tries
+/// again, too.
 async fn tried_again(lock: &NatsLock, name: &str) -> Revision {
     eventually("a create on the cluster", async || {
         match lock.write(name, entry(1, 1, None)).await {

@@ -44,7 +44,8 @@ on_versions!(
     #[tokio::test]
     an_entry_lives_no_longer_than_the_bucket_keeps_it
 );
-/// No message with a TTL of its own outlives the `max_age` of its stream. One with `never` does, as of 2.11.
+/// No message with a TTL of its own outlives the `max_age` of its stream. One with `never` does, as
+/// of 2.11.
 async fn an_entry_lives_no_longer_than_the_bucket_keeps_it(version: Version) {
     let asked = Duration::from_secs(3600);
     let server = Server::builder().version(version).start().await;
@@ -100,7 +101,8 @@ async fn a_write_of_another_candidate_is_a_conflict(version: Version) {
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{version}: {refused}");
 }
 
-/// On a cluster a write that meets another in flight is refused as 10164, which clients have taken for a failure.
+/// On a cluster a write that meets another in flight is refused as 10164, which clients have taken
+/// for a failure.
 #[tokio::test]
 async fn one_of_many_concurrent_creates_wins_and_the_others_conflict() {
     let cluster = Cluster::start().await;

@@ -143,7 +143,8 @@ async fn without_the_right_to_notices_it_still_receives_writes() {
     hints.look().await;
 }
 
-/// A plain client does not learn that it may not subscribe; that no hints of what it reads arrive shows it.
+/// A plain client does not learn that it may not subscribe; that no hints of what it reads arrive
+/// shows it.
 #[tokio::test]
 async fn a_silent_subscription_is_detected() {
     let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;

@@ -80,8 +80,8 @@ impl World {
         }
     }
 
-    /// A replacement of a voter that still runs, in its partition or in another one. Fewer than a majority run on that were
-    /// replaced.
+    /// A replacement of a voter that still runs, in its partition or in another one. Fewer than a
+    /// majority run on that were replaced.
     fn namesake(&mut self) {
         let run_on = self.processes.iter().filter(|process| process.up && process.replaced).count();
         let most = (self.size - 1) / 2;

@@ -35,7 +35,8 @@ fn write(identity: &str) -> Write {
     }
 }
 
-/// Three voters of which so many write at once; what becomes of it where each message takes `delay`.
+/// Three voters of which so many write at once; what becomes of it where each message takes
+/// `delay`.
 fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>> {
     let mut voters = [voter(0), voter(1), voter(2)];
     let mut now = Instant::from_origin(Duration::from_secs(100));

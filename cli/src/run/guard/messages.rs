@@ -28,7 +28,8 @@ pub enum GuardRequest {
     PassOn(i32),
     /// Be the sentinel of the candidate, which has these arguments, as JSON.
     Sentinel(String),
-    /// The candidate's terms to release if it dies, as JSON. They replace those of earlier requests.
+    /// The candidate's terms to release if it dies, as JSON. They replace those of earlier
+    /// requests.
     Terms(String),
     /// Stop the command's process group until `Resume`, as a terminal does.
     Suspend,

@@ -36,8 +36,8 @@ async fn eviction_creates_an_event() {
     }
 }
 
-/// The API server of the tests drops `spec.strategy`, because its feature is off. This server returns it and accepts no
-/// write.
+/// The API server of the tests drops `spec.strategy`, because its feature is off. This server
+/// returns it and accepts no write.
 #[test]
 fn holder_chosen_by_the_api_server_is_not_evicted() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();

@@ -18,7 +18,8 @@ async fn leaders_for_life_are_shown_watched_and_evicted() {
     assert!(line.contains(&format!("pod first (Running, UID {uid}) leads")), "{line}");
     assert!(line.ends_with(&format!(" with token {token}")), "{line}");
 
-    // A ConfigMap with data is not a lock, although a pod owns it. A ConfigMap of operator-sdk is a lock.
+    // A ConfigMap with data is not a lock, although a pod owns it. A ConfigMap of operator-sdk is a
+    // lock.
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "first", "uid": uid}]);
     let theirs =
         json!({"metadata": {"name": "theirs", "ownerReferences": owner}, "data": {"a": "b"}});

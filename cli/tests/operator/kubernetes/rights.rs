@@ -33,7 +33,8 @@ async fn missing_right_is_reported() {
     assert!(!line.contains("s3cret"), "{line}");
 }
 
-/// Without the right to watch, the command polls every second. Without the right to update, it evicts no leader.
+/// Without the right to watch, the command polls every second. Without the right to update, it
+/// evicts no leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn observer_needs_the_right_to_list_only() {
     let env = TestEnv::new().await;

@@ -43,8 +43,8 @@ pub struct LifeLock {
     /// The version of the object: the leader's token, unless another client has written to the
     /// object since.
     pub resource_version: u64,
-    /// The pods that own the lock: one, unless the object was edited by hand. Empty if the lock has
-    /// lost its owner, or is being deleted.
+    /// The pods that own the lock: one, unless the object was edited by hand. Empty if the lock
+    /// has lost its owner, or is being deleted.
     pub owners: Vec<LifeOwner>,
     /// When the lock was created, by the API server's clock.
     pub since: Option<SystemTime>,
@@ -307,7 +307,7 @@ impl LifeWatch {
             let failure = match event {
                 None if changed => return Some(Ok(())),
                 None => return None,
-                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, // the version is too old
+                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, /* the version is too old */
                 Some(Ok(WatchEvent::Error(status))) => ApiFailure::Refused(status),
                 Some(Err(error)) => ApiFailure::Lost(error),
                 Some(Ok(WatchEvent::Bookmark(_))) => continue,

@@ -92,15 +92,16 @@ pub struct TableFacts {
     pub may_create: bool,
     /// Whether tables, function and triggers all exist. If not, `deploy/postgres.sql` fixes it.
     pub complete: bool,
-    /// The missing rights of those that a candidate needs, as in `UPDATE` on `incumbent_elections`.
+    /// The missing rights of those that a candidate needs, as in `UPDATE` on
+    /// `incumbent_elections`.
     pub lacking: Vec<TableRight>,
     /// The maximum lease; `None` if the tables do not exist, or cannot be read.
     pub max_lease: Option<Duration>,
     /// Whether the server reports its history, by which a failover is detected; `None` if unknown.
     pub reports_history: Option<bool>,
-    /// Whether the tables were created on the server's present history. If not, after a failover, a
-    /// restore or an imported dump, a missing row proves nothing, and the first term of each new
-    /// election waits. `None` if unknown.
+    /// Whether the tables were created on the server's present history. If not, after a failover,
+    /// a restore or an imported dump, a missing row proves nothing, and the first term of each
+    /// new election waits. `None` if unknown.
     pub created_here: Option<bool>,
 }
 

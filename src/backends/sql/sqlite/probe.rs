@@ -33,7 +33,8 @@ pub struct SqliteFacts {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SqliteFile {
-    /// Its journal: `wal`, as elections need it, unless no process has opened it for elections yet.
+    /// Its journal: `wal`, as elections need it, unless no process has opened it for elections
+    /// yet.
     pub journal: String,
     /// The maximum lease of the tables; `None`: they do not exist yet.
     pub max_lease: Option<Duration>,

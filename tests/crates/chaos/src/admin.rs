@@ -1,4 +1,5 @@
-//! What an administrator sees and does: through a connection of the harness, which no fault touches.
+//! What an administrator sees and does: through a connection of the harness, which no fault
+//! touches.
 
 use std::io;
 use std::time::Duration;

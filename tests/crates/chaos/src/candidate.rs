@@ -21,7 +21,8 @@ const WORK: Duration = Duration::from_millis(5);
 const CLAIM: Duration = Duration::from_millis(2);
 /// One piece of work of so many is a write to the fenced store.
 const FENCED: u32 = 10;
-/// One write to it of so many is held up on its way, as by a process that is paused between the check and the write.
+/// One write to it of so many is held up on its way, as by a process that is paused between the
+/// check and the write.
 const LATE: u32 = 20;
 
 /// The command line of a candidate.

@@ -1,8 +1,10 @@
-//! A process that campaigns as go-choria's candidate does without back-off: it creates, plainly updates every
-//! 0.75 of the TTL, leads 200 ms after its first update, and gives up on any error. A request may take five seconds.
+//! A process that campaigns as go-choria's candidate does without back-off: it creates, plainly
+//! updates every 0.75 of the TTL, leads 200 ms after its first update, and gives up on any error. A
+//! request may take five seconds.
 //!
-//! Nothing revokes its leadership while a request hangs, so it leads until then. What is known of it ends there: a
-//! process whose timers come late, on a machine without time for it, does not count as leading after that.
+//! Nothing revokes its leadership while a request hangs, so it leads until then. What is known of
+//! it ends there: a process whose timers come late, on a machine without time for it, does not
+//! count as leading after that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

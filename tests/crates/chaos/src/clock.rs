@@ -1,4 +1,5 @@
-//! The nats-server whose wall clock can be stepped: `tests/programs/nats-with-clock/build.sh` builds it.
+//! The nats-server whose wall clock can be stepped: `tests/programs/nats-with-clock/build.sh`
+//! builds it.
 
 use std::path::PathBuf;
 

@@ -52,7 +52,8 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// Starts the network and the servers, and creates the bucket; prints what it found on this machine.
+    /// Starts the network and the servers, and creates the bucket; prints what it found on this
+    /// machine.
     ///
     /// # Errors
     ///
@@ -209,7 +210,8 @@ impl TestEnv {
         self.fleet.iter().position(|candidate| candidate.is_up() && candidate.name() == who)
     }
 
-    /// Waits until a candidate that `may` has led for a second without a break, and returns it. None when `limit` has passed.
+    /// Waits until a candidate that `may` has led for a second without a break, and returns it.
+    /// None when `limit` has passed.
     ///
     /// # Errors
     ///

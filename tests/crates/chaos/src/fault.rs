@@ -61,7 +61,8 @@ pub enum Fault {
     KeyDeletedLeaderPaused,
     /// An administrator deletes the bucket, and makes it again at once.
     BucketDeleted,
-    /// An administrator deletes the bucket, and a candidate that starts after a lease makes it again.
+    /// An administrator deletes the bucket, and a candidate that starts after a lease makes it
+    /// again.
     BucketCreatedByCandidate,
     /// A candidate like Choria's leads, and an administrator deletes the key.
     ChoriaEvicted,
@@ -80,7 +81,8 @@ pub enum Second {
     StreamLeaderKilled,
     /// An administrator deletes the bucket, and makes it again at once.
     BucketDeleted,
-    /// The wall clock of the server that leads the stream is stepped forward, so that it expires the entry early.
+    /// The wall clock of the server that leads the stream is stepped forward, so that it expires
+    /// the entry early.
     ClockForward,
     /// The standbys are paused as well, so that they have not received the last renewals.
     StandbysPaused,
@@ -110,14 +112,16 @@ pub struct Entry {
     pub needs: &'static [Need],
     /// How long it lasts at the least and at the most, in tenths of a lease.
     pub tenths: (u32, u32),
-    /// Whether servers take part, so that they may have to elect leaders of their own before anything else.
+    /// Whether servers take part, so that they may have to elect leaders of their own before
+    /// anything else.
     pub servers: bool,
 }
 
 impl Entry {
-    /// Within how long of its healing there must be a leader: entries run out, which may take two leases where a winner
-    /// waits one; servers elect theirs in 4 to 9 s, more than once if votes split, and lost packets are sent again
-    /// after as long a silence as the one before. The rest is for machines that do other things as well.
+    /// Within how long of its healing there must be a leader: entries run out, which may take two
+    /// leases where a winner waits one; servers elect theirs in 4 to 9 s, more than once if
+    /// votes split, and lost packets are sent again after as long a silence as the one before.
+    /// The rest is for machines that do other things as well.
     pub fn bound(&self, kind: Kind, lease: Duration) -> Duration {
         let election = Duration::from_secs(if self.servers { 60 } else { 20 });
         let foreign =
@@ -159,8 +163,8 @@ const fn of_candidates(
     Entry { name, fault, fleets, needs: &[], tenths, servers: false }
 }
 
-/// The clock of a server that is wrong breaks what the default cool-down assumes ("an expired entry was not renewed"),
-/// so only fleets that do not believe it are attacked in this way.
+/// The clock of a server that is wrong breaks what the default cool-down assumes ("an expired entry
+/// was not renewed"), so only fleets that do not believe it are attacked in this way.
 const fn of_clock(name: &'static str, forward: bool, restart: bool) -> Entry {
     let fault = Fault::ClockStep { forward, restart };
     Entry { name, fault, fleets: STRICT, needs: &[Need::Clock], tenths: EITHER, servers: true }
@@ -221,8 +225,8 @@ pub const TABLE: &[Entry] = &[
     ),
     of_candidates("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
     of_candidates("key deleted", Fault::KeyDeleted, ALL, SHORT),
-    // Beside Choria's there is no promise for a forced delete that the leader cannot learn of, nor for a bucket of which
-    // the creator declares that there is no leader.
+    // Beside Choria's there is no promise for a forced delete that the leader cannot learn of, nor
+    // for a bucket of which the creator declares that there is no leader.
     of_candidates("key deleted, leader alone", Fault::KeyDeletedLeaderAlone, OURS, LONG),
     of_candidates("key deleted, leader paused", Fault::KeyDeletedLeaderPaused, OURS, EITHER),
     of_candidates("bucket deleted", Fault::BucketDeleted, OURS, LONG),

@@ -1,5 +1,5 @@
-//! A store that takes no write whose token is smaller than one it has seen. It is reached through a socket of the file
-//! system, so no fault of the network touches it.
+//! A store that takes no write whose token is smaller than one it has seen. It is reached through a
+//! socket of the file system, so no fault of the network touches it.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -35,7 +35,8 @@ pub struct Answer {
 struct Store(Mutex<HashMap<String, (u64, String)>>);
 
 impl Store {
-    /// A token equal to the greatest is accepted from the writer that sent it first, and from no other.
+    /// A token equal to the greatest is accepted from the writer that sent it first, and from no
+    /// other.
     fn write(&self, request: &Request) -> Answer {
         let mut store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held = store.entry(request.election.clone()).or_default();

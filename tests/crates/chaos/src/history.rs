@@ -1,5 +1,5 @@
-//! The histories of a run: every process of ours writes down what its protocol took in and returned, and after the run the
-//! protocol must return the same once more.
+//! The histories of a run: every process of ours writes down what its protocol took in and
+//! returned, and after the run the protocol must return the same once more.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! The log that all processes of a run write to: one line of JSON an event, appended by one write each.
+//! The log that all processes of a run write to: one line of JSON an event, appended by one write
+//! each.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -38,12 +39,14 @@ pub enum Event {
         /// Of which term.
         token: u64,
     },
-    /// At this instant its work had the right to go on. The instant is read *before* the right is looked at.
+    /// At this instant its work had the right to go on. The instant is read *before* the right is
+    /// looked at.
     Work {
         /// Of which term.
         token: u64,
     },
-    /// At this instant it reported that it leads, to a check outside of its work. The instant is read before.
+    /// At this instant it reported that it leads, to a check outside of its work. The instant is
+    /// read before.
     Claim {
         /// Of which term.
         token: u64,

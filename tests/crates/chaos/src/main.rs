@@ -18,7 +18,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Attacks, and prints a table. Ends with 1 if a promise was broken, with 2 if the harness itself failed.
+    /// Attacks, and prints a table. Ends with 1 if a promise was broken, with 2 if the harness
+    /// itself failed.
     Run(Run),
     /// Lists the faults.
     List,

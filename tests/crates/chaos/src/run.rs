@@ -62,7 +62,8 @@ impl Outcome {
     }
 }
 
-/// Attacks an election. Leaves nothing behind but, where something was wrong, the directory with the log.
+/// Attacks an election. Leaves nothing behind but, where something was wrong, the directory with
+/// the log.
 ///
 /// # Errors
 ///
@@ -150,7 +151,8 @@ async fn within(
         }
     }
     drop(env);
-    // Faults that cannot run on this machine are reported; so are those for which there was no time.
+    // Faults that cannot run on this machine are reported; so are those for which there was no
+    // time.
     for entry in TABLE {
         let run = outcome.report.faults.contains_key(entry.name);
         if !run && options.faults.is_empty() {

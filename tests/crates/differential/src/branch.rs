@@ -139,8 +139,8 @@ impl Branch {
         same_content(real, model, rules) && self.same(real.revision, model.revision)
     }
 
-    /// The states in which the model may be after `act`, which came to `outcome` and took effect between the two instants, in a
-    /// store that is up to `blur` younger than the model has it.
+    /// The states in which the model may be after `act`, which came to `outcome` and took effect
+    /// between the two instants, in a store that is up to `blur` younger than the model has it.
     pub fn after(
         &self,
         (sent, answered): (Time, Time),
@@ -151,7 +151,8 @@ impl Branch {
     ) -> Vec<Self> {
         match (act, outcome) {
             (Act::Read, Outcome::Read(found)) => {
-                // A store that judges by its clock stored the last write a little later than the model has it.
+                // A store that judges by its clock stored the last write a little later than the
+                // model has it.
                 let (late, by) = match rules.keeping {
                     Keeping::Rows => (self.late + TOLERANCE, TOLERANCE),
                     _ => (Duration::ZERO, Duration::ZERO),
@@ -234,7 +235,8 @@ impl Branch {
         agrees.then_some(branch)
     }
 
-    /// The states after it has delivered this, next; `after_gap`: or later, if some hints were lost.
+    /// The states after it has delivered this, next; `after_gap`: or later, if some hints were
+    /// lost.
     pub fn delivers(
         &self,
         at: Time,

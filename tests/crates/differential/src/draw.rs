@@ -13,7 +13,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A number of an object that no wall clock will show in milliseconds for long.
 const FIRST_NUMBER: u64 = 1_000_000_000_000_000;
-/// How far two such numbers are apart: no election sees as many writes, nor is it what one expects that is far from any.
+/// How far two such numbers are apart: no election sees as many writes, nor is it what one expects
+/// that is far from any.
 const NUMBERS_BETWEEN: u64 = 10_000_019;
 
 /// What is done next.

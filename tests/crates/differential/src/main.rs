@@ -10,7 +10,8 @@ use incumbent_test_support::Version;
 /// Plays random operations on the model of a lock and on the real one, and prints what differs.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite; gcs, s3, azure; kubernetes.
+    /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite; gcs,
+    /// s3, azure; kubernetes.
     #[arg(long)]
     store: String,
     /// How many operations at the least.

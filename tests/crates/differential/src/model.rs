@@ -10,8 +10,8 @@ use crate::acting::{Act, Outcome};
 use crate::branch::Branch;
 use crate::store::{HintDelivery, Rules};
 
-/// How long after the end of its life an entry may still be there. Nothing measures how fast a store is; a store
-/// that takes longer than this never frees it.
+/// How long after the end of its life an entry may still be there. Nothing measures how fast a
+/// store is; a store that takes longer than this never frees it.
 pub const NEVER: Duration = Duration::from_secs(30);
 
 /// By how much two clocks of one machine may differ, and to what a store rounds.
@@ -83,7 +83,8 @@ impl Model {
         })
     }
 
-    /// Whether the server, while it comes and goes, executes nothing and reports that; one of Kubernetes knows of no rights at first.
+    /// Whether the server, while it comes and goes, executes nothing and reports that; one of
+    /// Kubernetes knows of no rights at first.
     fn is_refused_while_away(&self, outcome: &Outcome) -> bool {
         let (Outcome::Read(Err(kind)) | Outcome::Stored(Err(kind))) = outcome else { return false };
         let denies = self.rules.keeping == Keeping::Forever;
@@ -145,8 +146,8 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a state is left in which all was received; then the others are dropped, unless the next hint may show that the
-    /// last one was another.
+    /// Whether a state is left in which all was received; then the others are dropped, unless the
+    /// next hint may show that the last one was another.
     pub fn settle(&mut self) -> bool {
         let silent = self.branches.iter().any(Branch::is_silent);
         if silent && self.rules.hint_delivery == HintDelivery::Every {

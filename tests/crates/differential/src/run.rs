@@ -38,7 +38,8 @@ pub struct Report {
     pub differences: Vec<Difference>,
 }
 
-/// Plays random operations on `store` and on its model. The store has just been made, and nothing is in it.
+/// Plays random operations on `store` and on its model. The store has just been made, and nothing
+/// is in it.
 pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
     let began = Instant::now();
     let mut report = Report::default();
@@ -115,8 +116,8 @@ impl Report {
     }
 }
 
-/// Has each election see so many operations, or one without a store, side by side: each in a task of its own, as one that goes
-/// through all of them was seen to sleep on while answers were there.
+/// Has each election see so many operations, or one without a store, side by side: each in a task
+/// of its own, as one that goes through all of them was seen to sleep on while answers were there.
 async fn each(keys: Vec<Key>, steps: Option<u64>) -> Vec<(Key, Result<(), Difference>)> {
     let mut playing = JoinSet::new();
     for mut key in keys {

@@ -12,7 +12,8 @@ pub trait Store: Debug + Send + Sync {
     /// The lock.
     fn lock(&self) -> &dyn Lock;
 
-    /// The lock whose hints are checked: one of another process if a lock gets more hints of others' writes than of its own.
+    /// The lock whose hints are checked: one of another process if a lock gets more hints of
+    /// others' writes than of its own.
     fn listener(&self) -> &dyn Lock {
         self.lock()
     }
@@ -23,7 +24,8 @@ pub trait Store: Debug + Send + Sync {
     /// What others can do to an election.
     fn deeds(&self) -> &'static [Deed];
 
-    /// Executes it as another program. Returns the revision of what was stored, if anything was and its revision is known.
+    /// Executes it as another program. Returns the revision of what was stored, if anything was and
+    /// its revision is known.
     fn commit<'a>(
         &'a self,
         name: &'a str,
@@ -50,7 +52,8 @@ pub struct Rules {
     pub ttl: Duration,
     /// Whether a write may set its time to live.
     pub per_write_ttl: bool,
-    /// By how much longer an entry may live than requested, as a read reports it: lives are rounded up.
+    /// By how much longer an entry may live than requested, as a read reports it: lives are
+    /// rounded up.
     pub slack: Duration,
     /// The hints.
     pub hint_delivery: HintDelivery,
@@ -58,7 +61,8 @@ pub struct Rules {
     pub refuses_in_flight: bool,
     /// Whether the store knows the time of a write by a program that does not know this library.
     pub dates_foreign: bool,
-    /// Whether an entry has the start of its term as its holder wrote it, and not by the store's own clock.
+    /// Whether an entry has the start of its term as its holder wrote it, and not by the store's
+    /// own clock.
     pub keeps_since: bool,
     /// Whether the lock takes an election that it has known for no new one.
     pub remembers: bool,

@@ -14,7 +14,8 @@ async fn agree(store: Arc<dyn Store>) {
     assert!(report.operations >= options.operations && report.upheavals > 0, "{report:?}");
 }
 
-/// Expiry, markers, deletes and a bucket that is made again, on the oldest server and on the newest.
+/// Expiry, markers, deletes and a bucket that is made again, on the oldest server and on the
+/// newest.
 #[tokio::test]
 async fn a_bucket_does_what_its_model_does() {
     for version in [Version::V2_10, Version::V2_15] {
@@ -27,7 +28,8 @@ async fn a_bucket_of_three_replicas_does_what_its_model_does() {
     agree(Arc::new(stores::Nats::start(Version::V2_15, true).await)).await;
 }
 
-/// Expiry by the database's clock, rows that stay, notifications sent by hand, dropped tables, and a crash in flight.
+/// Expiry by the database's clock, rows that stay, notifications sent by hand, dropped tables, and
+/// a crash in flight.
 #[tokio::test]
 async fn a_table_of_postgresql_does_what_its_model_does() {
     agree(Arc::new(stores::Postgres::start().await)).await;
@@ -39,7 +41,8 @@ async fn a_sqlite_file_does_what_its_model_does() {
     agree(Arc::new(stores::Sqlite::start().await)).await;
 }
 
-/// Generations, ETags that come back with their content and ETags that do not; what is deleted, forged, spoiled and put back.
+/// Generations, ETags that come back with their content and ETags that do not; what is deleted,
+/// forged, spoiled and put back.
 #[tokio::test]
 async fn an_object_does_what_its_model_does() {
     for name in ["gcs", "s3", "azure"] {
@@ -47,7 +50,8 @@ async fn an_object_does_what_its_model_does() {
     }
 }
 
-/// Versions of a Lease, creates over one that is there, what is changed beside the record, what the API server refuses, and its crash.
+/// Versions of a Lease, creates over one that is there, what is changed beside the record, what the
+/// API server refuses, and its crash.
 #[tokio::test]
 async fn a_lease_does_what_its_model_does() {
     agree(Arc::new(stores::Kubernetes::start().await)).await;

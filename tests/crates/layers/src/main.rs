@@ -1,7 +1,9 @@
-//! Checks the direction of imports: no layer uses a layer above it, and no modules use each other in a circle.
+//! Checks the direction of imports: no layer uses a layer above it, and no modules use each other
+//! in a circle.
 //!
-//! cargo-modules finds circles too. It knows nothing of layers, takes a re-export for a use, and needs minutes for what
-//! reading the sources shows in a second. `--arrows` prints which module uses which.
+//! cargo-modules finds circles too. It knows nothing of layers, takes a re-export for a use, and
+//! needs minutes for what reading the sources shows in a second. `--arrows` prints which module
+//! uses which.
 
 mod circles;
 mod sources;

@@ -20,7 +20,8 @@ pub enum Fault {
     Pause,
     /// An administrator deletes the entry.
     Delete,
-    /// The entry is gone without a trace, as where the bucket was made anew: only where the lock does not vouch for emptiness.
+    /// The entry is gone without a trace, as where the bucket was made anew: only where the lock
+    /// does not vouch for emptiness.
     Vanish,
     /// A candidate resigns.
     Resign,
@@ -104,7 +105,8 @@ impl Config {
         }
     }
 
-    /// Leases of one second and of one and a half, on a lock that allows the longer; `ticks` is for half a second.
+    /// Leases of one second and of one and a half, on a lock that allows the longer; `ticks` is for
+    /// half a second.
     pub fn mixed(name: &'static str, candidates: usize, ticks: u32, faults: u8) -> Self {
         let longer = Duration::from_millis(1500);
         let mut config = Self::equal(name, candidates, 2, faults);
@@ -142,7 +144,8 @@ impl Config {
     }
 }
 
-/// A tick of which `ticks` are a lease with the drift that is allowed for, so that no margin hides in a rounding.
+/// A tick of which `ticks` are a lease with the drift that is allowed for, so that no margin hides
+/// in a rounding.
 fn tick(lease: Duration, ticks: u32) -> Duration {
     let stretched = lease + lease / 250;
     (stretched + Duration::from_nanos(u64::from(ticks) - 1)) / ticks

@@ -9,8 +9,8 @@ use crate::state::State;
 use crate::transitions::{Move, Sights};
 use crate::{Config, Election};
 
-/// Visits `most` states breadth first, and takes the next step from each two that share a key: both must come to the same
-/// keys. Answers how many such pairs there were.
+/// Visits `most` states breadth first, and takes the next step from each two that share a key: both
+/// must come to the same keys. Answers how many such pairs there were.
 ///
 /// # Errors
 /// The first pair that does not.

@@ -1,9 +1,9 @@
 //! One number for all states that differ in names and dates only.
 //!
-//! Everything that a state consists of is taken down as words. Revisions and tokens are then replaced by their rank among
-//! those that still stand somewhere, the numbers of writes by theirs among those of the same process, and processes by their
-//! rank among those of the same candidate: nothing compares them otherwise. Candidates that are set up alike
-//! may change places.
+//! Everything that a state consists of is taken down as words. Revisions and tokens are then
+//! replaced by their rank among those that still stand somewhere, the numbers of writes by theirs
+//! among those of the same process, and processes by their rank among those of the same candidate:
+//! nothing compares them otherwise. Candidates that are set up alike may change places.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub fn nonce(who: usize, life: u8) -> Nonce {
     Nonce((who as u64 + 1) << 8 | u64::from(life))
 }
 
-/// The words of a state, in parts: the first is the lock's, then one for each candidate, then one for each message.
+/// The words of a state, in parts: the first is the lock's, then one for each candidate, then one
+/// for each message.
 #[derive(Debug, Default)]
 pub struct Key {
     words: Vec<Word>,
@@ -139,8 +140,8 @@ impl Key {
         self.plain(10 + failure.kind as u64);
     }
 
-    /// The least of what the state comes to with its candidates in any of these orders: each names the candidate
-    /// that stands first, second and so on.
+    /// The least of what the state comes to with its candidates in any of these orders: each names
+    /// the candidate that stands first, second and so on.
     pub fn finish(&self, orders: &[Vec<usize>]) -> u64 {
         let names = Names::of(&self.words);
         orders.iter().map(|order| self.hash(&names, order)).min().unwrap_or_default()

@@ -1,29 +1,33 @@
 //! Explores every schedule of a small election around the production state machine of `incumbent`.
 //!
-//! Two or three [`Elector`](incumbent::protocol::Elector)s, as they run in production, one entry on a model of the lock, and
-//! between them whatever may happen: each order of what falls in one tick, requests and answers lost, late or twice,
-//! crashes, restarts, pauses of any length, deletes by an admin, resignations, stops, work that will not stop. `stateright`
-//! visits the states breadth first and looks at the promises in each: at most one leads by its own right (its clock against its
-//! deadline, until its work has stopped), tokens grow, terms begin and end in turn, and nothing is given up
-//! before the work has stopped.
+//! Two or three [`Elector`](incumbent::protocol::Elector)s, as they run in production, one entry on
+//! a model of the lock, and between them whatever may happen: each order of what falls in one tick,
+//! requests and answers lost, late or twice, crashes, restarts, pauses of any length, deletes by an
+//! admin, resignations, stops, work that will not stop. `stateright` visits the states breadth
+//! first and looks at the promises in each: at most one leads by its own right (its clock against
+//! its deadline, until its work has stopped), tokens grow, terms begin and end in turn, and nothing
+//! is given up before the work has stopped.
 //!
 //! # What represents what
-//! - **Time** passes in ticks, two to six of them a lease with its margin for drift, so no margin hides in a rounding. Whatever is due between two
-//!   ticks happens at the later one. All clocks run at one rate: drift is left to the simulation.
-//! - **Chance**: all that the machine draws comes as early as it may, and [`Config::late`] lets anything come later. Only
-//!   the jitter of retries is one draw out of many. Standbys poll each tick rather than each few seconds, which is the more eager.
-//! - **Faults** are bounded in number ([`Config::faults`]), not in time: unless there is a bound on the depth or the horizon
-//!   the exploration ends because nothing new can happen, however long the election goes on.
-//! - **States** that differ in names and dates only are one: instants count from now and are cut off where the
-//!   machine does not distinguish them any more; revisions, tokens, the numbers of writes and the nonces of processes are
-//!   replaced by their rank (the machine only compares them); candidates that are set up alike may change places; what is
-//!   only reported to people is left out. None of this adds a behaviour or takes one away,
-//!   which [`confirm`] puts to the test.
+//! - **Time** passes in ticks, two to six of them a lease with its margin for drift, so no margin
+//!   hides in a rounding. Whatever is due between two ticks happens at the later one. All clocks
+//!   run at one rate: drift is left to the simulation.
+//! - **Chance**: all that the machine draws comes as early as it may, and [`Config::late`] lets
+//!   anything come later. Only the jitter of retries is one draw out of many. Standbys poll each
+//!   tick rather than each few seconds, which is the more eager.
+//! - **Faults** are bounded in number ([`Config::faults`]), not in time: unless there is a bound on
+//!   the depth or the horizon the exploration ends because nothing new can happen, however long the
+//!   election goes on.
+//! - **States** that differ in names and dates only are one: instants count from now and are cut
+//!   off where the machine does not distinguish them any more; revisions, tokens, the numbers of
+//!   writes and the nonces of processes are replaced by their rank (the machine only compares
+//!   them); candidates that are set up alike may change places; what is only reported to people is
+//!   left out. None of this adds a behaviour or takes one away, which [`confirm`] puts to the test.
 //! - **Hints** are whole ([`Config::hints`]) or there are none, and any may get lost at no cost.
 //! - A response that is not awaited any more is not delivered, as the driver drops its future.
 //!
-//! A fingerprint has 64 bits, so two states may by chance be taken for one: with 10 million of them the odds of any such pair
-//! are one in 400,000.
+//! A fingerprint has 64 bits, so two states may by chance be taken for one: with 10 million of them
+//! the odds of any such pair are one in 400,000.
 
 mod config;
 mod confirm;

@@ -21,8 +21,8 @@ pub fn failed(request: &Request, kind: LockErrorKind) -> Response {
 }
 
 impl Entrance {
-    /// `markers`: whether the expiry of an entry leaves a marker, and emptiness is vouched for; `old`: whether it was made
-    /// before the time in which a lease could have been held.
+    /// `markers`: whether the expiry of an entry leaves a marker, and emptiness is vouched for;
+    /// `old`: whether it was made before the time in which a lease could have been held.
     pub fn new(ttl: Duration, markers: bool, old: bool) -> Self {
         let keeping = if markers { Keeping::LeavesMarkers } else { Keeping::Expires };
         let mut server = Server::new(ttl, keeping, if old { ttl } else { Duration::ZERO });

@@ -39,7 +39,8 @@ fn run() -> Result<bool, String> {
         let depth = depth.or(least.and_then(NonZeroUsize::new));
         // On one thread a bound on the depth is exact.
         let threads = if depth.is_some() { 1 } else { 2 };
-        // An equal share each of what is left: those that end early leave more to the larger ones after them.
+        // An equal share each of what is left: those that end early leave more to the larger ones
+        // after them.
         let share = u32::try_from(elections.len() - at).unwrap_or(u32::MAX);
         let time = Some(ends.saturating_duration_since(Instant::now()) / share);
         let outcome = explore(config.clone(), Bounds { depth, time, threads });

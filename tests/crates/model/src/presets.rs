@@ -4,7 +4,8 @@ use crate::config::{Config, Fault};
 
 use Fault::{Crash, Delay, Delete, Loss, Pause, Resign, Stuck};
 
-/// Small enough for every run of the tests: each with the most steps to take, where it is not explored to its end.
+/// Small enough for every run of the tests: each with the most steps to take, where it is not
+/// explored to its end.
 pub fn small() -> Vec<(Config, Option<usize>)> {
     vec![
         (Config::equal("any one fault", 2, 4, 1), None),

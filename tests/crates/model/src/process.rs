@@ -18,7 +18,8 @@ fn poll(_attempt: u32, _random: f64) -> Duration {
     Duration::from_millis(20)
 }
 
-/// A seed from which the first draws are near the least, so that what is drawn at random comes as early as it may.
+/// A seed from which the first draws are near the least, so that what is drawn at random comes as
+/// early as it may.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
     let early = |seed: &u64| {
         let mut random = fastrand::Rng::with_seed(*seed);

@@ -104,7 +104,8 @@ impl State {
         !waits && !arrives && !overdue(self.lock.expires())
     }
 
-    /// Drops what can have no effect: responses that are not awaited, hints to processes that are gone.
+    /// Drops what can have no effect: responses that are not awaited, hints to processes that are
+    /// gone.
     pub fn prune(&mut self) {
         let processes = &self.processes;
         self.flights.retain(|flight| {

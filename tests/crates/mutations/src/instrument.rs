@@ -199,7 +199,8 @@ impl Instrument {
 
 fn cargo(tree: &Path, args: &[&str]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What is built here is broken: cargo would take it to be fresh in the checkout, were it in the same place.
+    // What is built here is broken: cargo would take it to be fresh in the checkout, were it in the
+    // same place.
     cargo.env("CARGO_TARGET_DIR", tree.join("target")).env("RUST_BACKTRACE", "0");
     cargo.current_dir(tree).args(args).stdin(Stdio::null());
     cargo

@@ -1,6 +1,8 @@
-//! Breaks the rules one at a time in a copy of the sources, and sees whether the instruments notice.
+//! Breaks the rules one at a time in a copy of the sources, and sees whether the instruments
+//! notice.
 //!
-//! cargo-mutants, the well-kept tool for this, draws its mutations from the syntax; these are drawn from the promise.
+//! cargo-mutants, the well-kept tool for this, draws its mutations from the syntax; these are drawn
+//! from the promise.
 
 mod instrument;
 mod list;
@@ -90,7 +92,8 @@ fn run(args: &Args) -> Result<bool, String> {
     let in_part = mutations().skip(part.number - 1).step_by(part.of);
     let by_all = |mutation: &&Mutation| args.asks(mutation)[0].builds_all_features();
     let (all, few): (Vec<_>, Vec<_>) = in_part.filter(wanted).partition(by_all);
-    // Side by side, as both often wait for servers; and so that neither builds what the other has built.
+    // Side by side, as both often wait for servers; and so that neither builds what the other has
+    // built.
     thread::scope(|scope| {
         let shards = [("all-features", all), ("few-features", few)].map(|(name, mutations)| {
             let (sources, tree) = (&sources, args.tree.join(name));
@@ -148,7 +151,8 @@ fn nothing_is_noticed_in_what_is_whole(
 ) -> Result<bool, String> {
     let mut asked = Vec::new();
     for instrument in mutations.iter().flat_map(|mutation| args.asks(mutation)) {
-        // A simulation and a model check without a finding take minutes, and run by themselves in other tests.
+        // A simulation and a model check without a finding take minutes, and run by themselves in
+        // other tests.
         if instrument.draws_schedules() || asked.contains(instrument) {
             continue;
         }
@@ -184,7 +188,8 @@ fn turn(tree: &Path) -> Result<fs::File, String> {
 }
 
 fn sources() -> Result<PathBuf, String> {
-    // Asked of the `cargo run` that started us: what was built in another clone may be run in this one.
+    // Asked of the `cargo run` that started us: what was built in another clone may be run in this
+    // one.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run it with `make mutations`")?;
     let root = Path::new(&package).join("../../..");
     root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))
@@ -217,7 +222,8 @@ fn copy(sources: &Path, tree: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes the files of an earlier run that the sources do not have any more, but not what was built.
+/// Removes the files of an earlier run that the sources do not have any more, but not what was
+/// built.
 fn remove_others(folder: &Path, wanted: &HashSet<PathBuf>) -> Result<(), String> {
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let entry = entry.map_err(at(folder))?;
@@ -267,7 +273,8 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// An edit whose text has changed breaks nothing, and would be noticed only when its turn comes.
+    /// An edit whose text has changed breaks nothing, and would be noticed only when its turn
+    /// comes.
     #[test]
     fn every_edit_matches_the_sources_once() {
         let sources = sources().unwrap();

@@ -28,7 +28,8 @@ pub struct CandidateSetup {
     pub unruly: u8,
     /// By how much its wall clock is ahead, in milliseconds: only objects show it.
     pub wall_ms: i16,
-    /// On objects: shares its lock with the others for which this is set, as elections of one process do.
+    /// On objects: shares its lock with the others for which this is set, as elections of one
+    /// process do.
     pub shares: bool,
 }
 
@@ -92,7 +93,8 @@ pub struct Candidate {
     pub newest: Option<Revision>,
     /// On which history of the server it last found nothing.
     pub empty_on: Option<u64>,
-    /// The same, of each answer that is under way, and of each create that rests on one: by life and request.
+    /// The same, of each answer that is under way, and of each create that rests on one: by life
+    /// and request.
     pub found_empty_on: HashMap<(u32, u64), u64>,
     pub rests_on: HashMap<(u32, u64), u64>,
 }

@@ -39,7 +39,8 @@ pub struct Checker {
     /// Seats of candidates that are not of this library: leading or not.
     peers: Vec<bool>,
     last_token: Option<Token>,
-    /// Whether every term must have a greater token: not where the lock forgets what it has given out.
+    /// Whether every term must have a greater token: not where the lock forgets what it has given
+    /// out.
     tokens_grow: bool,
     /// Until when no promise is made that one leads at most.
     excused_until: Time,
@@ -183,8 +184,8 @@ impl Checker {
         self.beside_peers(now);
     }
 
-    /// No candidate of ours leads beside one of theirs, not even one that is cut off: its deadline is sooner than theirs can
-    /// win.
+    /// No candidate of ours leads beside one of theirs, not even one that is cut off: its deadline
+    /// is sooner than theirs can win.
     pub fn beside_peers(&mut self, now: Time) {
         if self.peers.contains(&true)
             && let Some(who) = (0..self.seats.len()).find(|who| self.leads(*who, now))

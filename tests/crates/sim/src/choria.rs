@@ -1,7 +1,8 @@
 //! A candidate that behaves like go-choria's.
 //!
-//! It campaigns every 0.75 of the bucket's TTL, or more often with a back-off, creates or plainly updates, reports that it won 200 ms after its next
-//! successful renewal, and gives up on any error. A request may hang for five seconds.
+//! It campaigns every 0.75 of the bucket's TTL, or more often with a back-off, creates or plainly
+//! updates, reports that it won 200 ms after its next successful renewal, and gives up on any
+//! error. A request may hang for five seconds.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub const SETTLE: Duration = Duration::from_millis(200);
 pub enum Pace {
     /// Every 0.75 of the TTL.
     Interval,
-    /// Every 250 to 750 ms once it holds the entry, and every 250 ms to 7.5 s before (`FiveSec` with its jitter).
+    /// Every 250 to 750 ms once it holds the entry, and every 250 ms to 7.5 s before (`FiveSec`
+    /// with its jitter).
     BackOff,
 }
 
@@ -67,7 +69,8 @@ impl Choria {
         }
     }
 
-    /// Takes in an answer; `None` is any error. Returns whether it is about to report that it has won.
+    /// Takes in an answer; `None` is any error. Returns whether it is about to report that it has
+    /// won.
     pub fn answer(&mut self, answer: Option<Revision>) -> bool {
         let Some(revision) = answer else {
             self.lose();

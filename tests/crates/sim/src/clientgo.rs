@@ -1,17 +1,19 @@
 //! A candidate that behaves like client-go's, on a lock that frees nothing by itself.
 //!
-//! It reads every retry period. A record that it has not seen before begins a wait of as many whole seconds as the record states,
-//! on its own clock; then it writes over it, and leads from the answer on. When it could not renew for a retry period and its
-//! renew deadline after the last response, it reads once more, and empties the record. Its work continues until that is
-//! answered, or has hung for another renew deadline. When it is stopped, its work ends first, and it releases what it holds.
-//! What is not there it makes, at once.
+//! It reads every retry period. A record that it has not seen before begins a wait of as many whole
+//! seconds as the record states, on its own clock; then it writes over it, and leads from the
+//! answer on. When it could not renew for a retry period and its renew deadline after the last
+//! response, it reads once more, and empties the record. Its work continues until that is answered,
+//! or has hung for another renew deadline. When it is stopped, its work ends first, and it releases
+//! what it holds. What is not there it makes, at once.
 //!
-//! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that takes longer than 0.15 of it
-//! counts as lost: as client-go reckons from the answer and waits for its release, retry period, two renew deadlines and an
-//! answer must be shorter than a lease, or it works beside a successor that takes over when its lease is out. Its defaults are not.
+//! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that
+//! takes longer than 0.15 of it counts as lost: as client-go reckons from the answer and waits for
+//! its release, retry period, two renew deadlines and an answer must be shorter than a lease, or it
+//! works beside a successor that takes over when its lease is out. Its defaults are not.
 //!
-//! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was stopped for so long that another
-//! else leads releases that other one's record when it ends.
+//! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was
+//! stopped for so long that another else leads releases that other one's record when it ends.
 
 use std::time::Duration;
 
@@ -156,7 +158,8 @@ impl World {
         }
     }
 
-    /// Tries again after a retry period, which grows by up to a fifth at random while it is a standby.
+    /// Tries again after a retry period, which grows by up to a fifth at random while it is a
+    /// standby.
     fn go_tries_again(&mut self, which: usize) {
         let mut pause = self.server.bucket_ttl / 15;
         if self.client_gos[which].leads_until.is_none() {
@@ -223,7 +226,8 @@ impl World {
                     Some(Content::Held(entry)) if *entry.identity != *Self::go_name(which) => {
                         seconds(entry.ttl)
                     }
-                    // Where something is left to wait, our release keeps the holder and states how long.
+                    // Where something is left to wait, our release keeps the holder and states how
+                    // long.
                     Some(Content::Vacant(Tombstone::Released { by, left })) if by != FOREIGN => {
                         seconds(left)
                     }
@@ -260,7 +264,8 @@ impl World {
                 if let Some(revision) = answer {
                     go.observed = Some((revision, now));
                     let began = go.leads_until.is_none();
-                    // The next renewal begins a retry period later, and is tried until the renew deadline.
+                    // The next renewal begins a retry period later, and is tried until the renew
+                    // deadline.
                     let lasts = self.server.bucket_ttl * 6 / 15;
                     let until = now + self.client_gos[which].real(lasts);
                     self.client_gos[which].leads_until = Some(until);

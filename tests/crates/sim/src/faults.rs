@@ -38,7 +38,8 @@ impl World {
                 if !candidate.is_paused(now) {
                     candidate.freeze(now, millis(for_ms));
                     self.checker.set_on(who, now, millis(for_ms));
-                    // It may believe for as long in a term that has been over for as long as it was paused.
+                    // It may believe for as long in a term that has been over for as long as it was
+                    // paused.
                     let lasts = self.server.bucket_ttl.mul_f64(1.01);
                     self.checker.excuse(now + millis(for_ms) + lasts);
                 }

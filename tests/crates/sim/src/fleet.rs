@@ -21,35 +21,35 @@ pub enum Fleet {
     Mixed,
     /// Two of Choria's candidates among ours.
     Choria,
-    /// The same with a back-off, which lets them win sooner. The entry is never deleted: no rule of ours makes that safe
-    /// beside them.
+    /// The same with a back-off, which lets them win sooner. The entry is never deleted: no rule of
+    /// ours makes that safe beside them.
     ChoriaBackOff,
     /// All strict, on a server whose wall clock is stepped.
     SteppedClock,
-    /// On a lock that never frees an entry: candidates judge by their own clocks, as on a Kubernetes Lease.
+    /// On a lock that never frees an entry, as a Lease: candidates judge by their own clocks.
     Judged,
-    /// On rows of a database whose clock may be set back: it determines for a newcomer whether a lease has passed.
+    /// On rows of a database whose clock, which shows a newcomer what has passed, may be set back.
     Rows,
     /// The same, all strict, with the clock set both ways.
     SteppedRows,
-    /// On a server that forgets writes which it has acknowledged: every winner waits for two leases.
+    /// On a server that forgets acknowledged writes: every winner waits for two leases.
     Forgetful,
-    /// Two of client-go's candidates among ours, on a lock that frees nothing. The entry is never deleted: theirs recreate it
-    /// without a wait.
+    /// Two of client-go's candidates among ours, on a lock that frees nothing. The entry is never
+    /// deleted: theirs recreate it without a wait.
     ClientGo,
     /// On an object of a bucket, which is deleted, overwritten and set back.
     Objects,
-    /// Two of vimeo/leaderelection's candidates among ours, on an object. Their clocks differ by as much as both allow for; nobody
-    /// deletes the object, writes over it or sets it back: theirs do not wait then.
+    /// Two of vimeo/leaderelection's candidates among ours, on an object. Their clocks differ by as
+    /// much as both allow for; nobody deletes the object, writes over it or sets it back.
     Vimeo,
-    /// On rows of a database that fails over to replicas, which lack up to three acknowledged writes.
+    /// On rows of a database that fails over to replicas, without up to three of its writes.
     Failover,
-    /// On rows of a database that acknowledges what its replica has, and shows what it lacks; the replica takes over, and its
-    /// clock is another one.
+    /// On rows of a database that acknowledges what its replica has, and shows what it lacks; the
+    /// replica takes over, and its clock is another one.
     Synchronous,
-    /// An administrator purges the key, or stores an old release once more. No promise covers who cannot know better.
+    /// An administrator purges the key, or stores an old release again. No promise covers that.
     Tampered,
-    /// A candidate's clock stops while a hypervisor pauses its machine. No promise covers a lease from then on.
+    /// A candidate's clock stops while its machine is paused. No promise covers a lease then.
     Frozen,
 }
 
@@ -152,8 +152,8 @@ fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
     }
 }
 
-/// How fast a clock runs. Without hints a write is seldom seen in the moment that it is stored: then clocks must be
-/// far apart for it to matter.
+/// How fast a clock runs. Without hints a write is seldom seen in the moment that it is stored:
+/// then clocks must be far apart for it to matter.
 fn ppm(fleet: Fleet) -> BoxedStrategy<i16> {
     let any = -1000..=1000i16;
     match fleet.is_on_objects() {
@@ -353,7 +353,8 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
             faults.sort_by_key(|(at, _)| *at);
             let bucket_ttl = Duration::from_millis(ttl_ms);
             if fleet == Fleet::Forgetful {
-                // Two leases by the slowest clock: the forgotten holder may still renew over a holder that was given its revision.
+                // Two leases by the slowest clock: the forgotten holder may still renew over a
+                // holder that was given its revision.
                 let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
                 candidates.iter_mut().for_each(|candidate| candidate.cool_down = leases);
             }
@@ -366,7 +367,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 faults.retain(|(_, fault)| {
                     !matches!(fault, Fault::HintCoverage { .. } | Fault::Look { .. })
                 });
-                // The wall clocks agree as well as Go's promise requires; else not at all, or exactly.
+                // The wall clocks agree as Go's promise requires; else not at all, or exactly.
                 let skew = bucket_ttl.as_millis() as i16 / 4;
                 for candidate in &mut candidates {
                     candidate.wall_ms = match fleet {
@@ -378,7 +379,8 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
             }
             let per_write_ttl = seed % 2 == 0;
             if keeping.vouches(per_write_ttl) {
-                // A candidate that read in the old bucket that there is no leader may create in the new one: no promise covers that.
+                // A candidate that read in the old bucket that there is no leader may create in the
+                // new one: no promise covers that.
                 faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
             }
             Scenario {

@@ -1,8 +1,10 @@
-//! A seeded world in virtual time around production [`Elector`](incumbent::protocol::Elector)s: one election key on a
-//! model of a lock, the network and the processes, and everything that goes wrong with them.
+//! A seeded world in virtual time around production [`Elector`](incumbent::protocol::Elector)s: one
+//! election key on a model of a lock, the network and the processes, and everything that goes wrong
+//! with them.
 //!
-//! A [`Schedule`] names a fleet and a seed, and everything follows from the two. [`run()`] plays it out and checks at each
-//! step what must hold whatever happens; [`Schedule::shrink`] finds a smaller one that fails as well.
+//! A [`Schedule`] names a fleet and a seed, and everything follows from the two. [`run()`] plays it
+//! out and checks at each step what must hold whatever happens; [`Schedule::shrink`] finds a
+//! smaller one that fails as well.
 
 mod candidate;
 mod checker;

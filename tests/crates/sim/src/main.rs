@@ -9,10 +9,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use incumbent_sim::{Fleet, Report, Schedule, bound, run};
 
-/// Plays out random schedules of faults around production campaigns until one breaks a promise, or until stopped.
+/// Plays out random schedules of faults around production campaigns until one breaks a promise, or
+/// until stopped.
 #[derive(Parser)]
 struct Args {
-    /// Play this schedule out again (FLEET:NUMBER, as a failure names it), and print what happens in it.
+    /// Play this schedule out again (FLEET:NUMBER, as a failure names it), and print what happens
+    /// in it.
     schedule: Option<Schedule>,
     /// End after this many minutes.
     #[arg(long)]
@@ -87,7 +89,8 @@ struct Tally {
     terms: AtomicU64,
     peer_terms: AtomicU64,
     simulated_s: AtomicU64,
-    /// The longest time without a leader after the last fault, in milliseconds, and in which schedule.
+    /// The longest time without a leader after the last fault, in milliseconds, and in which
+    /// schedule.
     slowest: Mutex<(u64, Option<Schedule>)>,
 }
 

@@ -1,4 +1,5 @@
-//! Plays a scenario out: a storm of faults, then calm, in which a candidate must become leader and stay.
+//! Plays a scenario out: a storm of faults, then calm, in which a candidate must become leader and
+//! stay.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use crate::world::World;
 
 /// How long after the last fault there must be a leader, at the latest.
 ///
-/// An entry without renewals lives for a TTL and 2 ms for each second of it twice (the drift of a cool-down that it covers),
-/// or for as long as a policy of [`CoolDown::For`] requires; its marker or a tombstone keeps those out who may not read for a
-/// TTL more; the winner then cools down for a TTL, for what its policy requires, or for what Choria's candidates need. On top
-/// come hold-back, the slack of a silent lock, the longest poll, and the time in which what was sent before the faults
-/// ceased still arrives.
+/// An entry without renewals lives for a TTL and 2 ms for each second of it twice (the drift of a
+/// cool-down that it covers), or for as long as a policy of [`CoolDown::For`] requires; its marker
+/// or a tombstone keeps those out who may not read for a TTL more; the winner then cools down for a
+/// TTL, for what its policy requires, or for what Choria's candidates need. On top come hold-back,
+/// the slack of a silent lock, the longest poll, and the time in which what was sent before the
+/// faults ceased still arrives.
 pub fn bound(scenario: &Scenario) -> Duration {
     let ttl = scenario.bucket_ttl.mul_f64(1.01);
     let policy = |cool_down: CoolDown| match cool_down {
@@ -26,7 +28,8 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let fleet = &scenario.candidates;
     let policies = fleet.iter().map(|c| policy(c.cool_down)).max().unwrap_or_default();
     let takeover_delay = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
-    // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of Choria.
+    // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of
+    // Choria.
     let foreign = scenario.chorias.is_some() || !scenario.keeping.frees();
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     ttl * 3

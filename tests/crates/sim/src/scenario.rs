@@ -86,11 +86,13 @@ pub enum Fault {
         loses: u8,
         for_ms: u16,
     },
-    /// The synchronous replica does not answer: writes are stored and visible, and not acknowledged.
+    /// The synchronous replica does not answer: writes are stored and visible, and not
+    /// acknowledged.
     ReplicaAway {
         for_ms: u16,
     },
-    /// An object store answers 429 or 503 for a while; or 409 to every write, without a competing one.
+    /// An object store answers 429 or 503 for a while; or 409 to every write, without a competing
+    /// one.
     Busy {
         status: u16,
         /// When to retry, if it states that.
@@ -103,12 +105,14 @@ pub enum Fault {
     ReplayRelease,
     /// The leader is evicted, as an operator does.
     Evict,
-    /// The object is overwritten with unreadable content, until an administrator deletes it, or puts the last content back.
+    /// The object is overwritten with unreadable content, until an administrator deletes it, or
+    /// puts the last content back.
     Spoil {
         for_ms: u16,
         restored: bool,
     },
-    /// The object's content of so many writes before is put back, in the place of the last one or of none.
+    /// The object's content of so many writes before is put back, in the place of the last one or
+    /// of none.
     SetBack {
         by: u8,
     },

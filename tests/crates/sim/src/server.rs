@@ -1,4 +1,5 @@
-//! One election key on a server: revisions, per-write lives, tombstones, expiry markers, conditional writes.
+//! One election key on a server: revisions, per-write lives, tombstones, expiry markers,
+//! conditional writes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,8 +20,8 @@ pub enum Keeping {
     LeavesMarkers,
     /// It stays, and candidates judge for themselves.
     Forever,
-    /// The same, tombstones too, and a read reports whether its life is over by the server's clock: a row of a
-    /// database.
+    /// The same, tombstones too, and a read reports whether its life is over by the server's clock:
+    /// a row of a database.
     Rows,
     /// An object of a bucket: it stays, and candidates judge for themselves.
     Objects {
@@ -30,8 +31,8 @@ pub enum Keeping {
 }
 
 impl Keeping {
-    /// Whether nothing under a key can show that there was no write for a bucket's TTL: whatever is written must leave something
-    /// behind for as long.
+    /// Whether nothing under a key can show that there was no write for a bucket's TTL: whatever is
+    /// written must leave something behind for as long.
     pub fn vouches(self, per_write_ttl: bool) -> bool {
         match self {
             Self::Expires => !per_write_ttl,
@@ -52,7 +53,8 @@ pub type Time = Duration;
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub record: Record,
-    /// What it replaced; `None`: that is not known, as something may have been lost between the two.
+    /// What it replaced; `None`: that is not known, as something may have been lost between the
+    /// two.
     pub previous: Option<Option<Revision>>,
     pub expires: Time,
     /// Whether it leaves no marker when its time has come.
@@ -82,7 +84,8 @@ pub struct Server {
     pub per_write_ttl: bool,
     /// Whether its age can be read.
     pub tells_age: bool,
-    /// Whether it knows the time of writes by programs that do not know this library: a SQLite file does not.
+    /// Whether it knows the time of writes by programs that do not know this library: a SQLite
+    /// file does not.
     pub dates_foreign: bool,
     /// How old the bucket was when the world began.
     pub age: Duration,
@@ -198,7 +201,8 @@ impl Server {
         let lost = !self.synchronous
             && self.last.as_ref().is_some_and(|last| last.history != self.history);
         match request {
-            // What was written on another history may not be the last of it: from here on nothing counts.
+            // What was written on another history may not be the last of it: from here on nothing
+            // counts.
             Request::Read { .. } if lost => {
                 self.revision += 1_000_000 * (self.history + 1);
                 self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl);
@@ -261,8 +265,9 @@ impl Server {
         revision
     }
 
-    /// How long a message stays whose writer requests `life`: a bucket keeps none for longer than its TTL (`max_age`), and all for
-    /// just that long where a write cannot have a TTL of its own.
+    /// How long a message stays whose writer requests `life`: a bucket keeps none for longer than
+    /// its TTL (`max_age`), and all for just that long where a write cannot have a TTL of its
+    /// own.
     fn kept_for(&self, life: Duration) -> Duration {
         match self.keeping {
             Keeping::Expires if !self.per_write_ttl => self.bucket_ttl,
@@ -314,7 +319,8 @@ impl Server {
         self.replica_away_until = self.replica_away_until.min(now);
     }
 
-    /// An administrator deletes the entry: a server without tombstones then knows of none, and a row that is not there leaves none.
+    /// An administrator deletes the entry: a server without tombstones then knows of none, and a
+    /// row that is not there leaves none.
     pub fn delete(&mut self, now: Time) {
         match self.keeping {
             Keeping::Forever => self.last = None,
@@ -356,7 +362,8 @@ impl Server {
         self.replica_away_until = self.replica_away_until.max(until);
     }
 
-    /// A replica takes over that lacks the last `writes`; a synchronous one lacks those that were not acknowledged.
+    /// A replica takes over that lacks the last `writes`; a synchronous one lacks those that were
+    /// not acknowledged.
     pub fn fail_over(&mut self, now: Time, writes: usize) {
         let lacking = if self.lacks_its_replica(now) { self.lacking } else { 0 };
         self.forget(if self.synchronous { lacking } else { writes });

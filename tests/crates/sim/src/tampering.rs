@@ -1,7 +1,8 @@
 //! An administrator's tools that leave a key in a state that does not show what happened.
 //!
-//! A purge of a key leaves no tombstone, and a tool that puts old messages back can leave an old release over a living entry. A
-//! candidate that has received the holder's last write still knows better. No promise covers one that has not.
+//! A purge of a key leaves no tombstone, and a tool that puts old messages back can leave an old
+//! release over a living entry. A candidate that has received the holder's last write still knows
+//! better. No promise covers one that has not.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ impl World {
         }
     }
 
-    /// The last release is stored once more, over the entry of a leader: but not of the one who had released, whose own word it is.
+    /// The last release is stored once more, over the entry of a leader: but not of the one who had
+    /// released, whose own word it is.
     pub(super) fn replay_release(&mut self) {
         let Some(release) = self.server.last_release.clone() else { return };
         let held = self.server.last.as_ref().and_then(|last| holder(&last.record.content));
@@ -44,7 +46,8 @@ impl World {
         self.stored();
     }
 
-    /// No promise covers a candidate that cannot know of the last write, or gets no hint of what is done to it.
+    /// No promise covers a candidate that cannot know of the last write, or gets no hint of what is
+    /// done to it.
     fn excuse_the_uninformed(&mut self) {
         let window = self.now + self.server.bucket_ttl;
         self.tampered_until = window;

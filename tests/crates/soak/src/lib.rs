@@ -1,5 +1,5 @@
-//! Elections by the thousand on a cluster of three nats-servers that are restarted one after the other, and what it costs
-//! those who campaign.
+//! Elections by the thousand on a cluster of three nats-servers that are restarted one after the
+//! other, and what it costs those who campaign.
 
 mod fleet;
 mod soak;

@@ -68,7 +68,8 @@ impl fmt::Display for Cost {
     }
 }
 
-/// How long a server's log of raft, a cluster's own election and a takeover may take on top of a lease.
+/// How long a server's log of raft, a cluster's own election and a takeover may take on top of a
+/// lease.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// Runs `plan` with workers that are `program`, and prints the progress.
@@ -153,9 +154,11 @@ async fn quiet(fleet: &Fleet, plan: &Plan) -> Cost {
     fleet.book().cost()
 }
 
-/// The first of two quarters of a soak against the second: what grows from one restart to the next has leaked.
+/// The first of two quarters of a soak against the second: what grows from one restart to the next
+/// has leaked.
 fn leaks(samples: &[Cost], plan: &Plan) -> Vec<String> {
-    // The very first sample is from before the first reconnect, with buffers that are yet to be used.
+    // The very first sample is from before the first reconnect, with buffers that are yet to be
+    // used.
     let steady = samples.get(1..).unwrap_or_default();
     if steady.len() < 8 {
         return Vec::new(); // too few to tell growth from noise

@@ -1,7 +1,7 @@
 //! The terms of an election as their holders reported them.
 
-/// One term: when its holder began, and when its right to lead had ended, in nanoseconds of `CLOCK_BOOTTIME`, which all
-/// processes of a machine share.
+/// One term: when its holder began, and when its right to lead had ended, in nanoseconds of
+/// `CLOCK_BOOTTIME`, which all processes of a machine share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
     pub token: u64,

@@ -57,11 +57,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// Makes one test per version of `nats-server` from a function that takes the [`Version`]. Without a list, every version
-/// gets one.
+/// Makes one test per version of `nats-server` from a function that takes the [`Version`]. Without
+/// a list, every version gets one.
 ///
-/// The name of a test ends in its version, as `a_lock_is_held::v2_15`. `make test` installs the newest version only, and
-/// leaves the tests of the others to `make verify` by these names.
+/// The name of a test ends in its version, as `a_lock_is_held::v2_15`. `make test` installs the
+/// newest version only, and leaves the tests of the others to `make verify` by these names.
 ///
 /// ```
 /// use incumbent_test_support::{Version, on_versions};
@@ -93,8 +93,8 @@ macro_rules! on_versions {
     (@ v2_15) => { $crate::Version::V2_15 };
 }
 
-/// The program of a version: the one its environment variable names, else (for the default version) the one on
-/// `PATH`, else the one that `make tools` installed.
+/// The program of a version: the one its environment variable names, else (for the default version)
+/// the one on `PATH`, else the one that `make tools` installed.
 ///
 /// # Panics
 ///

@@ -35,14 +35,15 @@ impl ClusterBuilder {
         self
     }
 
-    /// The user, with the rights to make a stream, as which to find out whether the cluster is ready: where
-    /// [`config`](Self::config) has users.
+    /// The user, with the rights to make a stream, as which to find out whether the cluster is
+    /// ready: where [`config`](Self::config) has users.
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// Starts the servers and waits until they have a leader and can make a stream of three replicas.
+    /// Starts the servers and waits until they have a leader and can make a stream of three
+    /// replicas.
     ///
     /// # Panics
     ///
@@ -63,7 +64,8 @@ impl ClusterBuilder {
     }
 }
 
-/// Three nats-servers with JetStream, clustered. Its members are [`Server`]s, to kill, pause and restart.
+/// Three nats-servers with JetStream, clustered. Its members are [`Server`]s, to kill, pause and
+/// restart.
 #[derive(Debug)]
 pub struct Cluster {
     servers: [Server; SERVERS],
@@ -106,7 +108,8 @@ impl Cluster {
         self.that_leads(|jsz, name| jsz["meta_cluster"]["leader"] == name).await
     }
 
-    /// The running server that reports to lead a stream (of any account); a bucket `B` is the stream `KV_B`.
+    /// The running server that reports to lead a stream (of any account); a bucket `B` is the
+    /// stream `KV_B`.
     pub async fn stream_leader(&self, stream: &str) -> Option<usize> {
         self.that_leads(|jsz, name| {
             streams(jsz).any(|told| told["name"] == stream && told["cluster"]["leader"] == name)
@@ -120,8 +123,8 @@ impl Cluster {
         eventually(&what, async || self.stream_leader(stream).await).await
     }
 
-    /// Starts every server that was stopped or killed, and waits until all are healthy: for when so many were down
-    /// that none of them could become healthy alone.
+    /// Starts every server that was stopped or killed, and waits until all are healthy: for when so
+    /// many were down that none of them could become healthy alone.
     pub async fn start_again(&self) {
         for _ in 0..50 {
             if self.launch().await {
@@ -143,7 +146,8 @@ impl Cluster {
         None
     }
 
-    /// Starts the servers that do not run and waits until all are healthy; false if another process has a port of theirs.
+    /// Starts the servers that do not run and waits until all are healthy; false if another process
+    /// has a port of theirs.
     async fn launch(&self) -> bool {
         self.servers.iter().filter(|server| !server.is_running()).for_each(Server::spawn);
         let started = poll(Duration::from_secs(60), async || {
@@ -162,7 +166,8 @@ impl Cluster {
         }
     }
 
-    /// A healthy cluster may still refuse a stream without enough peers, until they have reported their resources.
+    /// A healthy cluster may still refuse a stream without enough peers, until they have reported
+    /// their resources.
     async fn await_stream(&self, user: &Option<(String, String)>) {
         let options = match user {
             Some((name, password)) => {

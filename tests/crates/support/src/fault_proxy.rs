@@ -8,7 +8,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Forwards connections to a port of this machine, whatever protocol they carry. Dropping it closes them.
+/// Forwards connections to a port of this machine, whatever protocol they carry. Dropping it closes
+/// them.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
@@ -61,12 +62,14 @@ impl FaultProxy {
         self.state.connections().abort_all();
     }
 
-    /// Passes nothing more on the connections that are open now, and leaves them open. New ones are served.
+    /// Passes nothing more on the connections that are open now, and leaves them open. New ones are
+    /// served.
     pub fn silence(&self) {
         self.state.silences.send_modify(|silences| *silences += 1);
     }
 
-    /// Closes the connection on which the next request with this text arrives, once the server has replied to it.
+    /// Closes the connection on which the next request with this text arrives, once the server has
+    /// replied to it.
     pub fn lose_reply(&self, request: &'static str) {
         *self.state.loses_reply_to() = Some(request);
     }

@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The JSON behind a path of a server's monitoring port, or `None` where it does not answer, or answers anything but 200.
+/// The JSON behind a path of a server's monitoring port, or `None` where it does not answer, or
+/// answers anything but 200.
 pub async fn monitor(server: SocketAddr, path: &str) -> Option<Value> {
     let answer = timeout(Duration::from_secs(2), fetch(server, path)).await.ok()?.ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;

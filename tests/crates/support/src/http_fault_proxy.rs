@@ -1,8 +1,8 @@
-//! An HTTP proxy in front of an object store that records requests, responds in the store's place, delays, holds and
-//! loses messages.
+//! An HTTP proxy in front of an object store that records requests, responds in the store's place,
+//! delays, holds and loses messages.
 //!
-//! In front of fake-gcs-server it also translates: that program checks conditions in uploads of the JSON API alone, and
-//! `object_store` uses the XML API. The server still checks the conditions.
+//! In front of fake-gcs-server it also translates: that program checks conditions in uploads of the
+//! JSON API alone, and `object_store` uses the XML API. The server still checks the conditions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,8 @@ pub enum HttpFault {
 /// A method, and what happens to a request with it.
 type Matching = (&'static str, HttpFault);
 
-/// Forwards requests to a store, except for the faults that a test sets. Dropping it closes its connections.
+/// Forwards requests to a store, except for the faults that a test sets. Dropping it closes its
+/// connections.
 #[derive(Debug)]
 pub struct HttpFaultProxy {
     port: u16,

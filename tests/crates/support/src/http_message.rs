@@ -67,8 +67,8 @@ impl HttpMessage {
         stream.write_all(&self.bytes()).await
     }
 
-    /// Reads one; `None` if the stream ends or fails before its headers do. A response without a length ends with the
-    /// stream.
+    /// Reads one; `None` if the stream ends or fails before its headers do. A response without a
+    /// length ends with the stream.
     pub async fn receive(stream: &mut TcpStream) -> Option<Self> {
         let mut bytes = Vec::new();
         let end = loop {

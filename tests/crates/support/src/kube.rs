@@ -32,8 +32,8 @@ pub fn go_program(name: &str) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
 
-/// An API server with RBAC on a port of the loopback interface that stays its own through restarts, as its data and its
-/// keys do. Dropping it kills it and removes them.
+/// An API server with RBAC on a port of the loopback interface that stays its own through restarts,
+/// as its data and its keys do. Dropping it kills it and removes them.
 #[derive(Debug)]
 pub struct KubeServer {
     program: PathBuf,
@@ -44,7 +44,8 @@ pub struct KubeServer {
 }
 
 impl KubeServer {
-    /// Starts a server. `users` have no right until a role is bound to them, and each has a kubeconfig.
+    /// Starts a server. `users` have no right until a role is bound to them, and each has a
+    /// kubeconfig.
     pub async fn start(users: &[&str]) -> Self {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let find = || PROGRAM.get_or_init(|| go_program("kube-apiserver")).clone();

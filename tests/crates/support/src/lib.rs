@@ -1,6 +1,7 @@
 //! Real nats-servers for tests, and the faults to meet them with.
 //!
-//! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and reload.
+//! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and
+//!   reload.
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
@@ -9,12 +10,14 @@
 //! - [`Pooler`]: PgBouncer in front of it.
 //! - [`object_stores`]: stores for Google Cloud Storage, S3 and Azure Blob Storage.
 //! - [`Process`], [`Port`], [`monitor`]: for servers that are started in another way.
-//! - [`Proxy`]: carries messages of the NATS protocol, and loses, holds or cuts those that a test chooses.
+//! - [`Proxy`]: carries messages of the NATS protocol, and loses, holds or cuts those that a test
+//!   chooses.
 //! - [`FaultProxy`]: carries any TCP connections, and silences, redirects or cuts them.
-//! - [`HttpFaultProxy`]: carries HTTP requests to an object store, and responds in its place, delays or loses them.
+//! - [`HttpFaultProxy`]: carries HTTP requests to an object store, and responds in its place,
+//!   delays or loses them.
 //!
-//! No server outlives the process of its test. What signals no event is polled every few milliseconds, with a limit;
-//! reaching the limit panics with the server's log.
+//! No server outlives the process of its test. What signals no event is polled every few
+//! milliseconds, with a limit; reaching the limit panics with the server's log.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,4 +1,5 @@
-//! Object stores: fake-gcs-server for Google Cloud Storage, versitygw for S3, Azurite for Azure Blob Storage.
+//! Object stores: fake-gcs-server for Google Cloud Storage, versitygw for S3, Azurite for Azure
+//! Blob Storage.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -76,7 +77,8 @@ impl StoreServer {
         server
     }
 
-    /// Starts it again after [`kill`](Self::kill): versitygw with the same objects, the others with none.
+    /// Starts it again after [`kill`](Self::kill): versitygw with the same objects, the others with
+    /// none.
     ///
     /// # Panics
     ///

@@ -18,7 +18,8 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// In transaction mode, with two connections to the server for all who may do everything in a database.
+    /// In transaction mode, with two connections to the server for all who may do everything in a
+    /// database.
     ///
     /// # Panics
     ///

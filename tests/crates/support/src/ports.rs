@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the ports that operating systems give to outgoing connections, so that none of those takes the port of a
-/// server while it is down for a restart.
+/// Below the ports that operating systems give to outgoing connections, so that none of those takes
+/// the port of a server while it is down for a restart.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
 static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
-/// A port that is this value's within the process until it is dropped. Another process may still take it, so a
-/// server that cannot bind it is started again on another.
+/// A port that is this value's within the process until it is dropped. Another process may still
+/// take it, so a server that cannot bind it is started again on another.
 #[derive(Debug)]
 pub struct Port(u16);
 

@@ -23,8 +23,8 @@ const NOBODY: u32 = 65_534;
 /// Who may do everything in it, without a password.
 const ADMIN: &str = "postgres";
 
-/// A server on a port of the loopback interface that stays its own through restarts, as its data do. Dropping it kills it
-/// and removes them.
+/// A server on a port of the loopback interface that stays its own through restarts, as its data
+/// do. Dropping it kills it and removes them.
 #[derive(Debug)]
 pub struct PostgresServer {
     programs: PathBuf,
@@ -35,8 +35,8 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server with `settings` like `max_connections=20`. It does not sync its disk, which a crash of its own
-    /// does not need, unless they set `fsync=on`.
+    /// Starts a server with `settings` like `max_connections=20`. It does not sync its disk, which
+    /// a crash of its own does not need, unless they set `fsync=on`.
     pub async fn start(settings: &[&str]) -> Self {
         let server = Self::in_directory(settings);
         server.begin().await;
@@ -264,8 +264,8 @@ fn children(parent: u32) -> Vec<Pid> {
     numbers.filter_map(Pid::from_raw).collect()
 }
 
-/// Where the server's programs are: in the directory that `POSTGRES_BIN` names, else in that of Debian's newest version,
-/// else on `PATH`.
+/// Where the server's programs are: in the directory that `POSTGRES_BIN` names, else in that of
+/// Debian's newest version, else on `PATH`.
 ///
 /// # Panics
 ///

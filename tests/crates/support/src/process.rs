@@ -74,7 +74,8 @@ impl Drop for Process {
     }
 }
 
-/// A command that the kernel kills when the thread that starts it ends, if `setpriv` is there to request that.
+/// A command that the kernel kills when the thread that starts it ends, if `setpriv` is there to
+/// request that.
 fn tied_to_us(program: &Path) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let setpriv = SETPRIV.get_or_init(|| {
@@ -97,8 +98,8 @@ fn tied_to_us(program: &Path) -> Command {
 
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts a command from a thread that lasts as long as the process: the kernel means the *thread* by "parent", and
-/// the thread of one test may end while a server that several share goes on.
+/// Starts a command from a thread that lasts as long as the process: the kernel means the *thread*
+/// by "parent", and the thread of one test may end while a server that several share goes on.
 fn launch(command: Command) -> io::Result<Child> {
     static LAUNCHER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let launcher = LAUNCHER.get_or_init(|| {

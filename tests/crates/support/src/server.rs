@@ -23,8 +23,8 @@ pub use builder::ServerBuilder;
 /// How long a server may take to start, to stop, or to take a new configuration.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A nats-server on ports of the loopback interface that stay its own through restarts, with its files in a
-/// temporary directory. Dropping it kills it and removes them.
+/// A nats-server on ports of the loopback interface that stay its own through restarts, with its
+/// files in a temporary directory. Dropping it kills it and removes them.
 #[derive(Debug)]
 pub struct Server {
     version: Version,
@@ -115,8 +115,8 @@ impl Server {
         drop(self.take());
     }
 
-    /// Starts it again, after [`stop`](Self::stop) or [`kill`](Self::kill), with the same ports and files, and waits
-    /// until it is healthy. Does nothing while it runs.
+    /// Starts it again, after [`stop`](Self::stop) or [`kill`](Self::kill), with the same ports and
+    /// files, and waits until it is healthy. Does nothing while it runs.
     pub async fn start_again(&self) {
         // Another process may use the port for a moment: nothing but its end frees it.
         for _ in 0..50 {
@@ -152,8 +152,8 @@ impl Server {
         state.paused = false;
     }
 
-    /// Replaces the lines given to [`ServerBuilder::config`], makes the running server take them, and waits until it
-    /// has.
+    /// Replaces the lines given to [`ServerBuilder::config`], makes the running server take them,
+    /// and waits until it has.
     ///
     /// # Panics
     ///
@@ -206,7 +206,8 @@ impl Server {
 
     /// Whether it calls itself healthy.
     pub(crate) async fn is_healthy(&self) -> bool {
-        // The name shows that it is this server that answers, and not one of another process on the same port.
+        // The name shows that it is this server that answers, and not one of another process on the
+        // same port.
         match self.ask("/varz").await {
             Some(varz) => {
                 varz["server_name"] == self.name.as_str() && self.ask("/healthz").await.is_some()

@@ -135,7 +135,8 @@ async fn pick(env: &mut TestEnv, which: Which) -> io::Result<usize> {
     }
 }
 
-/// A leader of ours. Where the one like Choria's leads, its key is deleted until one of ours does: ours get the hint first.
+/// A leader of ours. Where the one like Choria's leads, its key is deleted until one of ours does:
+/// ours get the hint first.
 async fn leader(env: &mut TestEnv) -> io::Result<usize> {
     for _ in 0..3 {
         if let Some(leader) = env.await_leader(TIMEOUT / 3, Candidate::is_ours).await? {
@@ -215,8 +216,8 @@ async fn servers_network(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wou
     Ok((vec![Wound::Links], struck))
 }
 
-/// Makes the server whose clock can be stepped lead the stream: its clock is then the one that stamps entries. Answers which
-/// it is, and whether it leads.
+/// Makes the server whose clock can be stepped lead the stream: its clock is then the one that
+/// stamps entries. Answers which it is, and whether it leads.
 async fn clock_that_counts(env: &mut TestEnv) -> io::Result<(usize, bool)> {
     let server = env.servers.iter().position(Server::has_clock);
     let server = server.ok_or_else(|| io::Error::other("no clock to step"))?;

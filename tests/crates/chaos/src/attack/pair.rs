@@ -31,7 +31,8 @@ pub(super) async fn begin(env: &mut TestEnv, second: Second) -> io::Result<(Vec<
         Second::ClockForward => {
             env.isolate(leader)?;
             if let Some(server) = clock {
-                // Entries expire at the next stroke of the server's timer: one is due within a lease.
+                // Entries expire at the next stroke of the server's timer: one is due within a
+                // lease.
                 env.servers[server].step_clock(100)?;
                 wounds.push(Wound::Clock(server, false));
                 struck += &format!(", s{server} by 100 s");
@@ -41,7 +42,8 @@ pub(super) async fn begin(env: &mut TestEnv, second: Second) -> io::Result<(Vec<
             for index in (0..OURS).filter(|index| *index != leader) {
                 env.fleet[index].pause();
             }
-            // Long enough for a renewal that they do not receive, too short for the entry to expire.
+            // Long enough for a renewal that they do not receive, too short for the entry to
+            // expire.
             let unheard = env.lease().mul_f64(0.4 + 0.3 * env.rng.f64());
             env.pass(unheard).await?;
             env.isolate(leader)?;

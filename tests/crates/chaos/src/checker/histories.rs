@@ -1,4 +1,5 @@
-//! What the histories of the processes must show: the same once more, and no sign of life beyond them.
+//! What the histories of the processes must show: the same once more, and no sign of life beyond
+//! them.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +24,8 @@ pub struct Replays {
 }
 
 impl Checker {
-    /// Replays the history of every process of ours that the log knows of. To be called once, when all have ended.
+    /// Replays the history of every process of ours that the log knows of. To be called once, when
+    /// all have ended.
     pub fn replay(&mut self, log: &Path) {
         let ours = self.lives.iter().filter(|(_, life)| life.ours && !life.election.is_empty());
         let mut keys: Vec<_> = ours.map(|(key, _)| key.clone()).collect();

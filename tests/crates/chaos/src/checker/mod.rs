@@ -1,8 +1,9 @@
 //! Reads the log and reports broken promises. It knows nothing of the run itself.
 //!
-//! A term is taken to last from its first to its last sign of life, on `CLOCK_BOOTTIME`, from either source: the work, or
-//! the answer to "do you lead?". Every sign bears an instant at which its writer had the right to lead, so two terms of
-//! one election that overlap are two leaders at once.
+//! A term is taken to last from its first to its last sign of life, on `CLOCK_BOOTTIME`, from
+//! either source: the work, or the answer to "do you lead?". Every sign bears an instant at which
+//! its writer had the right to lead, so two terms of one election that overlap are two leaders at
+//! once.
 
 mod histories;
 mod report;
@@ -52,7 +53,8 @@ pub fn check<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Report {
 }
 
 impl Checker {
-    /// Takes in a line. Lines of one process must come in its order; those of several need not be sorted.
+    /// Takes in a line. Lines of one process must come in its order; those of several need not be
+    /// sorted.
     pub fn feed(&mut self, line: &Line) {
         self.lines += 1;
         match &line.event {
@@ -99,7 +101,8 @@ impl Checker {
         self.leader.as_ref().map(|(who, t)| (who.as_str(), *t))
     }
 
-    /// The report so far; `complete` if the run is over, so that every process must have come to an end.
+    /// The report so far; `complete` if the run is over, so that every process must have come to an
+    /// end.
     pub fn report(&self, complete: bool) -> Report {
         report::build(self, complete)
     }
@@ -157,7 +160,8 @@ impl Checker {
         if let Some(window) = self.windows.last_mut() {
             window.refused += 1;
         }
-        // A fence is for a write in flight when its writer was superseded, not for a writer that keeps leading.
+        // A fence is for a write in flight when its writer was superseded, not for a writer that
+        // keeps leading.
         if leads {
             let text = format!("leads with token {token} though {greatest} has written before it");
             self.found_at(line, Err(text));

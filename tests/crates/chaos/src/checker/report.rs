@@ -27,8 +27,8 @@ pub struct FaultReport {
     pub terms: u64,
     /// The longest time for which two led at once, in nanoseconds.
     pub overlap: u64,
-    /// The longest time between "won" and "lost" that two terms had in common, in nanoseconds. Not a
-    /// violation: a paused process reports late.
+    /// The longest time between "won" and "lost" that two terms had in common, in nanoseconds. Not
+    /// a violation: a paused process reports late.
     pub told_overlap: u64,
     /// The longest time without a leader, in nanoseconds.
     pub gap: u64,

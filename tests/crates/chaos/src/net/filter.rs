@@ -1,5 +1,6 @@
-//! What a link drops, as a program of the kernel's packet filter ("classic" BPF) for `tc filter … bpf`: that loses
-//! packets without a trace on kernels without `netem`, and without any tool to drop them by address.
+//! What a link drops, as a program of the kernel's packet filter ("classic" BPF) for `tc filter …
+//! bpf`: that loses packets without a trace on kernels without `netem`, and without any tool to
+//! drop them by address.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +20,8 @@ const RANDOM: u32 = 0xffff_f000 + 56;
 const DROP: u32 = 2;
 const PASS: u32 = u32::MAX;
 
-/// A program that drops what goes to one of `to`, and so many packets of a hundred; nothing if it would drop nothing.
+/// A program that drops what goes to one of `to`, and so many packets of a hundred; nothing if it
+/// would drop nothing.
 pub(super) fn program(to: &[Ipv4Addr], percent: u8) -> Option<String> {
     if to.is_empty() && percent == 0 {
         return None;

@@ -64,13 +64,14 @@ pub struct Listeners {
 pub enum Net {
     /// Each process in a network namespace of its own, on a bridge.
     Namespaces(Namespaces),
-    /// All processes on the loopback interface, with a proxy between each candidate and each server.
+    /// All processes on the loopback interface, with a proxy between each candidate and each
+    /// server.
     Loopback(Loopback),
 }
 
 impl Net {
-    /// Namespaces where they are allowed and `loopback` does not forbid it, else the loopback interface, and why.
-    /// `program` is this one.
+    /// Namespaces where they are allowed and `loopback` does not forbid it, else the loopback
+    /// interface, and why. `program` is this one.
     pub fn new(
         servers: usize,
         candidates: usize,

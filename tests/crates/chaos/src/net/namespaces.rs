@@ -1,7 +1,7 @@
 //! A network namespace for each process, joined by a bridge.
 //!
-//! Names bear the id of the harness's process, so that runs side by side do not meet, and what a killed run left can be
-//! told and removed.
+//! Names bear the id of the harness's process, so that runs side by side do not meet, and what a
+//! killed run left can be told and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

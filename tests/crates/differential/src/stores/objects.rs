@@ -97,7 +97,8 @@ impl<K: Kind> Objects<K> {
     }
 }
 
-/// What a candidate of Go's writes, with parameters that no other write has: its time is in seconds.
+/// What a candidate of Go's writes, with parameters that no other write has: its time is in
+/// seconds.
 fn foreign(number: u64) -> Vec<u8> {
     let mut body = of_go(number, FOREIGN, TTL);
     body.extend([0x2a, 8]);

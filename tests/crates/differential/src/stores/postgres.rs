@@ -25,7 +25,8 @@ pub struct Postgres {
     server: PostgresServer,
     admin: PgPool,
     lock: PostgresLock,
-    /// Of another process: a lock reads after hints of its own writes, and so does not deliver each of them.
+    /// Of another process: a lock reads after hints of its own writes, and so does not deliver
+    /// each of them.
     listener: PostgresLock,
 }
 

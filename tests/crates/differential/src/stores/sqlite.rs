@@ -38,7 +38,8 @@ impl Sqlite {
         Self { directory, lock, listener }
     }
 
-    /// Opens the file as another program, and executes `statement`. Returns the number of rows changed.
+    /// Opens the file as another program, and executes `statement`. Returns the number of rows
+    /// changed.
     async fn run(&self, statement: &str) -> Result<u64, sqlx::Error> {
         let options = SqliteConnectOptions::new().filename(path(&self.directory));
         let pool = SqlitePoolOptions::new().max_connections(1);

@@ -1,4 +1,5 @@
-//! One lock on one object, with nothing between them: what the store and the lock are, without what happens to requests.
+//! One lock on one object, with nothing between them: what the store and the lock are, without what
+//! happens to requests.
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
-//! An election on object storage: what the lock of `src/backends/object_storage` sees of the stores, and what it makes of it.
+//! An election on object storage: what the lock of `src/backends/object_storage` sees of the
+//! stores, and what it makes of it.
 //!
-//! What it knows of an object, and how long it makes candidates wait, are the library's own sources.
+//! What it knows of an object, and how long it makes candidates wait, are the library's own
+//! sources.
 
 mod alone;
 mod http;

@@ -1,4 +1,5 @@
-//! The requests of the lock to the store for one request of an election, and its reading of the replies.
+//! The requests of the lock to the store for one request of an election, and its reading of the
+//! replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,7 +139,8 @@ impl World {
         let (busy_until, status, retry_after) = self.store().busy;
         let conflicts = now < busy_until && status == 409;
         let busy = now < busy_until && !conflicts;
-        // A store that is too busy may have done it all the same; one that gets too many requests has not.
+        // A store that is too busy may have done it all the same; one that gets too many requests
+        // has not.
         let applies = !busy || (status == 503 && self.random.bool());
         let raced = !self.calm && self.random.u8(..) < 3;
         let mut reply = match &asked {

@@ -84,8 +84,8 @@ pub struct Object {
 #[derive(Debug, Clone)]
 struct SetBack {
     at: Time,
-    /// Those to whom it looks as if nothing had happened: they know of nothing newer, or take it by its version, which has come
-    /// back, for the last.
+    /// Those to whom it looks as if nothing had happened: they know of nothing newer, or take it
+    /// by its version, which has come back, for the last.
     unaware: Vec<usize>,
 }
 
@@ -180,8 +180,8 @@ impl Store {
         self.greatest.0
     }
 
-    /// Puts an earlier content back: the last one, or that of so many writes before. Answers whether there is one. `unaware`: to
-    /// whom it is no older than what they know.
+    /// Puts an earlier content back: the last one, or that of so many writes before. Answers
+    /// whether there is one. `unaware`: to whom it is no older than what they know.
     pub fn set_back(
         &mut self,
         now: Time,
@@ -207,9 +207,10 @@ impl Store {
 
     /// Until when no promise holds, where a write is applied that was `sent` then.
     ///
-    /// A candidate that has seen none of the lost writes cannot know of them: it takes the restored content for current, and acquires
-    /// the entry, or releases it, beside an earlier leader, until that one's last renewal has run out. The same follows where
-    /// a version has come back with its content, and a write over it that was under way since before is applied.
+    /// A candidate that has seen none of the lost writes cannot know of them: it takes the restored
+    /// content for current, and acquires the entry, or releases it, beside an earlier leader,
+    /// until that one's last renewal has run out. The same follows where a version has come
+    /// back with its content, and a write over it that was under way since before is applied.
     pub fn excuses(&self, now: Time, who: usize, sent: Time) -> Option<Time> {
         let lasts = self.terms.longest.mul_f64(1.01);
         let fooled = |it: &&SetBack| it.unaware.contains(&who) || sent <= it.at;
@@ -217,8 +218,9 @@ impl Store {
         ends.max().filter(|ends| now < *ends)
     }
 
-    /// Whether a token may be no greater than `last`: where it was lost, the candidate never saw it, and its clock is another, or its
-    /// create was under way (`sent` then) before the object was touched.
+    /// Whether a token may be no greater than `last`: where it was lost, the candidate never saw
+    /// it, and its clock is another, or its create was under way (`sent` then) before the
+    /// object was touched.
     pub fn excuses_token(
         &self,
         last: Token,

@@ -1,8 +1,9 @@
 //! A candidate that behaves like vimeo/leaderelection's.
 //!
-//! It goes by wall clocks. A candidate sleeps until the term in the object is over, its allowance for skew and a jitter
-//! besides, and writes over what it has read; what is not there it makes at once. A leader writes when half of its term is left,
-//! its allowance less. A write that is refused has it lead until the end of its term; one that hangs does so until a term less the
+//! It goes by wall clocks. A candidate sleeps until the term in the object is over, its allowance
+//! for skew and a jitter besides, and writes over what it has read; what is not there it makes at
+//! once. A leader writes when half of its term is left, its allowance less. A write that is refused
+//! has it lead until the end of its term; one that hangs does so until a term less the
 //! allowance has passed since it was sent, and only then its work is stopped. It releases nothing.
 
 use std::time::Duration;

@@ -67,7 +67,8 @@ async fn carry(
     }
 }
 
-/// Reads frames and hands those that the flow lets through to `judge`, which sends on what shall arrive.
+/// Reads frames and hands those that the flow lets through to `judge`, which sends on what shall
+/// arrive.
 async fn pump(
     source: OwnedReadHalf,
     target: OwnedWriteHalf,
@@ -86,7 +87,8 @@ async fn pump(
                 lost.count(way).fetch_add(1, Ordering::SeqCst);
             }
         }
-        // An end is news too, and passes like a frame; a swallowed one is delivered once the flow is open again.
+        // An end is news too, and passes like a frame; a swallowed one is delivered once the flow
+        // is open again.
         let _ = state.wait_for(|state| state.flow(way) == Flow::Pass).await;
     };
     tokio::join!(reading, write(queue, target));
@@ -156,7 +158,8 @@ fn judge_reply(frame: Frame, out: &UnboundedSender<Bytes>, awaited: &Awaited) {
     }
 }
 
-/// A server sends its clients the addresses of others; through a proxy they must know the proxy alone.
+/// A server sends its clients the addresses of others; through a proxy they must know the proxy
+/// alone.
 fn without_other_addresses(info: &Frame) -> Bytes {
     let json = info.line().get("INFO".len()..).unwrap_or_default();
     let Ok(Value::Object(mut fields)) = serde_json::from_slice(json) else {

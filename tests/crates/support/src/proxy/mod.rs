@@ -1,7 +1,8 @@
 //! A proxy that loses, holds and cuts the messages that a test chooses.
 //!
-//! It carries whole messages of the NATS protocol, so a connection from which it swallowed some stays a valid one:
-//! what a test sees is lost messages, not a garbled stream. It does not speak TLS.
+//! It carries whole messages of the NATS protocol, so a connection from which it swallowed some
+//! stays a valid one: what a test sees is lost messages, not a garbled stream. It does not speak
+//! TLS.
 
 mod connection;
 mod frame;
@@ -76,8 +77,8 @@ impl State {
     }
 }
 
-/// A TCP proxy in front of one server, on a thread of its own, so that nothing a test does with its own runtime
-/// delays it. Dropping it cuts its connections and closes its port.
+/// A TCP proxy in front of one server, on a thread of its own, so that nothing a test does with its
+/// own runtime delays it. Dropping it cuts its connections and closes its port.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -140,10 +141,11 @@ impl Proxy {
         });
     }
 
-    /// Swallows everything both ways, with all connections open, new ones too: a network that has gone silent.
+    /// Swallows everything both ways, with all connections open, new ones too: a network that has
+    /// gone silent.
     ///
-    /// A connection made meanwhile has lost the server's greeting, and stays useless after [`pass`](Self::pass)
-    /// until its client gives it up, or [`cut`](Self::cut).
+    /// A connection made meanwhile has lost the server's greeting, and stays useless after
+    /// [`pass`](Self::pass) until its client gives it up, or [`cut`](Self::cut).
     pub fn black_hole(&self) {
         self.both(Flow::Lose);
     }
@@ -158,7 +160,8 @@ impl Proxy {
         self.both(Flow::Pass);
     }
 
-    /// How many messages, anything that a client and a server send to each other, [`Flow::Lose`] has swallowed so far.
+    /// How many messages, anything that a client and a server send to each other, [`Flow::Lose`]
+    /// has swallowed so far.
     pub fn swallowed(&self, way: Way) -> u64 {
         self.lost.count(way).load(Ordering::SeqCst)
     }
@@ -168,7 +171,8 @@ impl Proxy {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Whether new connections are closed at once, as by a server that is down. Those there are stay.
+    /// Whether new connections are closed at once, as by a server that is down. Those there are
+    /// stay.
     pub fn refuse(&self, refuses: bool) {
         self.state.send_modify(|state| state.refuses = refuses);
     }
@@ -186,7 +190,8 @@ impl Proxy {
         self.traps.set(Effect::LoseRequest, true, matches)
     }
 
-    /// Swallows the reply to the next request that matches. The server has executed the request when the trap reports.
+    /// Swallows the reply to the next request that matches. The server has executed the request
+    /// when the trap reports.
     pub fn lose_reply(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
         self.traps.set(Effect::LoseReply, false, matches)
     }

@@ -116,7 +116,8 @@ impl Traps {
     }
 }
 
-/// A trap that was set on a [`Proxy`](crate::Proxy). Dropping it takes it away; what it holds then is lost.
+/// A trap that was set on a [`Proxy`](crate::Proxy). Dropping it takes it away; what it holds then
+/// is lost.
 #[derive(Debug)]
 #[must_use = "dropping a trap takes it away"]
 pub struct Trap {
@@ -126,8 +127,8 @@ pub struct Trap {
 }
 
 impl Trap {
-    /// Waits until it has done what it was set for (swallowed or caught the request, or its reply), and gives the
-    /// request.
+    /// Waits until it has done what it was set for (swallowed or caught the request, or its reply),
+    /// and gives the request.
     ///
     /// # Panics
     ///

@@ -29,8 +29,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds lines to the configuration file: accounts, users, permissions. The listeners and `jetstream` are written
-    /// already.
+    /// Adds lines to the configuration file: accounts, users, permissions. The listeners and
+    /// `jetstream` are written already.
     pub fn config(mut self, lines: impl Into<String>) -> Self {
         self.config = lines.into();
         self
@@ -63,7 +63,8 @@ impl ServerBuilder {
         panic!("five times another process took the port picked for nats-server");
     }
 
-    /// A server that is not started, the member of a cluster where `cluster` gives that part of its configuration.
+    /// A server that is not started, the member of a cluster where `cluster` gives that part of its
+    /// configuration.
     pub(crate) fn prepare(self, cluster: Option<(&Port, &[u16])>) -> Server {
         let directory = TempDir::with_prefix("nats-server-").expect("a temporary directory");
         let client = Port::pick();

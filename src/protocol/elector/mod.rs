@@ -1,22 +1,27 @@
-//! The elector: takes in what happened, and passes it to the phase that it is in. The only dispatcher.
+//! The elector: takes in what happened, and passes it to the phase that it is in. The only
+//! dispatcher.
+
+mod member;
 
 use std::fmt;
 use std::time::Duration;
 
+use crate::lock::{Capabilities, Hint, Record, Revision, StepDownNotice};
 #[cfg(feature = "_model")]
-use super::backoff::BackoffPolicy;
-use super::context::{Context, Source};
-use super::cool_down::WaitReason;
-use super::crash_release::RegisteredTerm;
+use crate::protocol::backoff::BackoffPolicy;
+use crate::protocol::context::{Context, Source};
+use crate::protocol::cool_down::WaitReason;
+use crate::protocol::crash_release::RegisteredTerm;
 #[cfg(feature = "_model")]
-use super::fingerprint::{FingerprintSink, FingerprintWriter};
-use super::holding::Holding;
-use super::standby::{Standby, read_spread};
-use super::stepping_down::SteppingDown;
-use super::transition::Next;
-use super::types::{Action, Cause, Event, Leader, LockFailure, Response, Settings, State};
-use super::vacancy::KnownStepDown;
-use crate::lock::{Capabilities, Hint, Record, Revision, StepDownNotice, Token};
+use crate::protocol::fingerprint::{FingerprintSink, FingerprintWriter};
+use crate::protocol::holding::Holding;
+use crate::protocol::standby::{Standby, read_spread};
+use crate::protocol::stepping_down::SteppingDown;
+use crate::protocol::transition::Next;
+use crate::protocol::types::{
+    Action, Cause, Event, Leader, LockFailure, Response, Settings, State,
+};
+use crate::protocol::vacancy::KnownStepDown;
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
@@ -100,7 +105,8 @@ impl Elector {
         }
     }
 
-    /// The state of this candidate. Whether it may lead is a comparison of the clock with [`deadline`](Self::deadline).
+    /// The state of this candidate. Whether it may lead is a comparison of the clock with
+    /// [`deadline`](Self::deadline).
     pub fn state(&self) -> State {
         match self.term() {
             Some(_) => State::Leader,
@@ -114,8 +120,8 @@ impl Elector {
         self.term().map(|(_, deadline)| deadline)
     }
 
-    /// When this candidate will lead, if it keeps the entry until then, and what it waits for; `None` unless it holds the
-    /// entry and does not lead yet.
+    /// When this candidate will lead, if it keeps the entry until then, and what it waits for;
+    /// `None` unless it holds the entry and does not lead yet.
     pub fn cool_down(&self) -> Option<(Instant, WaitReason)> {
         match &self.phase {
             Phase::Holding(holding) => holding.cool_down(),
@@ -133,8 +139,9 @@ impl Elector {
         self.cx.health.failure()
     }
 
-    /// The term whose entry may be released once this process is dead: one that began, until its entry is released or
-    /// given up. A holder that still cools down has none: its entry keeps others out for an earlier leader.
+    /// The term whose entry may be released once this process is dead: one that began, until its
+    /// entry is released or given up. A holder that still cools down has none: its entry keeps
+    /// others out for an earlier leader.
     pub fn releasable(&self) -> Option<RegisteredTerm> {
         let token = match &self.phase {
             Phase::Holding(holding) => holding.term().map(|(token, _)| token),
@@ -320,70 +327,6 @@ impl Elector {
     }
 }
 
-/// What a candidate that is one of several shows the others, and how it is held back.
-impl Elector {
-    /// Has it only watch, before it begins.
-    pub(super) fn begin_ineligible(&mut self) {
-        self.cx.settings.eligible = false;
-    }
-
-    /// Has it take part from now on, or only watch. One that comes to take part reads first, within `spread`, as what it
-    /// knows may be old. One that holds the entry, or whose create is in flight, is not touched.
-    pub(super) fn set_eligible(&mut self, now: Instant, eligible: bool, spread: Duration) {
-        if self.cx.settings.eligible == eligible {
-            return;
-        }
-        self.cx.settings.eligible = eligible;
-        let at = now + spread.mul_f64(self.cx.random.f64());
-        if let Phase::Standby(standby) = &mut self.phase
-            && eligible
-        {
-            standby.becomes_eligible(at);
-        }
-        self.handle(now, Event::Wake);
-    }
-
-    /// Whether it holds the entry, cooling down or leading.
-    pub(super) fn holds(&self) -> bool {
-        matches!(self.phase, Phase::Holding(_))
-    }
-
-    /// The token and the deadline, while it leads.
-    pub(super) fn term(&self) -> Option<(Token, Instant)> {
-        match &self.phase {
-            Phase::Holding(holding) => holding.term(),
-            _ => None,
-        }
-    }
-
-    pub(super) fn is_stepping_down(&self) -> bool {
-        matches!(self.phase, Phase::SteppingDown(_))
-    }
-
-    pub(super) fn has_heard(&self) -> bool {
-        self.cx.heard_from_lock
-    }
-
-    pub(super) fn is_finished(&self) -> bool {
-        matches!(self.phase, Phase::Finished)
-    }
-
-    /// Another candidate that holds the entry, as far as is known.
-    pub(super) fn other_holder(&self, now: Instant) -> Option<&Leader> {
-        self.cx.other_holder(now)
-    }
-
-    /// When what was last seen of other holders entitles them to nothing any more.
-    pub(super) fn others_end(&self) -> Instant {
-        self.cx.evidence.seen_leases_end()
-    }
-
-    /// What keeps it from acquiring the entry that another try soon will not fix.
-    pub(super) fn refusal(&self) -> Option<&LockFailure> {
-        self.cx.refusal()
-    }
-}
-
 /// What a model checker needs of an elector.
 #[cfg(feature = "_model")]
 impl Elector {
@@ -393,8 +336,9 @@ impl Elector {
         Self { cx: cx.fork(seed, backoff), phase: phase.clone() }
     }
 
-    /// Takes down all that decides what this candidate does from `now` on, as long as its policy ignores how often it
-    /// polled, none of Choria's candidates takes part, and it is copied with one and the same seed before each event.
+    /// Takes down all that decides what this candidate does from `now` on, as long as its policy
+    /// ignores how often it polled, none of Choria's candidates takes part, and it is copied
+    /// with one and the same seed before each event.
     pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
         let Self { cx, phase } = self;
         let longest = cx.capabilities.max_lease;
