@@ -4,6 +4,8 @@
 mod conformance;
 mod guard;
 mod hints;
+#[cfg(all(feature = "sentinel", unix))]
+mod sentinel;
 mod watch;
 
 use std::sync::Arc;
